@@ -98,7 +98,7 @@ async def measure(address: str, batch: int, messages: int) -> float:
             started_ns = time.process_time_ns()
             await relay.relay(frames, batch)
             taken_ns += time.process_time_ns() - started_ns
-        node.store.close()
+        node.services.store.close()
         return taken_ns / (messages // batch * batch) / 1000
 
 

@@ -299,7 +299,7 @@ async def measure(family: str, number: int, *, told: bool) -> None:
             sys.stdin.readline()
         else:
             print(f"{family}-{number}: {taken_ns / count / 1000:.2f} us per {unit_of(family)}")
-        node.store.close()
+        node.services.store.close()
 
 
 def main() -> None:

@@ -108,7 +108,7 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
         config = load(None, environment={}, settings=settings)
         node = Node(config, store=open_store(config), clock=SystemClock(), rng=random.Random(1))
         await node.start()
-        turn = node.runtime.dispatcher._turn
+        turn = node.services.runtime.dispatcher._turn
         publisher, subscriber = node.mqtt._connect(), node.mqtt._connect()
         out: dict[Connection, ListTransport] = {publisher: ListTransport(), subscriber: ListTransport()}
         for connection, name in ((publisher, b"p"), (subscriber, b"s")):
@@ -118,7 +118,7 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
         subscriber.received(_subscribe(TOPIC, qos))
         await _answered(out[subscriber])
         # From here on nobody runs the loop: turns are called by hand, and the loop must not gather them.
-        node.runtime.dispatcher._call_soon = lambda _: None
+        node.services.runtime.dispatcher._call_soon = lambda _: None
         packets = [_publish(TOPIC, qos, packet_id) for packet_id in range(1, 65_536)]
         reads = [b"".join(packets[at : at + in_a_read]) for at in range(0, 65_536 - in_a_read, in_a_read)]
         pubacks, pubrecs, pubrels, pubcomps = (_table(head) for head in (PUBACK, PUBREC, PUBREL, PUBCOMP))
@@ -141,7 +141,7 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
                 publisher.received(_acknowledge(read, in_a_read, pubrels))
                 turn()
         elapsed = time.process_time_ns() - started
-        node.store.close()
+        node.services.store.close()
         return elapsed / messages / 1000
 
 

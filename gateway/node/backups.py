@@ -1,31 +1,27 @@
 """Puts together the actor that makes a node's backups. Operators reach it by `gateway.operations.backups`."""
 
-from typing import TYPE_CHECKING
-
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import RESTARTED
 from sluicegate.actors.spool.backups import BackupActor, BackupRecord
 from sluicegate.gateway.build import VERSION
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.services import NodeServices
 
 
-def spawn_backups(node: "Node") -> ActorCell:
+def spawn_backups(services: NodeServices) -> ActorCell:
     """Start the actor that makes backups."""
     record = BackupRecord()
-    return node.runtime.spawn(
+    return services.runtime.spawn(
         lambda cell: BackupActor(
             cell,
             record,
-            store=node.store,
-            folder=node.config.backup.path.absolute(),
-            incarnation=node.recovered.incarnation,
-            node=node.config.node.name,
+            store=services.store,
+            folder=services.config.backup.path.absolute(),
+            incarnation=services.recovered.incarnation,
+            node=services.config.node.name,
             release=VERSION,
         ),
         kind="backups",
         name="backups",
         policy=RESTARTED,
-        parent=node.root,
+        parent=services.root,
     )

@@ -6,7 +6,6 @@ do not say it, and no table that a message is looked up in has it in its keys.
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.cursors.directory import CursorDirectory
 from sluicegate.actors.messages.directory import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
@@ -23,20 +22,22 @@ from sluicegate.actors.routing.router import TopicRouter
 from sluicegate.actors.runtime.actor import LoopActor, SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.supervision import VITAL
-from sluicegate.actors.spool.catalog import CatalogActor
+from sluicegate.actors.spool.catalog import CatalogActor, WriteRow
 from sluicegate.actors.transactions.staging import StagingActor, StagingServices
-from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
+from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.node.recovery import bring_back_retained
+from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.observability.rates import SAMPLE_MS, QueueRates
 from sluicegate.gateway.observability.reader_batches import ReaderBatches
-from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, Profiles
+from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
 from sluicegate.gateway.provisioning.queues import declare_queues, group_queue, own_queue
 from sluicegate.gateway.provisioning.rest_points import RestPoints
+from sluicegate.gateway.provisioning.store import VpnAccess
 from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.provisioning.virtual_destinations import define_virtual_destinations
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
 from sluicegate.gateway.security.credentials import Proofs
-from sluicegate.gateway.views.accounts import AclProfileView, ClientProfileView, ProfileKind
+from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
 from sluicegate.messaging.message.thresholds import ThresholdPair
@@ -51,50 +52,57 @@ from sluicegate.protocols.http.consuming.flows import HttpFlows
 from sluicegate.protocols.mqtt.session.directory import SessionDirectory
 from sluicegate.protocols.mqtt.session.messages import RestoreSessions
 from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.protocols.rest.point import RestServices
 from sluicegate.storage.catalog.partition_owners import staging_owner_row
 from sluicegate.storage.catalog.queues import staging_partition_id, staging_row
 from sluicegate.storage.catalog.recovered import StoredVpn, read_cursor_book
 from sluicegate.storage.catalog.staging import find_staging
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-
 
 class MessageVpn:
     """One message VPN. Its actors run from the beginning; messages come once the ports are open."""
 
-    def __init__(self, node: "Node", name: str, stored: StoredVpn, proofs: Proofs) -> None:
+    def __init__(
+        self,
+        services: NodeServices,
+        name: str,
+        stored: StoredVpn,
+        proofs: Proofs,
+        *,
+        on_users_gone: Callable[[str, frozenset[str]], None],
+    ) -> None:
+        """Make everything in the order in which one part needs another.
+
+        First the topic space and its quotas, which need nothing of the VPN; then who may connect; then the actors, of
+        which the router comes before the queues that it routes to, and both before all that publishes and consumes.
+        `on_users_gone` is called with the VPN's name and the users that are let in no more.
+        """
         self.name = name
-        self._node = node
-        self.config = node.config.message_vpn(name)
-        self.events = node.runtime.events.of(name)
-        self.selectors = node.selectors
-        self.cell = node.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=node.root)
-        self.space = TopicSpace(node.natives, name)
-        self.space.tracing = None if node.tracing is None else node.tracing.of(name)
-        self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
+        self._services = services
+        self._on_users_gone = on_users_gone
+        config = services.config.message_vpn(name)
+        self.events = services.runtime.events.of(name)
+        self.selectors = services.selectors
+        self.warnings: list[str] = []  # of what it declares, or could not take over
+        self.cell = services.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=services.root)
+
+        self.space = TopicSpace(services.natives, name)
+        self.space.tracing = None if services.tracing is None else services.tracing.of(name)
+        self.space.refuses_unmatched = config.reject_msg_to_sender_on_no_subscription_match
         self.gate = SpoolGate(
-            usage_bytes_max=self.config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=node.spool_gate
+            usage_bytes_max=config.usage_bytes_max, refusal=REFUSED_VPN_FULL, parent=services.spool_gate
         )
         watch_vpn(self.events, self.gate)
         watch_retained(self.events, self.space.retained)
-        self._bound()
-        self.client_profiles = Profiles(CLIENT, node, self, stored)
-        self.acl_profiles = Profiles(ACL, node, self, stored)
-        self.users = Users(node, self, stored)
+
         self.clients = make_roster(name, self.space, self.events)
-        self.is_started = False  # all that it declares is there
-        self.warnings: list[str] = []  # of what it declares, or could not take over
+        self.access = VpnAccess(config, self.clients, self._write_row)
+        self._apply_quotas()
+        self.client_profiles, self.acl_profiles = self._make_profiles(CLIENT, stored), self._make_profiles(ACL, stored)
+        self.users = self._make_users(stored)
         self._configure_roster()
-        self.accounts = Accounts(
-            self.config.authentication,
-            proofs,
-            node.config.listeners,
-            node.runtime,
-            node.attempts,
-            node.password_checks,
-            self.users.made.objects,
-        )
+        self.accounts = self._make_accounts(proofs)
+
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
         self.gone_queues = GoneQueues()
@@ -110,7 +118,7 @@ class MessageVpn:
         self.catalog = self._spawn_catalog()
         self.rates = QueueRates()
         self._sampler: TimerHandle | None = None
-        self.rest = RestPoints(node, self, stored)
+        self.rest = self._make_rest_points(stored)
 
     # --- from start to stop ---
 
@@ -122,20 +130,30 @@ class MessageVpn:
         queues.report_lost_definitions()
         await self._declare()
         await self.sessions.ask(RestoreSessions(dict(stored.sessions)))
-        await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._node.recovered.was_clean))
+        await self.publishers.ask(RestorePublishers(dict(stored.sessions), self._services.recovered.was_clean))
         self.staging.inbox.post(FinishDecided())
         self._sample_rates()
-        self.is_started = True
+        self.access.is_started = True
         self.clients.is_up = self.is_up
+
+    @property
+    def config(self) -> MessageVpnSection:
+        """Its configuration, as it is in force."""
+        return self.access.config
+
+    @property
+    def is_started(self) -> bool:
+        """Whether all that its configuration declares is there."""
+        return self.access.is_started
 
     @property
     def is_up(self) -> bool:
         """Whether clients are let in: it is enabled, and has been started."""
-        return self.config.enabled and self.is_started
+        return self.access.is_up
 
     async def reload(self) -> None:
         """Take over what can change while the node runs, after `configure`: that is who is let in."""
-        config = self._node.config
+        config = self._services.config
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
         self.queues.inbox.post(SetQueueLimits(config.backpressure.limits(), self.config.queues.temporary_grace_s))
@@ -150,8 +168,8 @@ class MessageVpn:
         Return those who are let in no more. Users and files together: who can prove to be somebody whom the roster does
         not have would be let in with the profiles of strangers.
         """
-        self.config = self._node.config.message_vpn(self.name)
-        self._bound()
+        self.access.config = self._services.config.message_vpn(self.name)
+        self._apply_quotas()
         self.accounts.configure(self.config.authentication, proofs)
         return self.renew_roster()
 
@@ -161,12 +179,17 @@ class MessageVpn:
         self._configure_roster()
         return before - self.clients.let_in()
 
-    def user_changed(self, name: str) -> bool:
-        """Go by what operators have made of one of their users. Return whether it was let in, and is no more."""
-        self.accounts.made_changed(name)
-        return self.clients.set_username(name, self.users.username(name))
+    def _users_changed(self) -> None:
+        """Apply what operators have made of the profiles of users."""
+        self._on_users_gone(self.name, self.renew_roster())
 
-    def _bound(self) -> None:
+    def _user_changed(self, name: str) -> None:
+        """Apply what operators have made of a user."""
+        self.accounts.made_changed(name)
+        if self.clients.set_username(name, self.users.username(name)):
+            self._on_users_gone(self.name, frozenset({name}))
+
+    def _apply_quotas(self) -> None:
         usage = ThresholdPair(self.config.usage_threshold)
         bound_vpn(self.gate, usage_bytes_max=self.config.usage_bytes_max, usage=usage)
         self.space.retained.bound(self.config.retained_bytes_max, self.config.max_retained_message_count)
@@ -176,9 +199,7 @@ class MessageVpn:
         configure_roster(self.clients, self.config, self.users.usernames(), clients, acls)
         self.clients.is_up = self.is_up
 
-    def profiles(
-        self, kind: ProfileKind
-    ) -> Profiles[ClientProfileSettings, ClientProfileView] | Profiles[AclProfileSettings, AclProfileView]:
+    def profiles(self, kind: ProfileKind) -> AnyProfiles:
         """Return the profiles of a kind."""
         return self.client_profiles if kind is ProfileKind.CLIENT else self.acl_profiles
 
@@ -221,21 +242,66 @@ class MessageVpn:
         return queues.queues_count
 
     def _sample_rates(self) -> None:
-        queues, runtime = self.queues.actor, self._node.runtime
+        queues, runtime = self.queues.actor, self._services.runtime
         assert isinstance(queues, QueueDirectory)
         self.rates.add(runtime.clock.now_ms(), queues.accepted_counts())
         self._sampler = runtime.after(SAMPLE_MS, self._sample_rates)
 
     async def _declare(self) -> None:
         self.warnings = await declare_queues(self.queues, self.config.queues)
-        self.warnings += await define_virtual_destinations(self)
+        self.warnings += await define_virtual_destinations(
+            self.name, self.config.virtual_destinations, queues=self.queues, router=self.router
+        )
 
-    # --- putting together ---
+    # --- construction ---
+
+    def _make_profiles(self, kind: Kind[P, V], stored: StoredVpn) -> Profiles[P, V]:
+        return Profiles(
+            kind,
+            self.access,
+            stored,
+            users_with=lambda field, profile: self.users.with_profile(field, profile),
+            on_users_changed=self._users_changed,
+        )
+
+    def _make_users(self, stored: StoredVpn) -> Users:
+        return Users(
+            self.access,
+            stored,
+            profiles={kind: self.profiles(kind) for kind in ProfileKind},
+            random_bytes=self._services.runtime.rng.randbytes,
+            on_changed=self._user_changed,
+        )
+
+    def _make_accounts(self, proofs: Proofs) -> Accounts:
+        services = self._services
+        return Accounts(
+            self.config.authentication,
+            proofs,
+            services.config.listeners,
+            services.runtime,
+            services.attempts,
+            services.password_checks,
+            self.users.made.objects,
+        )
+
+    def _make_rest_points(self, stored: StoredVpn) -> RestPoints:
+        services = self._services
+        return RestPoints(
+            self.access,
+            stored,
+            services=RestServices(services.runtime, self.events, self.queues, services.credit),
+            parent=self.cell,
+            targets=lambda: services.config.rest.targets(),
+        )
+
+    async def _write_row(self, row: WriteRow) -> None:
+        await self.catalog.ask(row)
 
     def _spawn_router(self, stored: StoredVpn) -> ActorCell:
-        node = self._node
+        services = self._services
         durable_selectors = DurableSelectors(
-            stored.catalog, selectors=self.selectors, spool=node.spool.inbox, row_prefix=self.space.row_prefix
+            stored.catalog, selectors=self.selectors, spool=services.spool.inbox, row_prefix=self.space.row_prefix
         )
         return self._spawn(
             "router",
@@ -252,20 +318,20 @@ class MessageVpn:
         )
 
     def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
-        node, config = self._node, self._node.config
-        services = QueueServices(
-            runtime=node.runtime,
+        services, config = self._services, self._services.config
+        queue_services = QueueServices(
+            runtime=services.runtime,
             events=self.events,
             row_prefix=self.space.row_prefix,
-            partition_ids=node.partition_ids,
+            partition_ids=services.partition_ids,
             spool_gate=self.gate,
             queue_messages_max=config.limits.queue_messages_max,
-            memory=node.memory,
-            spool=node.spool.inbox,
-            reader=node.threads,
+            memory=services.memory,
+            spool=services.spool.inbox,
+            reader=services.threads,
             pressure=config.backpressure.limits(),
             temporary_grace_s=self.config.queues.temporary_grace_s,
-            partition_addresses=node.partition_addresses,
+            partition_addresses=services.partition_addresses,
             targets={},
             cores={},
             cursors=self._book,
@@ -277,14 +343,14 @@ class MessageVpn:
             "queues",
             lambda cell: QueueDirectory(
                 cell,
-                services=services,
+                services=queue_services,
                 router=self.router,
                 catalog=stored.catalog,
                 owners=stored.owners,
                 lost=stored.lost,
                 own_queue=own_queue,
-                stored=node.recovered.partitions,
-                was_clean=node.recovered.was_clean,
+                stored=services.recovered.partitions,
+                was_clean=services.recovered.was_clean,
             ),
         )
         router = self.router.behaviour
@@ -293,26 +359,26 @@ class MessageVpn:
         return cell
 
     def _spawn_catalog(self) -> ActorCell:
-        spool = self._node.spool.inbox
+        spool = self._services.spool.inbox
         return self._spawn("catalog", lambda cell: CatalogActor(cell, spool=spool, row_prefix=self.space.row_prefix))
 
     def _spawn_cursors(self) -> ActorCell:
-        node = self._node
+        services = self._services
         return self._spawn(
             "cursors",
             lambda cell: CursorDirectory(
                 cell,
                 book=self._book,
                 queues=self.queues,
-                spool=node.spool.inbox,
+                spool=services.spool.inbox,
                 row_prefix=self.space.row_prefix,
-                incarnation=node.recovered.incarnation,
+                incarnation=services.recovered.incarnation,
                 events=self.events,
             ),
         )
 
     def _spawn_staging(self, stored: StoredVpn) -> ActorCell:
-        node, config = self._node, self._node.config.transactions
+        services, config = self._services, self._services.config.transactions
         partition_id = staging_partition_id(self.name, stored.catalog)
         if partition_id is None:
             partition_id = self._take_staging_partition()
@@ -320,33 +386,33 @@ class MessageVpn:
             self._write_staging_rows(partition_id)  # an earlier release kept no more than the one in the catalog
         found = find_staging(
             stored.transactions,
-            node.recovered.partitions.get(partition_id),
-            wall_ms=node.clock.wall_ms(),
+            services.recovered.partitions.get(partition_id),
+            wall_ms=services.clock.wall_ms(),
             bytes_max=config.staged_bytes_max,
             ttl_ms=config.stage_ttl_s * 1000,
             names_kept_ms=config.names_kept_s * 1000,
         )
         self.gate.count_in(found.messages_count, found.area.staged_bytes)
-        services = StagingServices(
-            partition_id, self.space, node.spool.inbox, node.threads, self.gate, node.runtime.rng
+        staging_services = StagingServices(
+            partition_id, self.space, services.spool.inbox, services.threads, self.gate, services.runtime.rng
         )
-        return self._spawn("staging", lambda cell: StagingActor(cell, found=found, services=services))
+        return self._spawn("staging", lambda cell: StagingActor(cell, found=found, services=staging_services))
 
     def _take_staging_partition(self) -> int:
         """Return a partition for staged transactions, for good: the store hears of it before of what comes into it."""
-        node = self._node
-        (partition_id,) = node.partition_ids.take(1)
+        services = self._services
+        (partition_id,) = services.partition_ids.take(1)
         self._write_staging_rows(partition_id)
-        node.planner.register(partition_id, floor=1, next_sequence_reserved=1)
+        services.planner.register(partition_id, floor=1, next_sequence_reserved=1)
         return partition_id
 
     def _write_staging_rows(self, partition_id: int) -> None:
-        node, prefix = self._node, self.space.row_prefix
+        services, prefix = self._services, self.space.row_prefix
         rows = [staging_row(partition_id).under(prefix), staging_owner_row(partition_id).under(prefix)]
-        node.spool.inbox.post(WriteTables([*rows, node.partition_ids.row()], None, 0, until_done=True))
+        services.spool.inbox.post(WriteTables([*rows, services.partition_ids.row()], None, 0, until_done=True))
 
     def _spawn_sessions(self) -> ActorCell:
-        node = self._node
+        services = self._services
         return self._spawn(
             "sessions",
             lambda cell: LoopActor(
@@ -356,7 +422,7 @@ class MessageVpn:
                     space=self.space,
                     router=self.router,
                     queues=self.queues,
-                    spool=node.spool.inbox,
+                    spool=services.spool.inbox,
                     clients=self.clients,
                     selectors=self.selectors,
                 ),
@@ -365,12 +431,12 @@ class MessageVpn:
         )
 
     def _spawn_publishers(self) -> ActorCell:
-        node, flow = self._node, self._node.config.flow
+        services, flow = self._services, self._services.config.flow
         return self._spawn(
             "publishers",
             lambda cell: PublisherDirectory(
                 cell,
-                spool=node.spool.inbox,
+                spool=services.spool.inbox,
                 row_prefix=self.space.row_prefix,
                 publishers_max=flow.publishers_max,
                 remembered_ms=flow.publishers_remembered_s * 1000,
@@ -379,16 +445,16 @@ class MessageVpn:
         )
 
     def _make_http_flows(self) -> HttpFlows:
-        node = self._node
+        services = self._services
         cell = self._spawn("flows", SupervisorActor, name="http-flows")
-        return HttpFlows(node.runtime, parent=cell, queues=self.queues, credit=node.credit)
+        return HttpFlows(services.runtime, parent=cell, queues=self.queues, credit=services.credit)
 
     def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
         """Put an actor under the VPN, without which the node cannot go on; without a name it is called by its kind."""
-        runtime = self._node.runtime
+        runtime = self._services.runtime
         return runtime.spawn(factory, kind=kind, name=name or kind, policy=VITAL, parent=self.cell)
 
     def _publisher_at(self, address: Address) -> Publisher:
         """Return a publisher that is confirmed at an address which outlives connections."""
-        node = self._node
-        return Publisher(space=self.space, spool=node.spool.inbox, address=address, rng=node.runtime.rng)
+        services = self._services
+        return Publisher(space=self.space, spool=services.spool.inbox, address=address, rng=services.runtime.rng)

@@ -1,12 +1,14 @@
 """A node's event log put together: which events it publishes, under which topics, from the configuration."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from sluicegate.actors.publishing.event_log import EventLog
 from sluicegate.actors.queues.quota_events import KILOBYTE, exceedance, watch_credit, watch_node
-from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import RESTARTED
 from sluicegate.gateway.config.model import Config
+from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.observability.events import (
     CLIENT,
@@ -16,43 +18,47 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_UNFINISHED_EXCEEDED,
     VPN,
 )
+from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
 
-
-def spawn_event_log(node: "Node") -> ActorCell:
-    """Start the event log; from then on events that are emitted are carried out."""
-    cell = node.runtime.spawn(
+def spawn_event_log(
+    runtime: Runtime, config: Config, *, parent: ActorCell, spool: Address, space_of: Callable[[str], TopicSpace]
+) -> ActorCell:
+    """Start the event log, which publishes the events emitted from then on; `space_of` takes the name of a VPN."""
+    cell = runtime.spawn(
         lambda cell: EventLog(
             cell,
-            space_of=lambda vpn: node.vpns[vpn].space,
-            spool=node.spool.inbox,
-            router_name=node.config.node.name,
-            rng=node.runtime.rng,
-            prefixes=_prefixes(node.config),
-            scopes=_scopes(node.config),
+            space_of=space_of,
+            spool=spool,
+            router_name=config.node.name,
+            rng=runtime.rng,
+            prefixes=_prefixes(config),
+            scopes=_scopes(config),
         ),
         kind="events",
         name="events",
         policy=RESTARTED,
-        parent=node.root,
+        parent=parent,
     )
-    node.runtime.events.record.log = cell.inbox
+    runtime.events.record.log = cell.inbox
     return cell
 
 
-def watch_gates(node: "Node") -> None:
-    """Have the gates of the node tell when they fill up."""
-    config, events = node.config, node.runtime.events
+def watch_gates(
+    events: Events, config: Config, spool_gate: SpoolGate, credit: CreditPool[Address], unfinished: UnfinishedBytes
+) -> None:
+    """Have the gates of the node emit events when they fill up."""
     watch_node(
         events,
-        node.spool_gate,
+        spool_gate,
         usage=ThresholdPair(config.spool.usage_threshold),
         messages=ThresholdPair(config.limits.messages_threshold),
     )
-    watch_credit(events, node.credit, ThresholdPair(config.limits.delivered_unacked_threshold))
-    node.unfinished.exceeded = exceedance(
+    watch_credit(events, credit, ThresholdPair(config.limits.delivered_unacked_threshold))
+    unfinished.exceeded = exceedance(
         events, SYSTEM_UNFINISHED_EXCEEDED, "Unfinished bytes limit of all clients", "kB", KILOBYTE
     )
 

@@ -1,19 +1,16 @@
 """A node's port for operators, as far as it is about who may connect to a message VPN, and as what."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 
 class AccountsView:
     """Answers for the users and profiles of one message VPN."""
 
-    def __init__(self, vpn: "MessageVpn") -> None:
+    def __init__(self, vpn: MessageVpn) -> None:
         self._vpn = vpn
 
     async def list_users(self) -> Sequence[UserView]:

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.operations import (
     BackupProgress,
@@ -11,24 +10,24 @@ from sluicegate.actors.messages.operations import (
     DescribeBackup,
     StartBackup,
 )
+from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.spool import BackupState, BackupView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM, is_taken
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
 
-
-async def start_backup(node: "Node", name: str) -> BackupView:
+async def start_backup(node: Node, name: str) -> BackupView:
     """Begin a backup; without a name it gets the time as its name. Raises QueueInvalid and Refused."""
-    if node.spool_health.is_damaged():  # LMDB copies by the very pages that are broken, and may not survive them
-        raise Refused(f"a damaged spool cannot be backed up: {node.spool_gate.blocked}")
+    if (
+        node.services.spool_health.is_damaged()
+    ):  # LMDB copies by the very pages that are broken, and may not survive them
+        raise Refused(f"a damaged spool cannot be backed up: {node.services.spool_gate.blocked}")
     if not name:
-        name = datetime.fromtimestamp(node.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
+        name = datetime.fromtimestamp(node.services.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     if not NAME_FORM.fullmatch(name):
         raise QueueInvalid("name", f"{name!r} is not allowed", NAME_ALLOWED)
-    folder = node.config.backup.path.absolute() / name
+    folder = node.services.config.backup.path.absolute() / name
     try:
         taken = await asyncio.to_thread(is_taken, folder)
     except OSError as error:
@@ -38,17 +37,17 @@ async def start_backup(node: "Node", name: str) -> BackupView:
     return await _answer(node, StartBackup(name))
 
 
-async def show_backup(node: "Node") -> BackupView:
+async def show_backup(node: Node) -> BackupView:
     """Return how far the latest backup has come. Raises Refused when there was none."""
     return await _answer(node, DescribeBackup())
 
 
-async def cancel_backup(node: "Node") -> BackupView:
+async def cancel_backup(node: Node) -> BackupView:
     """End the backup that is running. Raises Refused when there was none."""
     return await _answer(node, CancelBackup())
 
 
-async def _answer(node: "Node", message: StartBackup | DescribeBackup | CancelBackup) -> BackupView:
+async def _answer(node: Node, message: StartBackup | DescribeBackup | CancelBackup) -> BackupView:
     try:
         progress: BackupProgress = await node.backups.ask(message)
     except BackupUnavailable as unavailable:

@@ -1,17 +1,14 @@
 """Reading the configuration again, because an operator asked for it."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from sluicegate.gateway.config.document import ConfigError
+from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues import ReloadView
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
 
-
-async def reload_configuration(node: "Node") -> ReloadView:
+async def reload_configuration(node: Node) -> ReloadView:
     """Read the configuration again, from where the node was started with it. Raises Refused.
 
     It goes on to its end though nobody waits for it any more: to make thousands of queues takes longer than an answer.
@@ -20,7 +17,7 @@ async def reload_configuration(node: "Node") -> ReloadView:
         raise Refused("this node was not started with a configuration that can be read again")
     try:
         reloading = asyncio.create_task(node.reload(node.configuration()))
-        node.runtime.keep(reloading)
+        node.services.runtime.keep(reloading)
         changes = await asyncio.shield(reloading)
     except ConfigError as problem:
         raise Refused(f"the configuration is wrong: {problem}") from None

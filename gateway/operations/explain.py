@@ -6,10 +6,10 @@ It asks what publishing asks, in the same order, of the very message, and change
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.operations import ExplainKey
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.operations.queues import ask_queue, overview_of
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.gateway.views.explanations import (
@@ -52,10 +52,6 @@ from sluicegate.messaging.topics.syntax import (
     queue_name_of,
     queue_topic,
 )
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
-
 
 # Explaining a gate: what each of its checks would say of one message. The gates are `messaging.queues.admission`.
 
@@ -354,7 +350,7 @@ def _direct(kind: str, name: str, filter_text: str, present: bool) -> Destinatio
 
 
 async def publish_explained(
-    vpn: "MessageVpn", message: Specimen, queue: str | None, *, wall_ms: int
+    vpn: MessageVpn, message: Specimen, queue: str | None, *, wall_ms: int
 ) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
     if queue is not None:
@@ -365,7 +361,7 @@ async def publish_explained(
     return explain_publish(vpn.space, message, rights, topic_problem=problem, wall_ms=wall_ms)
 
 
-async def key_explained(vpn: "MessageVpn", queue: str, key: str) -> KeyExplanation:
+async def key_explained(vpn: MessageVpn, queue: str, key: str) -> KeyExplanation:
     """Explain where a key of a queue stands. Raises QueueNotFound."""
     handle = await _find(vpn, queue)
     hashed = key_hash(key)
@@ -405,7 +401,7 @@ def _topic_problem(topic: str) -> str:
     return ""
 
 
-async def _find(vpn: "MessageVpn", name: str) -> QueueHandle:
+async def _find(vpn: MessageVpn, name: str) -> QueueHandle:
     handle: QueueHandle | None = await vpn.queues.ask(FindQueue(name))
     if handle is None:
         raise QueueNotFound(name)

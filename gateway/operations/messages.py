@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.operations import MessagesTaken, QueueGone, TakeMessages
@@ -13,6 +13,8 @@ from sluicegate.actors.queues.redrive import RUNNING, CancelRedrive, RedriveActo
 from sluicegate.actors.runtime.asks import ask_unless_gone
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.operations.queues import ask_queue, overview_of
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues import RedriveView, TakenView
@@ -22,11 +24,6 @@ from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageId
 from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.selectors.selector import Selector
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
-
-
 AT_ONCE_MAX = 1000  # messages of one ask of a partition
 REDRIVES_MAX = 100  # of as many queues, running or remembered
 
@@ -34,7 +31,7 @@ REDRIVES_MAX = 100  # of as many queues, running or remembered
 class MessageDeeds:
     """What can be done to single messages of a VPN's queues. It remembers the latest re-drive of each queue."""
 
-    def __init__(self, node: "Node", vpn: "MessageVpn") -> None:
+    def __init__(self, node: Node, vpn: MessageVpn) -> None:
         self._node = node
         self._vpn = vpn
         self._redrives: dict[str, _Redrive] = {}
@@ -56,7 +53,7 @@ class MessageDeeds:
         if selection.ids is not None:
             await self._take_by_ids(handle, deed, selection, target, partitions, tally)
             return tally.view()
-        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
+        message_filter = selection.message_filter(self._node.services.clock.wall_ms(), self._vpn.selectors)
         for partition in partitions:
             first = partition.first_unsettled
             while first < partition.next_sequence and tally.done_count < selection.limit:
@@ -89,15 +86,15 @@ class MessageDeeds:
         if known is not None and known.progress.state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
         target = await self._target(handle, selection.to) if selection.to else None
-        message_filter = selection.message_filter(self._node.clock.wall_ms(), self._vpn.selectors)
+        message_filter = selection.message_filter(self._node.services.clock.wall_ms(), self._vpn.selectors)
         order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
         self._make_place()
         ends = [partition.next_sequence for partition in await _partitions(handle)]
         if known is not None:
             known.cell.stop()
             self._redrives.pop(handle.name, None)  # to be the youngest again
-        progress = RedriveProgress(self._node.clock.wall_ms())
-        cell = self._node.runtime.spawn(
+        progress = RedriveProgress(self._node.services.clock.wall_ms())
+        cell = self._node.services.runtime.spawn(
             lambda cell: RedriveActor(cell, progress, queue=handle.cell, order=order, ends=ends),
             kind="redrive",
             name=f"redrive of {handle.name}",

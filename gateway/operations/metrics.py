@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import QueueOverview, QueueTotals
@@ -12,31 +11,29 @@ from sluicegate.actors.runtime.runtime import ActorOverview, EndedActors
 from sluicegate.actors.spool.backups import BackupActor
 from sluicegate.actors.spool.health import FAILURES
 from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.operations.views import cursor_view
 from sluicegate.gateway.views.rest import point_samples
 from sluicegate.gateway.views.samples import SESSIONS, Sample, queue_label
-from sluicegate.gateway.views.spool import cursor_view
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.transport.listeners import Listener
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
-
 
 @dataclass(frozen=True, slots=True)
 class VpnFigures:
     """What the actors of a message VPN say of themselves."""
 
-    vpn: "MessageVpn"
+    vpn: MessageVpn
     queues: list[tuple[QueueHandle, QueueOverview]]
     cursors: list[CursorOverview]
     staging: StagingOverview
 
 
-def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
+def samples_of(node: Node, vpns: list[VpnFigures]) -> list[Sample]:
     """Return everything that is to be seen of a node now.
 
     A queue that was deleted since it was asked is among those that are gone, and not counted twice.
@@ -44,7 +41,7 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
     vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.is_stopped()]) for each in vpns]
     return [
         Sample("sluicegate_build", 1, (VERSION,)),
-        Sample("sluicegate_ready", 1 if node.ready and not node.spool_gate.blocked else 0),
+        Sample("sluicegate_ready", 1 if node.ready and not node.services.spool_gate.blocked else 0),
         *_front(node),
         *_logins(node),
         *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
@@ -54,11 +51,11 @@ def samples_of(node: "Node", vpns: list[VpnFigures]) -> list[Sample]:
         *_backups(node),
         *_events(node),
         *_traces(node),
-        *_actors([root.overview() for root in node.runtime.roots], node.runtime.ended),
+        *_actors([root.overview() for root in node.services.runtime.roots], node.services.runtime.ended),
     ]
 
 
-def _front(node: "Node") -> Iterator[Sample]:
+def _front(node: Node) -> Iterator[Sample]:
     paused_count = slow_count = 0
     for front in node.fronts:
         connections = front.open_connections()
@@ -74,21 +71,22 @@ def _front(node: "Node") -> Iterator[Sample]:
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
     yield Sample("sluicegate_publishers_paused", paused_count)
     yield Sample("sluicegate_slow_subscribers", slow_count)
-    yield Sample("sluicegate_unfinished_bytes", int(node.unfinished.used_bytes))
-    yield Sample("sluicegate_unfinished_limit_bytes", int(node.unfinished.bytes_max))
-    yield Sample("sluicegate_unfinished_ended_total", node.unfinished.ended_count)
-    yield Sample("sluicegate_message_bytes", int(node.memory.used_bytes))
-    yield Sample("sluicegate_delivered_unacked_messages", int(node.credit.used))
+    yield Sample("sluicegate_unfinished_bytes", int(node.services.unfinished.used_bytes))
+    yield Sample("sluicegate_unfinished_limit_bytes", int(node.services.unfinished.bytes_max))
+    yield Sample("sluicegate_unfinished_ended_total", node.services.unfinished.ended_count)
+    yield Sample("sluicegate_message_bytes", int(node.services.memory.used_bytes))
+    yield Sample("sluicegate_delivered_unacked_messages", int(node.services.credit.used))
 
 
-def _logins(node: "Node") -> Iterator[Sample]:
-    checks, refused = node.password_checks, "sluicegate_logins_refused_total"
+def _logins(node: Node) -> Iterator[Sample]:
+    checks, refused = node.services.password_checks, "sluicegate_logins_refused_total"
     yield Sample("sluicegate_logins_checked_total", checks.checked_count)
     yield Sample("sluicegate_logins_waiting", checks.waiting_count)
     yield Sample(refused, checks.refused_count, ("busy",))
-    yield Sample(refused, node.attempts.refused_count + node.admin_accounts.attempts.refused_count, ("failed_before",))
-    for name, server in node.operator_ports.servers.items():
-        counts = {**node.operator_ports.places[name].refused_counts, "connections": server.listener.refused_count}
+    yield Sample(
+        refused, node.services.attempts.refused_count + node.admin_accounts.attempts.refused_count, ("failed_before",)
+    )
+    for name, counts in node.operator_ports.refused_counts().items():
         for reason, count in counts.items():
             yield Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
 
@@ -175,7 +173,7 @@ def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:
         yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
 
 
-def _losses(node: "Node", vpns: list[VpnFigures]) -> Iterator[Sample]:
+def _losses(node: Node, vpns: list[VpnFigures]) -> Iterator[Sample]:
     """Messages that publishers were refused, and those that went without a word to anybody."""
     refused, dropped = "sluicegate_messages_refused_total", "sluicegate_messages_dropped_total"
     unmatched = REFUSAL_COUNTERS[REFUSED_NO_MATCH]
@@ -231,28 +229,28 @@ def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
         yield Sample("sluicegate_amqp_transactions_rolled_back_total", count, (reason,))
 
 
-def _spool(node: "Node") -> Iterator[Sample]:
-    actor = node.spool_actor()
+def _spool(node: Node) -> Iterator[Sample]:
+    actor = node.services.spool_actor()
     yield Sample("sluicegate_spool_commits_total", actor.commits_count)
     yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
     for kind, count in actor.commits_failed.items():
         yield Sample("sluicegate_spool_commit_failures_total", count, (kind,))
     for kind in FAILURES:
-        yield Sample("sluicegate_spool_failed", 1 if node.spool_health.kind == kind else 0, (kind,))
-    yield Sample("sluicegate_spool_unread_partitions", len(node.spool_health.unread_partitions))
-    yield Sample("sluicegate_spool_messages_written_total", node.planner.written_count)
-    yield Sample("sluicegate_spool_messages_elided_total", node.planner.elided_count)
-    damaged = node.recovered.damaged_count + actor.damaged_pages_count
+        yield Sample("sluicegate_spool_failed", 1 if node.services.spool_health.kind == kind else 0, (kind,))
+    yield Sample("sluicegate_spool_unread_partitions", len(node.services.spool_health.unread_partitions))
+    yield Sample("sluicegate_spool_messages_written_total", node.services.planner.written_count)
+    yield Sample("sluicegate_spool_messages_elided_total", node.services.planner.elided_count)
+    damaged = node.services.recovered.damaged_count + actor.damaged_pages_count
     yield Sample("sluicegate_spool_damaged_records_total", damaged)
-    usage = node.store.usage()
+    usage = node.services.store.usage()
     yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
     yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
     yield Sample("sluicegate_spool_disk_room_bytes", usage.disk_room_bytes())
-    yield Sample("sluicegate_spool_messages_bytes", int(node.spool_gate.usage_bytes))
-    yield Sample("sluicegate_spool_messages_limit_bytes", int(node.spool_gate.usage_bytes_max))
+    yield Sample("sluicegate_spool_messages_bytes", int(node.services.spool_gate.usage_bytes))
+    yield Sample("sluicegate_spool_messages_limit_bytes", int(node.services.spool_gate.usage_bytes_max))
 
 
-def _backups(node: "Node") -> Iterator[Sample]:
+def _backups(node: Node) -> Iterator[Sample]:
     actor = node.backups.actor
     assert isinstance(actor, BackupActor)
     for outcome, count in actor.record.ended_counts.items():
@@ -261,15 +259,15 @@ def _backups(node: "Node") -> Iterator[Sample]:
         yield Sample("sluicegate_backup_last_done_seconds", actor.record.last_done_ms / 1000)
 
 
-def _events(node: "Node") -> Iterator[Sample]:
-    events = node.runtime.events.record
+def _events(node: Node) -> Iterator[Sample]:
+    events = node.services.runtime.events.record
     for name, count in events.counts.items():
         yield Sample("sluicegate_events_total", count, (name,))
     for name, count in events.suppressed.items():
         yield Sample("sluicegate_events_suppressed_total", count, (name,))
 
 
-def _traces(node: "Node") -> Iterator[Sample]:
+def _traces(node: Node) -> Iterator[Sample]:
     export = node.trace_export
     if export is not None:
         yield Sample("sluicegate_trace_spans_exported_total", export.exported_count)

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.directory import (
     DeclareQueue,
@@ -26,26 +25,32 @@ from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
 from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountsView
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
+from sluicegate.gateway.operations.clients import client_views, vpns_view, wanted_clients
 from sluicegate.gateway.operations.configuration import reload_configuration
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
 from sluicegate.gateway.operations.interface import NodePort, template_of
 from sluicegate.gateway.operations.messages import MessageDeeds, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.queues import ask_queue, overview_of, overviews_of
+from sluicegate.gateway.operations.queues import Following, ask_queue, overview_of, overviews_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.operations.views import actor_view, event_view, message_view, queue_view
-from sluicegate.gateway.operations.virtual_destinations import delete_selector, put_selector, selector_views
-from sluicegate.gateway.views.clients import (
-    ClientQuestion,
-    ClientsView,
-    MessageVpnsView,
-    client_views,
-    vpns_view,
-    wanted_clients,
+from sluicegate.gateway.operations.views import (
+    actor_view,
+    cursor_view,
+    event_view,
+    message_view,
+    node_figures,
+    queue_figures,
+    queue_view,
+    spool_view,
+    wanted_queues,
 )
+from sluicegate.gateway.operations.virtual_destinations import delete_selector, put_selector, selector_views
+from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -59,14 +64,7 @@ from sluicegate.gateway.views.errors import (
     VpnNotFound,
 )
 from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen
-from sluicegate.gateway.views.figures import (
-    NodeFigures,
-    QueuesFigures,
-    QueuesQuestion,
-    node_figures,
-    queue_figures,
-    wanted_queues,
-)
+from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -81,7 +79,7 @@ from sluicegate.gateway.views.queues import (
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart, selector_of
-from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, cursor_view, incarnation_text, spool_view
+from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, incarnation_text
 from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -89,17 +87,15 @@ from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
 from sluicegate.messaging.selectors.selector import Selector
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
-
 
 class NodeView(AccountsView, NodePort):
     """Answers the admin API from a node's actors. What belongs to a message VPN is that of one."""
 
-    def __init__(self, node: "Node", vpn: str = DEFAULT_VPN) -> None:
+    def __init__(self, node: Node, vpn: str = DEFAULT_VPN, following: Following | None = None) -> None:
+        """`following` is shared by the views of all message VPNs; without one this view makes its own."""
         super().__init__(node.vpns[vpn])
         self._node = node
+        self.following = following or Following(node.services.runtime, node.services.root)
         self._deeds = MessageDeeds(node, self._vpn)
         self._changing = asyncio.Lock()  # a change of a template is made from it as it is
         self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
@@ -110,7 +106,7 @@ class NodeView(AccountsView, NodePort):
         if view is None:
             if name not in self._node.vpns:
                 raise VpnNotFound(name)
-            view = self._views[name] = NodeView(self._node, name)
+            view = self._views[name] = NodeView(self._node, name, self.following)
         return view
 
     async def list_message_vpns(self) -> MessageVpnsView:
@@ -211,12 +207,12 @@ class NodeView(AccountsView, NodePort):
     async def _followed(
         self, handle: QueueHandle, partition: int | None, after: int, selector: Selector | None
     ) -> AsyncIterator[MessageView]:
-        async with aclosing(self._node.following.messages(handle, partition, after, selector)) as messages:
+        async with aclosing(self.following.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
                 yield message_view(message, handle.target.key_source)
 
     def _selector(self, text: str) -> Selector | None:
-        return selector_of(text, self._node.selectors) if text else None
+        return selector_of(text, self._node.services.selectors) if text else None
 
     async def list_templates(self) -> Sequence[QueueTemplate]:
         """Return every template by name."""
@@ -299,7 +295,7 @@ class NodeView(AccountsView, NodePort):
             raise CursorNotFound(name, cursor)
         if not is_known:  # then those that are gone make place; a look at all cursors asks every partition of theirs
             batches.keep_only(overviews)
-        batches.add(name, cursor, batch, now_ms=self._node.clock.wall_ms())
+        batches.add(name, cursor, batch, now_ms=self._node.services.clock.wall_ms())
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors."""
@@ -327,7 +323,7 @@ class NodeView(AccountsView, NodePort):
         found = wanted_queues(handles, question)
         page = found[question.after : question.after + question.limit]
         figures = tuple([queue_figures(handle, overview) for handle, overview in await overviews_of(page)])
-        return QueuesFigures(at_ms=self._node.clock.now_ms(), total_count=len(found), queues=figures)
+        return QueuesFigures(at_ms=self._node.services.clock.now_ms(), total_count=len(found), queues=figures)
 
     async def show_spool(self) -> SpoolView:
         """Return the spool."""
@@ -353,7 +349,7 @@ class NodeView(AccountsView, NodePort):
         names = {each.rights.client for each in page}
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         theirs = await overviews_of([each for each in handles if names & each.state.clients()])
-        views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.clock.now_ms())
+        views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.services.clock.now_ms())
         return ClientsView(total_count=len(found), clients=views)
 
     async def client_names(self) -> Sequence[str]:
@@ -367,11 +363,14 @@ class NodeView(AccountsView, NodePort):
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors without a supervisor, each with what it supervises."""
-        return [actor_view(root.overview(), "") for root in self._node.runtime.roots]
+        return [actor_view(root.overview(), "") for root in self._node.services.runtime.roots]
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
         """Return recent events, oldest first."""
-        return [event_view(number, event) for number, event in self._node.runtime.events.record.recent(after, limit)]
+        return [
+            event_view(number, event)
+            for number, event in self._node.services.runtime.events.record.recent(after, limit)
+        ]
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
         """Return every delivery point by name."""
@@ -401,7 +400,7 @@ class NodeView(AccountsView, NodePort):
 
     async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message."""
-        return await publish_explained(self._vpn, message, queue, wall_ms=self._node.clock.wall_ms())
+        return await publish_explained(self._vpn, message, queue, wall_ms=self._node.services.clock.wall_ms())
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
         """Tell where a partition key of a queue stands."""
@@ -411,7 +410,7 @@ class NodeView(AccountsView, NodePort):
         """Return the node's samples, of all message VPNs."""
         return samples_of(self._node, [await self._figures(vpn) for vpn in self._node.vpns.values()])
 
-    async def _figures(self, vpn: "MessageVpn") -> VpnFigures:
+    async def _figures(self, vpn: MessageVpn) -> VpnFigures:
         handles: list[QueueHandle] = await vpn.queues.ask(ListQueues())
         cursors: list[CursorOverview] = await vpn.cursors.ask(ListCursors(None))
         vpn.reader_batches.keep_only(cursors)
@@ -423,9 +422,9 @@ class NodeView(AccountsView, NodePort):
         reasons = []
         if not self._node.ready:
             reasons.append("the node is starting or stopping")
-        if self._node.spool_gate.blocked:
-            reasons.append(f"the spool takes no messages: {self._node.spool_gate.blocked}")
-        live = not self._node.failed.done() and self._node.spool_health.is_live()
+        if self._node.services.spool_gate.blocked:
+            reasons.append(f"the spool takes no messages: {self._node.services.spool_gate.blocked}")
+        live = not self._node.failed.done() and self._node.services.spool_health.is_live()
         return Health(live=live, ready=not reasons, reasons=tuple(reasons))
 
     async def _find(self, name: str) -> QueueHandle:
@@ -435,9 +434,11 @@ class NodeView(AccountsView, NodePort):
         return handle
 
     def _view(self, handle: QueueHandle, overview: QueueOverview) -> QueueView:
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._node.services.clock.now_ms()
         rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
-        return queue_view(handle, overview, incarnation_text(self._node.recovered.incarnation), rate, now_ms=now_ms)
+        return queue_view(
+            handle, overview, incarnation_text(self._node.services.recovered.incarnation), rate, now_ms=now_ms
+        )
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:

@@ -1,9 +1,16 @@
 """What actors say of queues, messages and themselves, in the form in which operators see it."""
 
+from collections.abc import Iterable, Sequence
+
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import INACTIVE, FlowOverview, QueueOverview, QueueTotals
+from sluicegate.actors.messages.readers import CursorOverview
+from sluicegate.actors.messages.staging import StagingOverview
 from sluicegate.actors.runtime.runtime import ActorOverview
+from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesQuestion
 from sluicegate.gateway.views.queues import (
     ActorView,
     DeathView,
@@ -17,10 +24,13 @@ from sluicegate.gateway.views.queues import (
     ScaleStatus,
     payload_preview,
 )
+from sluicegate.gateway.views.spool import CursorPartitionView, CursorState, CursorView, SpoolView, incarnation_text
+from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.headers import DeadLetter
 from sluicegate.messaging.message.keys import KeySource, key_in
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.observability.events import NOBODY, Event
+from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
 
 def queue_view(
@@ -161,4 +171,112 @@ def event_view(number: int, event: Event) -> EventView:
         text=event.text(),
         vpn=None if event.vpn == NOBODY else event.vpn,
         client=None if event.client == NOBODY else event.client,
+    )
+
+
+def node_figures(node: Node) -> NodeFigures:
+    """Return a node's totals."""
+    return NodeFigures(
+        name=node.services.config.node.name,
+        version=VERSION,
+        at_ms=node.services.clock.now_ms(),
+        wall_ms=node.services.clock.wall_ms(),
+        spool_commits_total=node.services.spool_actor().commits_count,
+        process=node.services.surroundings.process(),
+        protocols=tuple(
+            ProtocolFigures(
+                protocol=front.name,
+                connections_count=len(front.open_connections()),
+                messages_received_total=front.counters.messages_received,
+                messages_sent_total=front.counters.messages_sent,
+                bytes_received_total=front.counters.bytes_received,
+                bytes_sent_total=front.counters.bytes_sent,
+            )
+            for front in node.fronts
+        ),
+    )
+
+
+def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuestion) -> list[QueueHandle]:
+    """Return the queues that somebody wants, by name, on this page or not."""
+    wanted = name_pattern(question.name)
+    found = [each for each in handles if wanted.fullmatch(each.name)]
+    if question.is_named_only:
+        found = [each for each in found if is_named(each.name)]
+    return sorted(found, key=lambda handle: handle.name)
+
+
+def queue_figures(handle: QueueHandle, overview: QueueOverview) -> QueueFigures:
+    """Return the numbers of a queue."""
+    partitions, totals = overview.partitions, overview.totals
+    return QueueFigures(
+        name=handle.name,
+        access_type=overview.config.access_type,
+        durable=handle.durable,
+        partition_count=len(partitions) if overview.config.partitioned() else 0,
+        flows_count=len(overview.flows),
+        ready_count=sum(each.ready_count for each in partitions),
+        unacked_count=sum(each.in_flight_count for each in partitions),
+        spooled_bytes=overview.usage_bytes,
+        quota_bytes=overview.config.max_msg_spool_usage * MEGABYTE,
+        accepted_total=totals.accepted_count,
+        delivered_total=totals.delivered_count,
+        redelivered_total=totals.redelivered_count,
+        settled_total=totals.settled_count,
+        discarded_total=sum(totals.discards.values()) + sum(totals.buried.values()),
+        rebalance_status=overview.rebalance_status,
+    )
+
+
+def cursor_view(overview: CursorOverview) -> CursorView:
+    """Return a cursor as operators see it."""
+    state = CursorState.BOUND if overview.bound else CursorState.UNBOUND
+    return CursorView(
+        name=overview.name,
+        mode=overview.mode,
+        state=CursorState.EXCEEDED if overview.exceeded else state,
+        epoch=overview.epoch,
+        instance=overview.instance,
+        batch_ref=overview.batch_ref,
+        lag_count=sum(max(0, each.next_sequence - each.acked) for each in overview.positions),
+        lag_bytes=sum(each.lag_bytes for each in overview.positions),
+        lag_bytes_max=overview.limits.lag_bytes_max,
+        lag_time_ms_max=overview.limits.lag_time_ms_max,
+        heartbeat_ms=overview.limits.heartbeat_ms,
+        partitions=tuple(
+            CursorPartitionView(
+                number=each.number,
+                low=each.low,
+                acked=each.acked,
+                next_sequence=each.next_sequence,
+                lag_bytes=each.lag_bytes,
+            )
+            for each in overview.positions
+        ),
+    )
+
+
+def spool_view(node: Node, staging: Sequence[StagingOverview]) -> SpoolView:
+    """Return the spool as operators see it; `staging` is that of every message VPN."""
+    usage = node.services.store.usage()
+    return SpoolView(
+        incarnation=incarnation_text(node.services.recovered.incarnation),
+        used_bytes=usage.used_bytes,
+        limit_bytes=usage.map_bytes_max,
+        messages_bytes=node.services.spool_gate.usage_bytes,
+        messages_bytes_max=node.services.spool_gate.usage_bytes_max,
+        blocked=node.services.spool_gate.blocked,
+        staged_bytes=sum(each.staged_bytes for each in staging),
+        transactions_open=sum(each.open_count for each in staging),
+        messages_count=node.services.spool_gate.usage_count,
+        messages_count_max=node.services.spool_gate.usage_count_max,
+        unacked_count=node.services.credit.used,
+        unacked_count_max=node.services.credit.limit,
+        memory_bytes=node.services.memory.used_bytes,
+        memory_bytes_max=node.services.memory.bytes_max,
+        file_bytes=usage.file_bytes,
+        disk_free_bytes=usage.disk_free_bytes,
+        journal_records=usage.journal_entries,
+        pages=usage.page_entries,
+        quarantined=usage.quarantine_entries,
     )

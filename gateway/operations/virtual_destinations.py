@@ -1,20 +1,17 @@
 """Durable selectors of virtual topics as operators see and change them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.router import ListSelectors, PutSelector, SelectorOverview
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import QueueNotFound, SelectorNotFound
 from sluicegate.gateway.views.queues import DurableSelectorView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.selectors.durable import SELECTORS_OF_ONE_MAX
 from sluicegate.messaging.selectors.lexer import SelectorError
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
 
-
-async def selector_views(vpn: "MessageVpn") -> list[DurableSelectorView]:
+async def selector_views(vpn: MessageVpn) -> list[DurableSelectorView]:
     """Return the durable selectors."""
     known: list[SelectorOverview] = await vpn.router.ask(ListSelectors())
     return [
@@ -25,7 +22,7 @@ async def selector_views(vpn: "MessageVpn") -> list[DurableSelectorView]:
     ]
 
 
-async def put_selector(vpn: "MessageVpn", queue: str, subscriber: str, selectors: Sequence[str]) -> None:
+async def put_selector(vpn: MessageVpn, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
     """Set what a subscriber selects. Raises QueueNotFound, QueueInvalid."""
     if not 1 <= len(selectors) <= SELECTORS_OF_ONE_MAX:
         raise QueueInvalid("selectors", f"{len(selectors)} of them", f"1 to {SELECTORS_OF_ONE_MAX}")
@@ -39,7 +36,7 @@ async def put_selector(vpn: "MessageVpn", queue: str, subscriber: str, selectors
         raise QueueNotFound(queue)
 
 
-async def delete_selector(vpn: "MessageVpn", queue: str, subscriber: str) -> None:
+async def delete_selector(vpn: MessageVpn, queue: str, subscriber: str) -> None:
     """Forget what a subscriber selects. Raises SelectorNotFound."""
     if not await vpn.router.ask(PutSelector(queue, subscriber, None)):
         raise SelectorNotFound(queue, subscriber)

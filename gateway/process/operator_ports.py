@@ -14,12 +14,13 @@ from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.config.sections.node import Health
+from sluicegate.gateway.node.environment import OperatorPorts
+from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.transport.listeners import BaseListener, bind
 
 if TYPE_CHECKING:
     from sluicegate.gateway.admin.server import AdminServer
-    from sluicegate.gateway.node.node import Node
     from sluicegate.gateway.operations.node import NodeView
 
 # In an order in which each has little to import that those before it have not. What is not named comes with the last.
@@ -60,12 +61,13 @@ IMPORTED: Final = (
 CLIENTS_FIRST_MS: Final = 1000  # in all; then operators have their turn, however busy clients are
 
 
-class OperatorPorts:
+class AdminPorts(OperatorPorts):
     """Those ports of one node that its configuration opens."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Node) -> None:
         self._node = node
         self._bound: dict[str, list[socket.socket]] = {}  # not served yet, by name
+        self._operations: NodeView | None = None  # made by `open`
         self.servers: dict[str, AdminServer] = {}  # those that are open, by name
         self.places = {name: Places() for name in ("health", "admin.tls", "admin")}
 
@@ -79,18 +81,25 @@ class OperatorPorts:
 
     async def open(self) -> None:
         """Serve at the addresses that were taken. Raises CannotStart."""
-        now_ms = self._node.clock.now_ms
+        now_ms = self._node.services.clock.now_ms
         until_ms = now_ms() + CLIENTS_FIRST_MS
         for module in IMPORTED if self._bound else ():
             await turn_without(self._received_bytes, now_ms, until_ms)
             import_module(module)
         from sluicegate.gateway.operations.node import NodeView  # late, as said above
 
-        view = NodeView(self._node)  # one for all ports: what is under way at one is known at the others
+        view = self._operations = NodeView(
+            self._node
+        )  # one for all ports: what is under way at one is known at the others
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 self.servers[name] = await self._serve(view, name, config)
             del self._bound[name]
+
+    def end_streams(self) -> None:
+        """End the answers that go on for as long as somebody reads: the node stops."""
+        if self._operations is not None:
+            self._operations.following.end()
 
     async def stop(self) -> None:
         """Close them: requests that are under way are finished."""
@@ -108,8 +117,15 @@ class OperatorPorts:
         """Return name and URL of each open port."""
         return [(name, server.url) for name, server in self.servers.items()]
 
+    def refused_counts(self) -> dict[str, dict[str, int]]:
+        """Return how many requests each open port has refused, by the reason."""
+        return {
+            name: {**self.places[name].refused_counts, "connections": server.listener.refused_count}
+            for name, server in self.servers.items()
+        }
+
     def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
-        config = self._node.config
+        config = self._node.services.config
         for name, each in (("health", config.health), ("admin.tls", config.admin.tls), ("admin", config.admin)):
             if each.enabled:
                 yield name, each
@@ -128,12 +144,12 @@ class OperatorPorts:
             name=name,
             tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
             accounts=node.admin_accounts,
-            events=node.runtime.events,
-            queue_label_max=node.config.metrics.queue_label_max,
+            events=node.services.runtime.events,
+            queue_label_max=node.services.config.metrics.queue_label_max,
             probes_only=isinstance(config, Health),
-            allowed_hosts=lambda: node.config.node.allowed_hosts,
+            allowed_hosts=lambda: node.services.config.node.allowed_hosts,
             places=self.places[name],
-            body_timeout_s=node.config.admin.body_timeout_s,
+            body_timeout_s=node.services.config.admin.body_timeout_s,
             bound=self._bound[name],
         )
 

@@ -16,6 +16,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.os_limits import keep_freed_memory, raise_file_limit
 from sluicegate.gateway.observability.logs import set_up_logging
+from sluicegate.gateway.process.operator_ports import AdminPorts
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.storage.errors import StorageError
@@ -83,7 +84,7 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
 async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     store = open_store(config)
     try:
-        node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom())
+        node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom(), operator_ports=AdminPorts)
     except StorageError as problem:
         text = f"the data folder {config.data.path} cannot be read: {problem}"
         raise CannotStart(text, advice="`sluicegate doctor` looks into it.") from None
@@ -130,10 +131,27 @@ def _announce(node: Node) -> None:
     endpoints = node.endpoints()
     width = max([len(name) for name, _ in endpoints], default=0)
     lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
-    lines += node.mqtt.things_to_try()
+    lines += _things_to_try(node)
     if sys.stdout is None:  # it was closed before we began
         return
     try:  # past its buffer, in which what could not be written would be written again at the end
         os.write(sys.stdout.fileno(), ("\n".join(lines) + "\n").encode())
     except OSError as error:
         log.warning("nobody reads where to connect: standard output: %s", error.strerror)
+
+
+def _things_to_try(node: Node) -> list[str]:
+    """Return lines that show a newcomer the first three commands."""
+    listener = node.mqtt.listeners.get("mqtt")
+    if listener is None:
+        return []
+    assert isinstance(node.operator_ports, AdminPorts), "_serve made them"
+    admin = node.operator_ports.servers.get("admin")
+    port = "" if listener.port == 1883 else f" --port {listener.port}"
+    url = "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
+    return [
+        "Try, in another terminal (in .venv/bin when it was made by `make run`):",
+        f"  sluicegate queue create orders --partitions 4 --subscription 'orders/>'{url}",
+        f"  sluicegate sub --queue orders{port}",
+        f"  sluicegate pub --topic orders/eu --key customer-7 --message hello{port}",
+    ]

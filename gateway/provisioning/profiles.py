@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.sections.section import NamedSection
@@ -12,7 +12,14 @@ from sluicegate.gateway.config.sections.security.client_profiles import (
     ClientProfileSettings,
     TopicException,
 )
-from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeKind, MadeObjects, kind_of_sections
+from sluicegate.gateway.provisioning.store import (
+    CONFIGURATION,
+    OPERATOR,
+    MadeKind,
+    MadeObjects,
+    VpnAccess,
+    kind_of_sections,
+)
 from sluicegate.gateway.views.accounts import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
@@ -32,10 +39,6 @@ from sluicegate.gateway.views.errors import (
 )
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.storage.catalog.recovered import StoredVpn
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 PROFILES_MAX: Final = 1000  # of each kind, that are made: a reload goes through all of them
 TOLD_MAX: Final = 5  # names of users, where there may be thousands
@@ -96,10 +99,20 @@ ACL: Final = Kind(
 class Profiles(Generic[P, V]):
     """The profiles of one kind. What is changed holds for those who are connected, too."""
 
-    def __init__(self, kind: Kind[P, V], node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
+    def __init__(
+        self,
+        kind: Kind[P, V],
+        vpn: VpnAccess,
+        stored: StoredVpn,
+        *,
+        users_with: Callable[[ProfileKind, str], Sequence[str]],
+        on_users_changed: Callable[[], None],
+    ) -> None:
+        """`users_with` returns the users that have a profile; `on_users_changed` is called when that changes them."""
         self._kind = kind
-        self._node = node
         self._vpn = vpn
+        self._users_with = users_with
+        self._on_users_changed = on_users_changed
         self._made = MadeObjects(kind.made, vpn, stored.catalog, self._configured)
 
     def all(self) -> dict[str, P]:
@@ -145,7 +158,7 @@ class Profiles(Generic[P, V]):
 
     async def _delete(self, name: str) -> None:
         self._made.changeable(name)
-        users = self._vpn.users.with_profile(self._kind.field, name)
+        users = self._users_with(self._kind.field, name)
         if users:
             told = ", ".join(repr(user) for user in users[:TOLD_MAX])
             more = f" and {len(users) - TOLD_MAX} others" if len(users) > TOLD_MAX else ""
@@ -159,12 +172,15 @@ class Profiles(Generic[P, V]):
 
     def _come_or_gone(self, name: str) -> None:
         """Let in who was shut down for want of a profile, and nobody who got one just before it was deleted."""
-        if self._vpn.users.with_profile(self._kind.field, name):
-            self._node.users_changed(self._vpn)
+        if self._users_with(self._kind.field, name):
+            self._on_users_changed()
 
     def _configured(self) -> dict[str, P]:
         configured = self._kind.configured(self._vpn.config.authentication)
         return {each.name: each for each in (self._kind.default, *configured)}
+
+
+AnyProfiles = Profiles[ClientProfileSettings, ClientProfileView] | Profiles[AclProfileSettings, AclProfileView]
 
 
 def with_exception(profile: AclProfileSettings, field: str, exception: AclException) -> dict[str, object]:

@@ -1,29 +1,26 @@
 """The REST delivery points of a message VPN: of its configuration and made by operators; started, stopped, shown."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
 from sluicegate.gateway.config.rest_settings import settings_of
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
-from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects, kind_of_sections
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects, VpnAccess, kind_of_sections
 from sluicegate.gateway.views.errors import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.gateway.views.rest import RestDeliveryPointView, point_view
 from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.rest.allowed_targets import AllowedTargets
 from sluicegate.protocols.rest.point import RestDeliveryPoint as RunningPoint
 from sluicegate.protocols.rest.point import RestServices
 from sluicegate.protocols.rest.settings import PointSettings
 from sluicegate.storage.catalog.recovered import StoredVpn
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
-
 
 # REST delivery points that operators make while the node runs: checked like those of a file, kept in the catalog.
 
@@ -43,11 +40,21 @@ log = logging.getLogger("sluicegate.rest")
 class RestPoints:
     """The delivery points of one message VPN: those of the configuration, and those that operators make."""
 
-    def __init__(self, node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
-        self._node = node
+    def __init__(
+        self,
+        vpn: VpnAccess,
+        stored: StoredVpn,
+        *,
+        services: RestServices,
+        parent: ActorCell,
+        targets: Callable[[], AllowedTargets],
+    ) -> None:
+        """`targets` returns the hosts that points may send to, as they are configured now."""
         self._vpn = vpn
-        self._cell = node.runtime.spawn(
-            SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=vpn.cell
+        self._services = services
+        self._targets = targets
+        self._cell = services.runtime.spawn(
+            SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=parent
         )
         self.running: dict[str, RunningPoint] = {}
         self._made = MadeObjects(POINTS, vpn, stored.catalog, self._configured)
@@ -121,7 +128,7 @@ class RestPoints:
         return self._made.objects | self._configured()
 
     async def _keep(self, point: RestDeliveryPoint) -> None:
-        targets = self._node.config.rest.targets()
+        targets = self._targets()
         for finding in chain(reserved_headers(point), refused_hosts(point, targets)):
             raise QueueInvalid(finding.field, finding.reason, finding.allowed or ALLOWED_HOSTS)
         try:
@@ -143,12 +150,10 @@ class RestPoints:
             await point.stop()
             point.cell.stop()
         if wanted is not None and name not in self.running:
-            node = self._node
-            cell = node.runtime.spawn(
+            cell = self._services.runtime.spawn(
                 SupervisorActor, kind="rest-delivery-point", name=name, policy=VITAL, parent=self._cell
             )
-            services = RestServices(node.runtime, self._vpn.events, self._vpn.queues, node.credit)
-            point = self.running[name] = RunningPoint(cell, wanted, services)
+            point = self.running[name] = RunningPoint(cell, wanted, self._services)
             point.start()
 
     def _settings(self, name: str) -> PointSettings | None:
@@ -158,7 +163,7 @@ class RestPoints:
         if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
             return None
         try:
-            return settings_of(definition, self._node.config.rest.targets())
+            return settings_of(definition, self._targets())
         except ValueError as error:  # of an earlier release; or a secret or certificate that was there is not
             self._reasons[name] = str(error)
             log.error("REST delivery point %r does not start: %s", name, error)

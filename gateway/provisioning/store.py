@@ -6,22 +6,20 @@ They are kept in the catalog, a row each. What they are and what follows from a 
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, final
 
 import orjson
 
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.findings import described
+from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
+from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.storage.interface import Table, TableWrite
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
-
 
 # Where an object comes from that both a configuration and operators can make.
 
@@ -67,6 +65,27 @@ def made_rows(kind: MadeKind[Any], catalog: Mapping[bytes, bytes]) -> dict[bytes
     return {key.removeprefix(kind.row_key): value for key, value in catalog.items() if key.startswith(kind.row_key)}
 
 
+@final
+class VpnAccess:
+    """What the objects made of a message VPN see of it: its configuration, its roster, and where their rows go.
+
+    The message VPN owns it, and all its provisioned objects share it.
+    """
+
+    def __init__(
+        self, config: MessageVpnSection, clients: ClientRoster, write_row: Callable[[WriteRow], Awaitable[None]]
+    ) -> None:
+        self.config = config  # as it is in force: a reload replaces it
+        self.clients = clients
+        self.write_row = write_row  # raises StoreRefused
+        self.is_started = False  # all that the configuration declares is there
+
+    @property
+    def is_up(self) -> bool:
+        """Whether clients are let in: the message VPN is enabled, and has been started."""
+        return self.config.enabled and self.is_started
+
+
 class MadeObjects(Generic[T]):
     """The objects of one kind in one message VPN.
 
@@ -77,7 +96,7 @@ class MadeObjects(Generic[T]):
     def __init__(
         self,
         kind: MadeKind[T],
-        vpn: "MessageVpn",
+        vpn: VpnAccess,
         catalog: Mapping[bytes, bytes],
         configured: Callable[[], Collection[str]],
     ) -> None:
@@ -134,7 +153,7 @@ class MadeObjects(Generic[T]):
             None if value is None else self._kind.written(value),
         )
         try:
-            await self._vpn.catalog.ask(WriteRow(row))
+            await self._vpn.write_row(WriteRow(row))
         except StoreRefused as refusal:
             raise Refused(str(refusal)) from None
         if value is None:

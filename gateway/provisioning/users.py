@@ -4,11 +4,11 @@ What connecting clients prove is held against `gateway.security.accounts`.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects
+from sluicegate.gateway.provisioning.profiles import AnyProfiles
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects, VpnAccess
 from sluicegate.gateway.provisioning.stored_users import (
     USERS,
     AskedUser,
@@ -22,10 +22,6 @@ from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.catalog.recovered import StoredVpn
 
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
-
 ProfileNames = Mapping[ProfileKind, Collection[str]]  # of those that there are
 
 
@@ -35,9 +31,20 @@ class Users:
     Invariant: nobody has a profile that is not there; whose profile is there no more is shut down until it is again.
     """
 
-    def __init__(self, node: "Node", vpn: "MessageVpn", stored: StoredVpn) -> None:
-        self._node = node
+    def __init__(
+        self,
+        vpn: VpnAccess,
+        stored: StoredVpn,
+        *,
+        profiles: Mapping[ProfileKind, AnyProfiles],
+        random_bytes: Callable[[int], bytes],
+        on_changed: Callable[[str], None],
+    ) -> None:
+        """`on_changed` is called with the name of a user that operators have made, changed or deleted."""
         self._vpn = vpn
+        self._profiles_by_kind = profiles
+        self._random_bytes = random_bytes
+        self._on_changed = on_changed
         self.made = MadeObjects(USERS, vpn, stored.catalog, self._configured)
 
     def usernames(self) -> list[ClientUsername]:
@@ -97,7 +104,7 @@ class Users:
 
     async def _put(self, name: str, user: StoredUser | None) -> None:
         await self.made.put(name, user)
-        self._node.user_changed(self._vpn, name)
+        self._on_changed(name)
 
     def _configured(self) -> dict[str, ClientUsername]:
         return {user.name: user.username() for user in self._vpn.config.authentication.users}
@@ -108,7 +115,7 @@ class Users:
             if name not in names:
                 raise QueueInvalid(field, f"there is no such profile as {name!r}", ", ".join(names))
         iterations = self._vpn.config.authentication.scram_iterations
-        user = await asyncio.to_thread(stored_user, asked, before, iterations, self._node.runtime.rng.randbytes)
+        user = await asyncio.to_thread(stored_user, asked, before, iterations, self._random_bytes)
         await self._put(user.name, user)
 
     def _view(self, name: str, configured: Mapping[str, ClientUsername], profiles: ProfileNames) -> UserView:
@@ -125,7 +132,7 @@ class Users:
         )
 
     def _profiles(self) -> ProfileNames:
-        return {kind: self._vpn.profiles(kind).all().keys() for kind in ProfileKind}
+        return {kind: profiles.all().keys() for kind, profiles in self._profiles_by_kind.items()}
 
 
 def _let_in(user: ClientUsername, profiles: ProfileNames) -> ClientUsername:

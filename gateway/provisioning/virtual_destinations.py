@@ -1,29 +1,27 @@
 """The virtual destinations of a message VPN, as its configuration has them: told to those who keep to them."""
 
 import logging
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.directory import DefineConsumerQueues, MakeNamedQueues
 from sluicegate.actors.messages.router import DefineVirtualDestinations
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 log = logging.getLogger("sluicegate.node")
 
 
-async def define_virtual_destinations(vpn: "MessageVpn") -> list[str]:
-    """Put the definitions of a configuration in force, and make the queues that they name. Return their warnings."""
-    section = vpn.config.virtual_destinations
+async def define_virtual_destinations(
+    vpn: str, section: VirtualDestinationsSection, *, queues: ActorCell, router: ActorCell
+) -> list[str]:
+    """Put the definitions of a message VPN in force, and make the queues that they name. Return their warnings."""
     definitions = section.definitions()
-    warnings = warning_texts(vpn.name, section)
+    warnings = warning_texts(vpn, section)
     for text in warnings:
         log.warning("%s", text)
-    await vpn.queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
-    await vpn.queues.ask(MakeNamedQueues())
-    await vpn.router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
+    await queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
+    await queues.ask(MakeNamedQueues())
+    await router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
     return warnings
 
 

@@ -1,16 +1,9 @@
 """What a node shows of those who read its spool in bulk: durable cursors, backups, and the spool itself."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from sluicegate.actors.messages.operations import CANCELLED, DONE, FAILED, RUNNING
-
-if TYPE_CHECKING:
-    from sluicegate.actors.messages.readers import CursorOverview
-    from sluicegate.actors.messages.staging import StagingOverview
-    from sluicegate.gateway.node.node import Node
 
 
 class CursorState(StrEnum):
@@ -101,57 +94,3 @@ class BackupView:
 def incarnation_text(incarnation: int) -> str:
     """Return an incarnation as it is shown."""
     return f"{incarnation:016x}"
-
-
-def cursor_view(overview: "CursorOverview") -> CursorView:
-    """Return a cursor as operators see it."""
-    state = CursorState.BOUND if overview.bound else CursorState.UNBOUND
-    return CursorView(
-        name=overview.name,
-        mode=overview.mode,
-        state=CursorState.EXCEEDED if overview.exceeded else state,
-        epoch=overview.epoch,
-        instance=overview.instance,
-        batch_ref=overview.batch_ref,
-        lag_count=sum(max(0, each.next_sequence - each.acked) for each in overview.positions),
-        lag_bytes=sum(each.lag_bytes for each in overview.positions),
-        lag_bytes_max=overview.limits.lag_bytes_max,
-        lag_time_ms_max=overview.limits.lag_time_ms_max,
-        heartbeat_ms=overview.limits.heartbeat_ms,
-        partitions=tuple(
-            CursorPartitionView(
-                number=each.number,
-                low=each.low,
-                acked=each.acked,
-                next_sequence=each.next_sequence,
-                lag_bytes=each.lag_bytes,
-            )
-            for each in overview.positions
-        ),
-    )
-
-
-def spool_view(node: "Node", staging: "Sequence[StagingOverview]") -> SpoolView:
-    """Return the spool as operators see it; `staging` is that of every message VPN."""
-    usage = node.store.usage()
-    return SpoolView(
-        incarnation=incarnation_text(node.recovered.incarnation),
-        used_bytes=usage.used_bytes,
-        limit_bytes=usage.map_bytes_max,
-        messages_bytes=node.spool_gate.usage_bytes,
-        messages_bytes_max=node.spool_gate.usage_bytes_max,
-        blocked=node.spool_gate.blocked,
-        staged_bytes=sum(each.staged_bytes for each in staging),
-        transactions_open=sum(each.open_count for each in staging),
-        messages_count=node.spool_gate.usage_count,
-        messages_count_max=node.spool_gate.usage_count_max,
-        unacked_count=node.credit.used,
-        unacked_count_max=node.credit.limit,
-        memory_bytes=node.memory.used_bytes,
-        memory_bytes_max=node.memory.bytes_max,
-        file_bytes=usage.file_bytes,
-        disk_free_bytes=usage.disk_free_bytes,
-        journal_records=usage.journal_entries,
-        pages=usage.page_entries,
-        quarantined=usage.quarantine_entries,
-    )

@@ -19,24 +19,7 @@ Arrows = Mapping[str, Collection[str]]
 
 # Circles that are still to be broken, by the package in which they run: each is a handler that is given the whole
 # object which dispatches to it. What stands here may lose names, and gain none.
-KNOWN: dict[str, set[str]] = {
-    "sluicegate.gateway": {
-        "sluicegate.gateway.admin",
-        "sluicegate.gateway.node",
-        "sluicegate.gateway.observability",
-        "sluicegate.gateway.operations",
-        "sluicegate.gateway.process",
-        "sluicegate.gateway.provisioning",
-        "sluicegate.gateway.security",
-        "sluicegate.gateway.views",
-    },
-    "sluicegate.gateway.node": {
-        "sluicegate.gateway.node.backups",
-        "sluicegate.gateway.node.node",
-        "sluicegate.gateway.node.servers",
-        "sluicegate.gateway.node.vpn",
-    },
-}
+KNOWN: dict[str, set[str]] = {}
 
 
 def modules() -> dict[str, Path]:

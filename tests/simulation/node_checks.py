@@ -65,11 +65,15 @@ def check_inside(node: Node, *, thorough: bool) -> None:
     if any(is_being_read_back(queue) for queue in queues):
         return
     spooled_bytes = sum(queue.target.gate.usage_bytes for queue in queues if queue.durable) + staging._area.staged_bytes
-    if node.spool_gate.usage_bytes != spooled_bytes:
-        raise Violation(f"the spool's gate counts {node.spool_gate.usage_bytes} bytes, queues hold {spooled_bytes}")
+    if node.services.spool_gate.usage_bytes != spooled_bytes:
+        raise Violation(
+            f"the spool's gate counts {node.services.spool_gate.usage_bytes} bytes, queues hold {spooled_bytes}"
+        )
     memory_bytes = sum(log.memory_bytes + log.ledger.memory_bytes for queue in queues for log in logs_of(queue))
-    if node.memory.used_bytes != memory_bytes:
-        raise Violation(f"the memory budget counts {node.memory.used_bytes} bytes, partitions hold {memory_bytes}")
+    if node.services.memory.used_bytes != memory_bytes:
+        raise Violation(
+            f"the memory budget counts {node.services.memory.used_bytes} bytes, partitions hold {memory_bytes}"
+        )
 
 
 def is_being_read_back(queue: QueueHandle) -> bool:
@@ -97,7 +101,7 @@ def check_at_rest(node: Node, image: Image) -> None:
                 )
             if ledger.floor != ledger.next_sequence:
                 raise Violation(f"{queue.name} is empty, and its floor is {ledger.floor} of {ledger.next_sequence}")
-    needed = [slot.number for slot in node.planner.journal.slots if slot.needed_count > 0]
+    needed = [slot.number for slot in node.services.planner.journal.slots if slot.needed_count > 0]
     if needed:
         raise Violation(f"nothing waits, and the journal keeps records {needed}")
     if len(image.journal) > 2 * RECORDS_TRIMMED_MIN:

@@ -44,7 +44,7 @@ class Job:
         """Stage and commit, as far as it comes. Raises Violation."""
         try:
             for part, attempt in self._order:
-                batches = [self._batch(message, node.clock.wall_ms()) for message in self._rows[part, attempt]]
+                batches = [self._batch(message, node.services.clock.wall_ms()) for message in self._rows[part, attempt]]
                 await node.default.staging.ask(Stage(self._name, part, attempt, batches))
         except StagingRefused:
             self._commits = False

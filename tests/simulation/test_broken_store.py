@@ -33,7 +33,7 @@ def test_what_is_published_beside_damage_is_refused_and_a_stop_does_not_wait_for
     world.faults.broken = False
     publisher.publish("work/a/x", "k", 1, 10)
     world.advance(A_WHILE_US)
-    assert world.node.spool_health.is_damaged()
+    assert world.node.services.spool_health.is_damaged()
     assert world.image.journal == journal
 
     before_us = world.loop.now_us

@@ -30,7 +30,7 @@ class Consumer:
     def __init__(self, world: World) -> None:
         self._world = world
         heard: list[object] = []
-        runtime = world.node.runtime
+        runtime = world.node.services.runtime
         address = recorder(runtime, heard).inbox
         (queue,) = [each for each in queues_of(world.node) if each.name == QUEUE]
         self.answers: list[object] = []
@@ -55,7 +55,7 @@ class Consumer:
         (delivery,) = self._message.deliveries
         partition, flow_id = self._message.partition, self._message.flow.flow_id
         source = DeliverySource(partition, 0, flow_id, delivery.epoch, delivery.delivery_count)
-        commit = TransactionCommit(space=node.default.space, spool=node.spool.inbox, rng=Random(1))
+        commit = TransactionCommit(space=node.default.space, spool=node.services.spool.inbox, rng=Random(1))
         held = UnsettledRanges(source, [(delivery.first_sequence, delivery.first_sequence + 1)])
         return await commit.commit(None, [held])
 

@@ -190,7 +190,7 @@ class World:
             clock = VirtualClock(self.loop, look_ns=self._look_ns)
             rng = Random(self._rng.getrandbits(32))
             self.node = Node(self._config, store=store, clock=clock, rng=rng, surroundings=surroundings)
-            self.node.planner.journal.records_trimmed_min = self._records_trimmed_min
+            self.node.services.planner.journal.records_trimmed_min = self._records_trimmed_min
             await self.node.start()
             return self.node
 
@@ -261,7 +261,7 @@ class World:
         return self.truth.begins(name, plan.kind, self.scenario.prefixes(name), self.scenario.rules(name))
 
     def _let_go(self) -> None:
-        for root in self.node.runtime.roots:
+        for root in self.node.services.runtime.roots:
             if not root.is_stopped():
                 pykka.ActorRegistry.unregister(root.actor.actor_ref)
         self._admin = None

@@ -1,19 +1,18 @@
 """The AMQP side of a node: the connections of its clients."""
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import subscription_queue
 from sluicegate.protocols.amqp.connection import AmqpConnection
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.services import AmqpServices
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 
 class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
@@ -25,19 +24,19 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
     # The standard's name, and those of before it, which clients of Azure and examples of rhea ask for.
     subprotocols = ("amqp", "AMQPWSB10", "binary")
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
         self.transactions = TransactionAccounts()
-        super().__init__(node)
+        super().__init__(services, message_vpns)
 
     @property
     def message_bytes_max(self) -> int:
         """A frame need not be cut, so the longest frame."""
-        return self._node.config.amqp.max_frame_size
+        return self._services.config.amqp.max_frame_size
 
     @property
     def allowed_origins(self) -> tuple[str, ...]:
         """The web pages that may use its ports."""
-        return self._node.config.amqp.allowed_origins
+        return self._services.config.amqp.allowed_origins
 
     def make_connection(self, cell: ActorCell) -> AmqpConnection:
         """Return a connection for a stream that was just accepted."""
@@ -46,30 +45,30 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and to what waits for clients that are away."""
         super().look_at_the_clock()
-        for vpn in self._node.vpns.values():
-            vpn.amqp_registry.resumable.tick(self._node.clock.now_ms())
+        for vpn in self._message_vpns.values():
+            vpn.amqp_registry.resumable.tick(self._services.clock.now_ms())
 
     async def stop(self, *, within_s: float) -> None:
         """Say goodbye to all clients, and give back what is kept for those that are away: it counts as delivered."""
         await super().stop(within_s=within_s)
-        for vpn in self._node.vpns.values():
+        for vpn in self._message_vpns.values():
             vpn.amqp_registry.resumable.end()
 
     def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only, and to those that are away."""
         super().send_away(vpn, reason, users)
-        self._node.vpns[vpn].amqp_registry.resumable.end(users)
+        self._message_vpns[vpn].amqp_registry.resumable.end(users)
 
-    def make_services(self, vpn: "MessageVpn") -> AmqpServices:
+    def make_services(self, vpn: MessageVpn) -> AmqpServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""
-        node = self._node
-        amqp = node.config.amqp
+        services = self._services
+        amqp = services.config.amqp
         return AmqpServices(
             events=vpn.events,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,
-            spool=node.spool.inbox,
+            spool=services.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=AmqpLimits(
@@ -88,14 +87,14 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
                 transaction_timeout_ms=amqp.transaction_timeout_s * 1000,
             ),
             counters=self.counters,
-            unfinished=node.unfinished,
-            credit=node.credit,
+            unfinished=services.unfinished,
+            credit=services.credit,
             transactions=self.transactions,
             suspended_senders=vpn.amqp_links,
-            container_id=node.config.node.name,
+            container_id=services.config.node.name,
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,
             registry=vpn.amqp_registry,
-            selectors=node.selectors,
+            selectors=services.selectors,
             subscription_queue=subscription_queue,
         )

@@ -1,16 +1,14 @@
 """The flow protocol's side of a node: the connections of its clients."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.flow.services import FlowServices
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 
 class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
@@ -24,16 +22,16 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
     @property
     def message_bytes_max(self) -> int:
         """A frame need not be cut, so the longest frame."""
-        return self._node.config.flow.max_frame_size
+        return self._services.config.flow.max_frame_size
 
     def make_connection(self, cell: ActorCell) -> FlowConnection:
         """Return a connection for a stream that was just accepted."""
         return FlowConnection(cell, self.vpns)
 
-    def make_services(self, vpn: "MessageVpn") -> FlowServices:
+    def make_services(self, vpn: MessageVpn) -> FlowServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""
-        node = self._node
-        flow = node.config.flow
+        services = self._services
+        flow = services.config.flow
         return FlowServices(
             events=vpn.events,
             space=vpn.space,
@@ -42,8 +40,8 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
             router=vpn.router,
             cursors=vpn.cursors,
             staging=vpn.staging,
-            incarnation=node.recovered.incarnation,
-            spool=node.spool.inbox,
+            incarnation=services.recovered.incarnation,
+            spool=services.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=FlowLimits(
@@ -56,11 +54,11 @@ class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
                 compresses=flow.compression,
             ),
             counters=self.counters,
-            unfinished=node.unfinished,
-            credit=node.credit,
-            selectors=node.selectors,
-            connection_buffer_bytes_max=node.config.backpressure.connection_buffer_bytes_max,
-            slow_subscriber_stall_ms=node.config.backpressure.slow_subscriber_stall_ms,
+            unfinished=services.unfinished,
+            credit=services.credit,
+            selectors=services.selectors,
+            connection_buffer_bytes_max=services.config.backpressure.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=services.config.backpressure.slow_subscriber_stall_ms,
             product=f"sluicegate {VERSION}",
             allows_plain_unencrypted=flow.allow_plain_without_tls,
         )

@@ -6,13 +6,16 @@ What a connection is, and what it needs of the node, each protocol's own module 
 
 import asyncio
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
+from collections.abc import Mapping
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.servers.listening import make_listener, tell_failed_handshakes
+from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
@@ -21,10 +24,6 @@ from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.transport.interface import Connection, PeerInfo
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heartbeats, handshakes
 
@@ -64,12 +63,13 @@ class ProtocolFront(ABC, Generic[C, S]):
     alpn: ClassVar[str]
     subprotocols: ClassVar[tuple[str, ...]]  # over WebSocket, in our order of preference
 
-    def __init__(self, node: "Node") -> None:
-        self._node = node
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
+        self._services = services
+        self._message_vpns = message_vpns  # a reload adds some
         self.counters = ProtocolCounters()
         self.listeners: dict[str, Listener] = {}
-        self.connections = node.runtime.spawn(
-            SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=node.root
+        self.connections = services.runtime.spawn(
+            SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=services.root
         )
         self._make_connection = self.make_connection  # one for all cells, which keep it
         self._ticker: TimerHandle | None = None
@@ -92,28 +92,28 @@ class ProtocolFront(ABC, Generic[C, S]):
         """Return a connection for a stream that was just accepted: what its actor does."""
 
     @abstractmethod
-    def make_services(self, vpn: "MessageVpn") -> S:
+    def make_services(self, vpn: MessageVpn) -> S:
         """Return what connections use of the node, and of the message VPN that their clients are in."""
 
     async def start(self) -> None:
         """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
-        for name, config in self._node.config.listeners.enabled().items():
+        for name, config in self._services.config.listeners.enabled().items():
             if name in self.schemes:
                 with opening(f"listeners.{name}", config.host, config.port):
                     listener = make_listener(
                         name,
                         config,
                         self._connect,
-                        surroundings=self._node.surroundings,
+                        surroundings=self._services.surroundings,
                         alpn=self.alpn,
                         subprotocols=self.subprotocols,
                         message_bytes_max=self.message_bytes_max,
                         pages=self.pages[name],
                         on_foreign=self._refused_a_page,
-                        unfinished=self._node.unfinished,
+                        unfinished=self._services.unfinished,
                     )
                     await listener.start()
-                tell_failed_handshakes(listener, self._node.runtime.events, f"{self.name} client")
+                tell_failed_handshakes(listener, self._services.runtime.events, f"{self.name} client")
                 self.listeners[name] = listener
         self._tick()
 
@@ -125,21 +125,21 @@ class ProtocolFront(ABC, Generic[C, S]):
             self._ticker.cancel()
         for connection in self.open_connections():
             connection.send_away("the gateway stops", node_stops=True)
-        deadline = self._node.clock.now_ms() + int(within_s * 1000)
-        while self.connections.children and self._node.clock.now_ms() < deadline:
+        deadline = self._services.clock.now_ms() + int(within_s * 1000)
+        while self.connections.children and self._services.clock.now_ms() < deadline:
             await asyncio.sleep(0.01)
 
     def reload(self) -> None:
         """Take over a changed configuration, for the next connection."""
         self.vpns = self._make_vpns()
         for name, listener in self.listeners.items():
-            listener.connections_max = self._node.config.listeners.by_name()[name].max_connections
+            listener.connections_max = self._services.config.listeners.by_name()[name].max_connections
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open listener."""
         urls = []
         for name, listener in self.listeners.items():
-            config = self._node.config.listeners.enabled()[name]
+            config = self._services.config.listeners.enabled()[name]
             path = getattr(config, "path", "")
             urls.append((name, f"{self.schemes[name]}://{config.host}:{listener.port}{path}"))
         return urls
@@ -167,7 +167,7 @@ class ProtocolFront(ABC, Generic[C, S]):
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection."""
-        now_ms = self._node.clock.now_ms()
+        now_ms = self._services.clock.now_ms()
         for cell in list(self.connections.children or ()):
             if cell.is_stopped():
                 continue  # by what one before it was told
@@ -180,18 +180,19 @@ class ProtocolFront(ABC, Generic[C, S]):
                 cell.failed(error)
 
     def _make_vpns(self) -> MessageVpns[S]:
-        services = {name: self.make_services(vpn) for name, vpn in self._node.vpns.items()}
-        return MessageVpns(services, {name: each.vpn for name, each in self._node.config.listeners.by_name().items()})
+        services = {name: self.make_services(vpn) for name, vpn in self._message_vpns.items()}
+        listeners = self._services.config.listeners.by_name()
+        return MessageVpns(services, {name: each.vpn for name, each in listeners.items()})
 
     def _pages(self, listener: str) -> WebPages:
-        node = self._node
-        config = node.config.listeners.by_name()[listener]  # its host and kind stay until a restart
+        services, vpns = self._services, self._message_vpns
+        config = services.config.listeners.by_name()[listener]  # its host and kind stay until a restart
         return WebPages(
             is_tls=isinstance(config, TlsListener),
             origins_setting=f"{self.name}.allowed_origins",
             origins=lambda: self.allowed_origins,
-            hosts=lambda: (config.host.lower(), *node.config.node.allowed_hosts),
-            is_open=lambda: any(vpn.accounts.authenticator.admits_anonymous(listener) for vpn in node.vpns.values()),
+            hosts=lambda: (config.host.lower(), *services.config.node.allowed_hosts),
+            is_open=lambda: any(vpn.accounts.authenticator.admits_anonymous(listener) for vpn in vpns.values()),
         )
 
     def _refused_a_page(self, peer: PeerInfo, foreign: ForeignRequest) -> None:
@@ -202,11 +203,11 @@ class ProtocolFront(ABC, Generic[C, S]):
 
     def _tick(self) -> None:
         self.look_at_the_clock()
-        self._ticker = self._node.runtime.after(TICK_MS, self._tick)
+        self._ticker = self._services.runtime.after(TICK_MS, self._tick)
 
     def _connect(self) -> Connection:
         self._accepted_count += 1
-        cell = self._node.runtime.spawn(
+        cell = self._services.runtime.spawn(
             self._make_connection,
             kind="connection",
             name=self.name,

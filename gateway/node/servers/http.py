@@ -3,19 +3,18 @@
 The port of operators is `gateway.admin`.
 """
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping
+from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.http.codec.responses import ResponseHeads
 from sluicegate.protocols.http.connection import HttpConnection
 from sluicegate.protocols.http.limits import HttpLimits
 from sluicegate.protocols.http.services import HttpServices
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.node import Node
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 
 class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
@@ -26,9 +25,9 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
     alpn = HTTP_ALPN
     subprotocols = ()
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
         self._heads = ResponseHeads()
-        super().__init__(node)
+        super().__init__(services, message_vpns)
 
     @property
     def message_bytes_max(self) -> int:
@@ -38,7 +37,7 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
     @property
     def allowed_origins(self) -> tuple[str, ...]:
         """The web pages that may use its ports."""
-        return self._node.config.http.allowed_origins
+        return self._services.config.http.allowed_origins
 
     def make_connection(self, cell: ActorCell) -> HttpConnection:
         """Return a connection for a stream that was just accepted."""
@@ -46,29 +45,29 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
 
     def look_at_the_clock(self) -> None:
         """Bring time to every connection, and the time of day to what they answer."""
-        self._heads.tick(self._node.clock.wall_ms())
+        self._heads.tick(self._services.clock.wall_ms())
         super().look_at_the_clock()
-        for vpn in self._node.vpns.values():
-            vpn.http_flows.tick(self._node.clock.now_ms())
+        for vpn in self._message_vpns.values():
+            vpn.http_flows.tick(self._services.clock.now_ms())
 
     async def stop(self, *, within_s: float) -> None:
         """Take no more clients, say goodbye to those there are, and let go of the queues that workers consume."""
         await super().stop(within_s=within_s)
-        for vpn in self._node.vpns.values():
+        for vpn in self._message_vpns.values():
             vpn.http_flows.end("the gateway stops")
 
-    def make_services(self, vpn: "MessageVpn") -> HttpServices:
+    def make_services(self, vpn: MessageVpn) -> HttpServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""
-        node = self._node
-        http = node.config.http
+        services = self._services
+        http = services.config.http
         return HttpServices(
             events=vpn.events,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,
             flows=vpn.http_flows,
-            selectors=node.selectors,
-            spool=node.spool.inbox,
+            selectors=services.selectors,
+            spool=services.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             pages=self.pages,
@@ -88,7 +87,7 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
                 wait_ms_max=http.wait_s_max * 1000,
             ),
             counters=self.counters,
-            unfinished=node.unfinished,
+            unfinished=services.unfinished,
             heads=self._heads,
             is_gateway=vpn.config.service_rest_mode == "gateway",
         )

@@ -1,17 +1,15 @@
 """The MQTT side of a node: the connections of its clients."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import session_queue
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
 from sluicegate.protocols.mqtt.services import MqttServices
-
-if TYPE_CHECKING:
-    from sluicegate.gateway.node.vpn import MessageVpn
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
@@ -27,46 +25,31 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
     @property
     def message_bytes_max(self) -> int:
         """A packet need not be cut, so the longest packet."""
-        return self._node.config.mqtt.maximum_packet_size
+        return self._services.config.mqtt.maximum_packet_size
 
     @property
     def allowed_origins(self) -> tuple[str, ...]:
         """The web pages that may use its ports."""
-        return self._node.config.mqtt.allowed_origins
+        return self._services.config.mqtt.allowed_origins
 
     def make_connection(self, cell: ActorCell) -> MqttConnection:
         """Return a connection for a stream that was just accepted."""
         return MqttConnection(cell, self.vpns)
 
-    def things_to_try(self) -> list[str]:
-        """Return lines that show a newcomer the first three commands."""
-        listener = self.listeners.get("mqtt")
-        if listener is None:
-            return []
-        admin = self._node.operator_ports.servers.get("admin")
-        port = "" if listener.port == 1883 else f" --port {listener.port}"
-        url = "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
-        return [
-            "Try, in another terminal (in .venv/bin when it was made by `make run`):",
-            f"  sluicegate queue create orders --partitions 4 --subscription 'orders/>'{url}",
-            f"  sluicegate sub --queue orders{port}",
-            f"  sluicegate pub --topic orders/eu --key customer-7 --message hello{port}",
-        ]
-
-    def make_services(self, vpn: "MessageVpn") -> MqttServices:
+    def make_services(self, vpn: MessageVpn) -> MqttServices:
         """Return what connections use of the node, and of the message VPN that their clients are in."""
-        node = self._node
-        config: Config = node.config
+        services = self._services
+        config: Config = services.config
         mqtt = config.mqtt
         return MqttServices(
-            runtime=node.runtime,
+            runtime=services.runtime,
             events=vpn.events,
             space=vpn.space,
             router=vpn.router,
             queues=vpn.queues,
             sessions=vpn.sessions,
             session_room=vpn.session_room,
-            spool=node.spool.inbox,
+            spool=services.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
             limits=MqttLimits(
@@ -82,9 +65,9 @@ class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
                 refuse_control_characters=mqtt.reject_control_characters,
             ),
             counters=self.counters,
-            unfinished=node.unfinished,
-            selectors=node.selectors,
-            credit=node.credit,
+            unfinished=services.unfinished,
+            selectors=services.selectors,
+            credit=services.credit,
             window_v3=mqtt.unacknowledged_window_v3,
             session_expiry_s_max=mqtt.session_expiry_s_max,
             keep_alive_s_max=mqtt.keep_alive_s_max,

@@ -92,7 +92,7 @@ async def test_outcomes_take_effect_and_what_has_none_is_resumed(broker: Running
     assert await count_in(orders) == 3
     peer.settle(0, 2, DONE)
     await until(lambda: none_waits(orders), "an empty queue")
-    assert broker.node.credit.used == 0
+    assert broker.node.services.credit.used == 0
 
 
 async def test_every_outcome_in_the_map_has_its_effect(broker: RunningBroker, amqp: AmqpClients) -> None:
@@ -125,7 +125,7 @@ async def test_a_message_that_was_late_and_came_again_is_resumed_once(broker: Ru
     assert shown([await peer.delivery()]) == [(b"a", True, 1)]
     peer.settle(0, 0, DONE)
     await until(lambda: none_waits(orders), "an empty queue")
-    assert broker.node.credit.used == 0
+    assert broker.node.services.credit.used == 0
 
 
 async def test_messages_of_an_absent_client_go_to_no_other_until_its_time_is_over(
@@ -327,7 +327,7 @@ async def test_resumed_deliveries_use_credit_and_can_be_resumed_again(broker: Ru
     await until(lambda: none_waits(orders), "an empty queue")
     await orders.publish(b"new")
     assert shown([await peer.delivery()]) == [(b"new", False, 0)]
-    assert broker.node.credit.used == 1
+    assert broker.node.services.credit.used == 1
 
 
 async def test_a_queue_that_is_deleted_meanwhile_takes_everything_along(
@@ -395,7 +395,7 @@ async def test_a_link_may_be_closed_while_messages_are_on_their_way_to_it(
         peer.detach(IN, closed=True)
         await orders.publish(b"%d" % number)
         await peer.awaited(Detach)
-    await until(lambda: broker.node.credit.used == 0, "nobody who holds a message")
+    await until(lambda: broker.node.services.credit.used == 0, "nobody who holds a message")
     assert await count_in(orders) == 5
 
 
@@ -461,7 +461,7 @@ async def test_a_receiver_that_settles_second_does_everything_once(broker: Runni
     assert sorted(done, key=str) == sorted([b"%d" % number for number in range(COUNT)], key=str)
     await until(lambda: none_waits(orders), "an empty queue")
     assert peer.nothing_waits(Detach)
-    assert broker.node.credit.used == 0
+    assert broker.node.services.credit.used == 0
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_egress_flow_count: 1}]")

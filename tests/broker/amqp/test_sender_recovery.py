@@ -102,7 +102,7 @@ async def test_nothing_comes_over_the_old_connection_while_the_attach_waits_for_
     orders = await orders_of(broker)
     old, peer = await amqp.connect(), await amqp.connect()
     await attach(old)
-    store, may_commit = broker.node.store, threading.Event()
+    store, may_commit = broker.node.services.store, threading.Event()
     commit = store.commit
 
     def commit_later(job: CommitJob) -> None:

@@ -108,7 +108,7 @@ async def test_nothing_is_said_of_deliveries_whose_link_is_detached_by_then(brok
     await client.detached(0, closed=True)
     assert (await inside.overview()).usage_count == 0
     stored = asyncio.get_running_loop().create_future()
-    broker.node.spool_actor().when_idle(lambda: stored.set_result(None))
+    broker.node.services.spool_actor().when_idle(lambda: stored.set_result(None))
     await asyncio.wait_for(stored, DEADLINE_S)
     await client.is_quiet()
     await client.close()

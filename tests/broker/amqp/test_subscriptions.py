@@ -428,7 +428,7 @@ async def test_a_subscription_that_cannot_be_stored_refuses_its_link_only(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AMQP 2.6.3: a full disk is the link's matter; the connection goes on."""
-    store = broker.node.store
+    store = broker.node.services.store
     commit = store.commit
 
     def commit_or_fail(job: CommitJob) -> None:

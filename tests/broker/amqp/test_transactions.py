@@ -109,7 +109,7 @@ async def test_what_is_only_published_and_consumed_at_once_is_committed_without_
     discharge = peer.ask_discharge(CONTROL, txn)
     peer.settle((await peer.delivery()).delivery_id)
     assert (await peer.outcome(discharge)).code == ACCEPTED
-    assert (broker.node.planner.elided_count, broker.node.planner.written_count) == (1, 0)
+    assert (broker.node.services.planner.elided_count, broker.node.services.planner.written_count) == (1, 0)
 
 
 async def test_what_is_published_and_rolled_back_was_never_there(broker: RunningBroker, amqp: AmqpClients) -> None:
@@ -162,7 +162,7 @@ async def test_what_is_settled_and_committed_is_gone(broker: RunningBroker, amqp
     await until(lambda: _is_empty(orders), "an empty queue")
     await broker.crash()
     assert await count_in(orders) == 0, "the settlement was written before the commit was answered"
-    assert broker.node.credit.used == 0
+    assert broker.node.services.credit.used == 0
 
 
 async def _is_empty(inside: InsideClient) -> bool:

@@ -100,7 +100,7 @@ async def test_what_is_settled_elsewhere_meanwhile_is_none_of_the_transactions_b
         peer.settle(first, last, DeliveryState(ACCEPTED))
     for txn in ids:
         assert (await peer.discharge(CONTROL, txn)).code == ACCEPTED
-    assert broker.node.credit.used == 0
+    assert broker.node.services.credit.used == 0
     left_count = 0 if discharged == 1 else MESSAGES
     assert await count_in(broker) == left_count
     peer.transfer(OUT, body("new"))
@@ -223,7 +223,7 @@ async def test_what_the_store_refuses_is_rolled_back_and_stays_with_its_consumer
     txn = await peer.declare(CONTROL)
     await settle_all(peer, txn)
     peer.transfer(OUT, body("new"), state=in_transaction(txn, None))
-    store = broker.node.store
+    store = broker.node.services.store
     commit = store.commit
     refused: list[CommitJob] = []
 

@@ -183,7 +183,7 @@ async def test_a_dead_message_that_the_store_cannot_take_now_is_moved_later(
     await create(broker, subscriptions=["t"])
     worker = await consumer(broker)
     await (await broker.connect()).publish("t", b"bad")
-    commit, refused = broker.node.store.commit, list[CommitJob]()
+    commit, refused = broker.node.services.store.commit, list[CommitJob]()
 
     def refuse_twice(job: CommitJob) -> None:
         if len(refused) < 2:
@@ -191,7 +191,7 @@ async def test_a_dead_message_that_the_store_cannot_take_now_is_moved_later(
             raise StoreFailed("input/output error")
         commit(job)
 
-    monkeypatch.setattr(broker.node.store, "commit", refuse_twice)
+    monkeypatch.setattr(broker.node.services.store, "commit", refuse_twice)
     await reject_next(worker)
 
     await counts(broker, rejected_to_dmq=1)

@@ -240,8 +240,8 @@ class RefusingStore:
 
     def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
         self.refuses = True
-        self._commit = broker.node.store.commit
-        patch.setattr(broker.node.store, "commit", self._carry_out)
+        self._commit = broker.node.services.store.commit
+        patch.setattr(broker.node.services.store, "commit", self._carry_out)
 
     def _carry_out(self, job: CommitJob) -> None:
         if self.refuses and job.record is not None and not job.uses_reserve:
@@ -276,5 +276,5 @@ async def test_a_last_value_stays_until_the_store_has_taken_the_next_one(
 
 async def takes_messages_again(broker: RunningBroker) -> None:
     async with asyncio.timeout(20):
-        while broker.node.spool_gate.blocked:
+        while broker.node.services.spool_gate.blocked:
             await asyncio.sleep(0.02)

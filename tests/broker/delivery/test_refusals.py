@@ -251,7 +251,7 @@ async def test_a_store_that_few_large_messages_have_filled_takes_more_once_they_
     consumer.acknowledge(*await consumer.messages(count))
 
     async with asyncio.timeout(DEADLINE_S):
-        while broker.node.spool_gate.blocked:
+        while broker.node.services.spool_gate.blocked:
             await asyncio.sleep(0.01)
     assert await answer_to(publisher, bytes(MB // 2), topic="q0") == (0, "")
 

@@ -195,7 +195,7 @@ async def test_positions_and_cuts_say_where_a_batch_would_end(broker: RunningBro
         status = await client.queue_status()
         assert [each.partition for each in status.positions] == [0, 1, 2]
         assert {(each.low, each.next_sequence) for each in status.positions} == {(1, 1)}
-        assert status.incarnation == broker.node.recovered.incarnation
+        assert status.incarnation == broker.node.services.recovered.incarnation
 
         await create(broker, "plain", retention_size_mb=10)
         await filled(broker, 100, queue="plain", payload=bytes(1000))

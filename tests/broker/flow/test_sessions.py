@@ -306,4 +306,4 @@ async def test_a_client_that_took_too_long_is_not_reported_as_connected(
             await asyncio.sleep(0.01)
     sign_in.may_end.set()
     await create(broker, "q")  # takes longer
-    assert broker.node.runtime.events.record.counts.get("CLIENT_CLIENT_CONNECT", 0) == 0
+    assert broker.node.services.runtime.events.record.counts.get("CLIENT_CLIENT_CONNECT", 0) == 0

@@ -70,7 +70,7 @@ async def test_a_request_waits_for_a_message(broker: RunningBroker) -> None:
     async with http_client(broker) as client, http_client(broker) as worker:
         waiting = asyncio.create_task(poll(worker, "/QUEUE/q", wait_s=60))
         async with asyncio.timeout(DEADLINE_S):
-            while broker.node.credit.used == 0 and not broker.node.default.http_flows.count:
+            while broker.node.services.credit.used == 0 and not broker.node.default.http_flows.count:
                 await asyncio.sleep(0.01)
         await publish(client, "q", "late")
         _, lines = await waiting

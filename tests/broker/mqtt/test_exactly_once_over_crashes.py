@@ -29,14 +29,14 @@ async def taken(broker: RunningBroker, filter_text: str) -> tuple[RawClient, Pub
 
 def keep_states(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Path]]:
     """From now on keep what is in the store after each commit; return what tells where."""
-    data, commit = broker.config.data.path, broker.node.store.commit
+    data, commit = broker.config.data.path, broker.node.services.store.commit
     states: list[Path] = []
 
     def kept(job: CommitJob) -> None:
         commit(job)
         states.append(shutil.copytree(data, data.with_name(f"state-{len(states)}")))
 
-    monkeypatch.setattr(broker.node.store, "commit", kept)
+    monkeypatch.setattr(broker.node.services.store, "commit", kept)
     return lambda: states
 
 

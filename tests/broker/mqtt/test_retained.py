@@ -63,7 +63,7 @@ async def test_what_was_deleted_does_not_come_back_because_the_store_was_full(
 ) -> None:
     """[3.3.1-6]: nobody would repeat it, for a message that is not there is not deleted from the store again."""
     publisher = await publisher_of(broker, "t", qos=1)
-    store = broker.node.store
+    store = broker.node.services.store
     commit, refused = store.commit, list[CommitJob]()
 
     def refuse_once(job: CommitJob) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.views.clients import vpns_view
+from sluicegate.gateway.operations.clients import vpns_view
 from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
 from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
 from sluicegate.messaging.clients.rights import SUBSCRIPTION_COUNT, UNRELEASED
@@ -205,11 +205,11 @@ async def test_what_waits_for_a_kept_session_counts_for_the_message_vpn_and_the_
     assert codes == [0, 0, QUOTA_EXCEEDED]
     assert await counted(broker, "sluicegate_messages_refused_total") == {reason: 1}
     await broker.restart()
-    assert broker.node.default.gate.usage_bytes == broker.node.spool_gate.usage_bytes > 800 * KIB
+    assert broker.node.default.gate.usage_bytes == broker.node.services.spool_gate.usage_bytes > 800 * KIB
     publisher = await broker.connect(level=5)
     assert await publisher.publish("t", bytes(400 * KIB), qos=1) == QUOTA_EXCEEDED
     assert await answer(broker, "away", clean_start=True, properties=b"") == 0
-    assert broker.node.default.gate.usage_bytes == broker.node.spool_gate.usage_bytes == 0
+    assert broker.node.default.gate.usage_bytes == broker.node.services.spool_gate.usage_bytes == 0
     assert await publisher.publish("t", bytes(400 * KIB), qos=1) == NO_MATCH
 
 

@@ -52,7 +52,7 @@ async def test_packet_ids_are_stored_no_earlier_than_their_message(broker: Runni
 
     A publish to several partitions is stored when all of them have numbered it; one may have delivered it before.
     """
-    runtime = broker.node.runtime
+    runtime = broker.node.services.runtime
     cell = runtime.spawn(lambda cell: Writer(cell, broker), kind="test", name="writer", policy=ONE_CONNECTION)
     batch = MessageBatch(
         topic="t",
@@ -87,7 +87,7 @@ async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit
     """[4.1.0-1]: the store has its session already, and what has it keeps through a restart."""
     client = await broker.connect_durable("again")
     await client.subscribe("a", "b")
-    spool = broker.node.spool_actor()
+    spool = broker.node.services.spool_actor()
     before = spool.commits_count
     assert await client.subscribe("a", "b") == [0, 0]
     assert spool.commits_count == before
@@ -97,7 +97,7 @@ async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit
 
 async def test_a_further_subscription_writes_one_row_only(broker: RunningBroker) -> None:
     """A client may have thousands. What was refused is written with what comes next."""
-    runtime, session = broker.node.runtime, Session("many", expiry_s=60)
+    runtime, session = broker.node.services.runtime, Session("many", expiry_s=60)
     spool = Inbox(runtime.dispatcher, Scheduled())  # that nobody empties
     cell = runtime.spawn(lambda cell: Writer(cell, broker), kind="test", name="writer", policy=ONE_CONNECTION)
     writes = SessionWrites(cell, spool, session)

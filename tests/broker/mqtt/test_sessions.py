@@ -286,7 +286,7 @@ async def test_a_clean_start_is_answered_when_the_store_has_forgotten_the_old_se
     client = await broker.connect_durable("back")
     await client.subscribe("t", qos=1)
     await client.leave()
-    store, may_commit = broker.node.store, threading.Event()
+    store, may_commit = broker.node.services.store, threading.Event()
     commit = store.commit
 
     def commit_later(job: CommitJob) -> None:
@@ -316,7 +316,7 @@ async def test_a_connection_that_fails_over_its_end_gives_its_session_back(
     client = await broker.connect_durable("sleeper", 5)
     await client.subscribe("t", qos=1)
     caplog.handler.addFilter(lambda record: "cannot detach it from its connection" not in record.getMessage())
-    counts = broker.node.runtime.events.record.counts
+    counts = broker.node.services.runtime.events.record.counts
     counts[CLIENT_DISCONNECTED.name] = cast("int", None)  # so that telling that the client has gone fails
     await client.leave()
     counts[CLIENT_DISCONNECTED.name] = 0

@@ -34,7 +34,7 @@ def user(folder: Path, name: str, level: str) -> str:
 
 def client(broker: RunningBroker, name: str = "", password: str = PASSWORD) -> httpx.AsyncClient:
     return plain_async_client(
-        f"http://127.0.0.1:{broker.node.operator_ports.servers['admin'].port}",
+        f"http://127.0.0.1:{broker.operator_ports.servers['admin'].port}",
         auth=httpx.BasicAuth(name, password) if name else None,
         timeout=DEADLINE_S,
     )
@@ -71,8 +71,8 @@ async def test_a_body_that_ends_too_soon_is_no_mistake_of_the_gateway(
     """Who is interrupted while sending one is told of in the audit log, and nobody is alarmed."""
     ports = ("admin.enabled=true", "admin.port=0")
     async with RunningBroker(tmp_path / "data", ports) as broker:
-        record = broker.node.runtime.events.record
-        _, writer = await asyncio.open_connection("127.0.0.1", broker.node.operator_ports.servers["admin"].port)
+        record = broker.node.services.runtime.events.record
+        _, writer = await asyncio.open_connection("127.0.0.1", broker.operator_ports.servers["admin"].port)
         head = (
             "POST /queues HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
         )
@@ -117,7 +117,7 @@ async def test_accounts_of_clients_are_none_of_operators(tmp_path: Path) -> None
     async with RunningBroker(tmp_path / "data", settings(operator), {"ada": "engine"}) as broker:
         for _ in range(5):
             assert await hears(broker, "ada", "engine") == 401
-        assert not broker.node.attempts.must_queue(LOOPBACK, "ada", broker.node.clock.now_ms())
+        assert not broker.node.services.attempts.must_queue(LOOPBACK, "ada", broker.node.services.clock.now_ms())
         await broker.connect(level=5, user_name="ada", password=b"engine")
 
 

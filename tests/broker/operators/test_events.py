@@ -125,7 +125,7 @@ async def test_operators_see_recent_events_and_how_many_there_were(broker: Runni
 
 
 async def test_a_flood_of_events_is_cut_and_counted(broker: RunningBroker) -> None:
-    emitter = broker.node.runtime.events
+    emitter = broker.node.services.runtime.events
     for _ in range(3 * BURST):
         emitter.emit(CLIENT_CONNECTED, "again", client="device")
     name, record = CLIENT_CONNECTED.name, emitter.record

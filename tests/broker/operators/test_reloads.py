@@ -46,7 +46,7 @@ async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_
 ) -> None:
     """docs/recovery.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
     config = load(settings=(*broker.settings, ANYBODY, DECLARED, "listeners.mqtt.max_connections=7"))
-    carry_out = broker.node.store.commit
+    carry_out = broker.node.services.store.commit
     full = True
 
     def commit(job: CommitJob) -> None:
@@ -54,7 +54,7 @@ async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_
             raise StoreFull("map", "no room in this test")
         carry_out(job)
 
-    monkeypatch.setattr(broker.node.store, "commit", commit)
+    monkeypatch.setattr(broker.node.services.store, "commit", commit)
     broker.node.configuration = lambda: config
     warned = (await NodeView(broker.node).reload()).warnings
     assert [line for line in told(caplog, logging.WARNING) if "declared" in line] == list(warned)
@@ -67,8 +67,8 @@ async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_
     with pytest.raises(QueueNotFound):
         await new.show_queue("fresh")
     full = False
-    while broker.node.spool_gate.blocked or not await new.list_templates():
-        await broker.node.runtime.sleep(20)
+    while broker.node.services.spool_gate.blocked or not await new.list_templates():
+        await broker.node.services.runtime.sleep(20)
         await broker.node.reload(config)
     assert (await new.show_queue("fresh")).ready_count == 0
     assert await comes_in(Mqtt(broker), "x@new") == OK
@@ -80,7 +80,7 @@ async def test_a_message_vpn_accepts_no_client_before_it_has_started(
     """docs/message-vpns.md: the others take over what is theirs, and the next reload starts it."""
     config = load(settings=(*broker.settings, ANYBODY, "listeners.http.vpn=new", "listeners.mqtt.max_connections=7"))
 
-    def fails(_: object) -> NoReturn:
+    def fails(*_: object, **__: object) -> NoReturn:
         raise OSError("for this test")
 
     broker.node.configuration = lambda: config
@@ -128,7 +128,7 @@ async def test_a_reload_completes_though_its_client_has_left(broker: RunningBrok
     config = load(settings=(*broker.settings, wanted, "listeners.mqtt.max_connections=7"))
     broker.node.configuration = lambda: config
     asked = asyncio.create_task(NodeView(broker.node).reload())
-    while not broker.node.config.queues.declared:
+    while not broker.node.services.config.queues.declared:
         await asyncio.sleep(0)
     asked.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -78,7 +78,7 @@ async def test_unknown_user_names_are_no_guesses_where_no_account_is_required(br
     await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
     for number in range(25):
         assert await comes_in(broker, "mqtt", f"device-{number}", "whatever") == OK
-    attempts, now_ms = broker.node.attempts, broker.node.clock.now_ms()
+    attempts, now_ms = broker.node.services.attempts, broker.node.services.clock.now_ms()
     assert not attempts.must_queue(LOOPBACK, "device-0", now_ms)
     for _ in range(FREE_OF_USER):
         assert await comes_in(broker, "mqtt", "ada", "wrong") == WRONG["mqtt"]
@@ -288,7 +288,7 @@ async def test_other_profiles_apply_to_connected_clients(broker: RunningBroker) 
 async def test_who_has_lost_its_profile_is_shut_down_until_it_is_back(broker: RunningBroker) -> None:
     """A profile that the configuration has no more gives nobody the rights of another one."""
     with_profile = load(None, settings=(*broker.settings, PROFILES, "authentication.allow_anonymous=false"))
-    without = broker.node.config
+    without = broker.node.services.config
     await broker.node.reload(with_profile)
     node = NodeView(broker.node)
     await node.create_user({"name": "ada", "password": "engine", "client_profile": "devices"})

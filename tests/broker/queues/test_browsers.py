@@ -152,14 +152,14 @@ async def test_a_browser_waits_for_a_page_that_cannot_be_read_now(
     caplog.handler.addFilter(lambda record: "cannot be read" not in record.getMessage())
     await create(broker, subscriptions=["t"])
     await publish(broker, *[b"%04d" % number + bytes(8000) for number in range(300)])
-    read_page, fails = broker.node.store.read_page, [True]
+    read_page, fails = broker.node.services.store.read_page, [True]
 
     def read_or_fail(partition_id: int, first_sequence: int) -> PageRuns:
         if fails and fails.pop():
             raise failure
         return read_page(partition_id, first_sequence)
 
-    monkeypatch.setattr(broker.node.store, "read_page", read_or_fail)
+    monkeypatch.setattr(broker.node.services.store, "read_page", read_or_fail)
     browser = Browser(broker)
     await browser.bind(window=300)
     assert [int(payload[:4]) for payload in payloads(await browser.sees(300))] == list(range(300))
@@ -210,7 +210,7 @@ async def test_a_browser_hears_that_its_queue_was_deleted(broker: RunningBroker)
 @asynccontextmanager
 async def following(broker: RunningBroker, query: str = "") -> AsyncIterator[AsyncIterator[dict[str, object]]]:
     """Follow queue `q` over HTTP, line by line."""
-    admin = broker.node.operator_ports.servers["admin"]
+    admin = broker.operator_ports.servers["admin"]
     url = f"http://127.0.0.1:{admin.port}/queues/q/messages?follow=1{query}"
     async with plain_async_client(timeout=2 * DEADLINE_S) as client, client.stream("GET", url) as answer:
         assert answer.headers["content-type"] == "application/x-ndjson"
@@ -239,7 +239,7 @@ async def test_a_queue_is_followed_over_http(broker: RunningBroker) -> None:
 async def test_a_head_request_follows_nothing(broker: RunningBroker) -> None:
     """RFC 9110, 9.3.2: its answer has no body. Else it would read the queue for ever, for nobody."""
     await create(broker)
-    port = broker.node.operator_ports.servers["admin"].port
+    port = broker.operator_ports.servers["admin"].port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"HEAD /queues/q/messages?follow=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     writer.write(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

@@ -213,7 +213,7 @@ async def test_requests_for_a_queue_being_created_are_answered_once_it_is_stored
     def refuse(_: CommitJob) -> None:
         raise StoreFailed("refused")
 
-    monkeypatch.setattr(broker.node.store, "commit", refuse)
+    monkeypatch.setattr(broker.node.services.store, "commit", refuse)
     first, second = being_made(broker, "q"), being_made(broker, "q")
 
     for each in (first, second):
@@ -226,7 +226,7 @@ async def test_requests_for_a_queue_being_created_are_answered_once_it_is_stored
 async def test_a_queue_that_could_not_be_stored_takes_no_other_of_its_name_along(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = broker.node.store.commit
+    commit = broker.node.services.store.commit
     refused: list[CommitJob] = []
 
     def refuse_once(job: CommitJob) -> None:
@@ -235,7 +235,7 @@ async def test_a_queue_that_could_not_be_stored_takes_no_other_of_its_name_along
             raise StoreFailed("refused")
         commit(job)
 
-    monkeypatch.setattr(broker.node.store, "commit", refuse_once)
+    monkeypatch.setattr(broker.node.services.store, "commit", refuse_once)
     first = being_made(broker, "q")
     is_deleted = broker.node.default.queues.ask(DeleteQueue("q"))
     second = being_made(broker, "q")

@@ -59,7 +59,7 @@ async def test_a_tap_reads_what_consumers_have_taken(broker: RunningBroker) -> N
     assert list(found.values()) == [b"1", b"2", b"3", b"4", b"5", b"6"]
     assert gaps == []
     assert [(each.low, each.acked) for each in bound.positions] == [(1, 1)]
-    assert bound.incarnation == broker.node.recovered.incarnation
+    assert bound.incarnation == broker.node.services.recovered.incarnation
 
 
 async def test_what_all_taps_and_the_queue_are_done_with_goes(broker: RunningBroker) -> None:
@@ -242,7 +242,7 @@ async def test_a_cursor_that_lags_too_much_is_released_and_reported(broker: Runn
         return overviews[0].exceeded
 
     await until(is_let_go, "a cursor that is let go")
-    assert broker.node.runtime.events.record.counts["VPN_AD_CURSOR_LAG_EXCEED"] == 1
+    assert broker.node.services.runtime.events.record.counts["VPN_AD_CURSOR_LAG_EXCEED"] == 1
 
     async def is_gone() -> bool:
         return (await orders.read())[0] == {}

@@ -218,7 +218,7 @@ async def test_a_move_that_breaks_off_over_a_mistake_says_so_and_leaves_the_rest
 ) -> None:
     """What is neither here nor there waits for consumers, and may be moved another time."""
     await backlog(broker)
-    read, asked = broker.node.threads.read, list[ReadPage]()
+    read, asked = broker.node.services.threads.read, list[ReadPage]()
 
     def fails_once(request: ReadPage) -> None:
         if isinstance(request.partition, PartitionJob):
@@ -227,7 +227,7 @@ async def test_a_move_that_breaks_off_over_a_mistake_says_so_and_leaves_the_rest
                 raise ValueError("a mistake")
         read(request)
 
-    monkeypatch.setattr(broker.node.threads, "read", fails_once)
+    monkeypatch.setattr(broker.node.services.threads, "read", fails_once)
     caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(ValueError, match="a mistake"):

@@ -162,7 +162,7 @@ async def test_operators_hear_of_rebalances_in_the_words_that_their_tools_look_f
     await consumer.subscribe("$queue/q", qos=1)
     await change(broker, partition_count=2)
     await shows(broker, lambda view: view.partitions[-1].number == 1 and view.partitions[-1].client == "c1")
-    texts = [event.text() for _, event in broker.node.runtime.events.record.recent(0, 100)]
+    texts = [event.text() for _, event in broker.node.services.runtime.events.record.recent(0, 100)]
     words = {text.split()[1]: text.split() for text in texts}
     assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED:"][10] == "q"
     assert words["VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED:"][10] == "q"

@@ -210,7 +210,7 @@ async def test_a_partition_that_cannot_even_say_what_it_needs_is_made_anew(
     publisher = await broker.connect()
     for number in range(300):
         await publisher.publish("t", b"%04d" % number + bytes(8000))
-    read, failures = broker.node.threads.read, list[ReadPage]()
+    read, failures = broker.node.services.threads.read, list[ReadPage]()
 
     def fails(request: ReadPage) -> None:
         if len(failures) <= FAILURES_UNTIL_RELOAD:
@@ -218,7 +218,7 @@ async def test_a_partition_that_cannot_even_say_what_it_needs_is_made_anew(
             raise ValueError("a mistake")
         read(request)
 
-    monkeypatch.setattr(broker.node.threads, "read", fails)
+    monkeypatch.setattr(broker.node.services.threads, "read", fails)
     caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
     consumer = await broker.connect(level=5)
     await consumer.subscribe("$queue/q", qos=1)

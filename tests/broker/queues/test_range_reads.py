@@ -63,7 +63,7 @@ async def test_what_lies_in_pages_is_read_from_there(broker: RunningBroker) -> N
     assert len(found) == 1500
     assert gaps == []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(broker.node.store, "read_page", _cannot_read)
+        patch.setattr(broker.node.services.store, "read_page", _cannot_read)
         with pytest.raises(ReadFailed):  # a gap would say that the messages are gone
             await orders.chunk(1, 100)
     assert (await orders.overview()).partitions[0].memory_bytes < 1 << 20, "pages are read for the reading only"

@@ -37,7 +37,7 @@ async def test_nothing_is_seen_before_the_commit_and_the_named_attempts_after_it
     assert list((await orders.read())[0].values()) == [b"first", b"second", b"third"]
     overview = await orders.staging()
     assert (overview.open_count, overview.staged_bytes, overview.staged_pages_count) == (0, 0, 0)
-    assert broker.node.spool_gate.usage_bytes == (await orders.overview()).usage_bytes
+    assert broker.node.services.spool_gate.usage_bytes == (await orders.overview()).usage_bytes
 
 
 async def test_a_second_commit_of_the_same_name_does_nothing(broker: RunningBroker) -> None:
@@ -118,8 +118,8 @@ async def test_what_was_decided_before_a_crash_goes_to_all_when_definitions_and_
     node = broker.node
     staged = Stage("job/7", 0, 0, [batch_on("in", [b"x"])])
     await node.default.staging.ask(staged)
-    decision = decision_row(Decision("job/7", node.clock.wall_ms(), 1, [(0, 0)]))
-    node.spool.inbox.post(WriteTables([decision], None, 0))
+    decision = decision_row(Decision("job/7", node.services.clock.wall_ms(), 1, [(0, 0)]))
+    node.services.spool.inbox.post(WriteTables([decision], None, 0))
 
     await broker.crash()
 
@@ -172,7 +172,7 @@ async def test_a_store_that_cannot_be_read_now_delays_a_commit_and_loses_nothing
 ) -> None:
     orders = await orders_of(broker)
     await orders.stage("job/7", 0, b"x")
-    store = broker.node.store
+    store = broker.node.services.store
     read_page, fails = store.read_page, [True, True]
 
     def read_or_fail(partition_id: int, first_sequence: int) -> PageRuns:
@@ -192,7 +192,7 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     """Its pages went with a later commit, but not their rows: the next start reported what was published as lost."""
     orders = await orders_of(broker)
     await orders.stage("job/7", 0, b"x")
-    store = broker.node.store
+    store = broker.node.services.store
     commit, refused = store.commit, list[CommitJob]()
 
     def refuse_once(job: CommitJob) -> None:
@@ -204,7 +204,7 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     monkeypatch.setattr(store, "commit", refuse_once)
     await orders.commit("job/7", (0, 0))
     assert len(refused) == 1
-    await until(lambda: not broker.node.spool_gate.blocked, "the store has room again")
+    await until(lambda: not broker.node.services.spool_gate.blocked, "the store has room again")
     await broker.restart()
     assert list((await orders.read())[0].values()) == [b"x"]
 
@@ -214,7 +214,7 @@ async def test_what_was_staged_is_not_said_to_be_kept_when_only_its_row_could_be
 ) -> None:
     """Page and row come to the spool one after the other: a turn may end between them, and the page's commit fail."""
     orders = await orders_of(broker)
-    store, spool = broker.node.store, broker.node.spool_actor()
+    store, spool = broker.node.services.store, broker.node.services.spool_actor()
     commit, refused = store.commit, list[CommitJob]()
     write_tables = spool.handlers[WriteTables]
 
@@ -226,7 +226,7 @@ async def test_what_was_staged_is_not_said_to_be_kept_when_only_its_row_could_be
 
     def in_a_later_commit(message: WriteTables) -> None:
         monkeypatch.setitem(spool.handlers, WriteTables, write_tables)
-        spool.when_idle(lambda: broker.node.spool.inbox.post(message))
+        spool.when_idle(lambda: broker.node.services.spool.inbox.post(message))
 
     monkeypatch.setattr(store, "commit", refuse_the_page)
     monkeypatch.setitem(spool.handlers, WriteTables, in_a_later_commit)
@@ -235,6 +235,6 @@ async def test_what_was_staged_is_not_said_to_be_kept_when_only_its_row_could_be
 
     assert [job.table_writes for job in refused] == [[]]
     assert (await orders.staging()).staged_pages_count == 0
-    await until(lambda: not broker.node.spool_gate.blocked, "the store has room again")
+    await until(lambda: not broker.node.services.spool_gate.blocked, "the store has room again")
     await broker.restart()
     assert (await orders.staging()).staged_pages_count == 0

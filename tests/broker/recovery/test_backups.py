@@ -72,8 +72,8 @@ class HeldCopy:
 
     def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
         self.may_go_on = threading.Event()
-        self._copy = broker.node.store.stream_copy
-        patch.setattr(broker.node.store, "stream_copy", self._held)
+        self._copy = broker.node.services.store.stream_copy
+        patch.setattr(broker.node.services.store, "stream_copy", self._held)
 
     def _held(self, sink: Callable[[bytes], None]) -> None:
         def held(piece: bytes) -> None:
@@ -96,7 +96,7 @@ async def test_a_backup_shows_queues_positions_and_messages_without_a_broker(bro
     await orders.consume_all()
 
     with SpoolReader.open_backup(folder) as reader:
-        assert reader.incarnation == broker.node.recovered.incarnation
+        assert reader.incarnation == broker.node.services.recovered.incarnation
         assert reader.damage == []
         vpn = reader.vpns[DEFAULT_VPN]
         assert [name for name, queue in vpn.queues.items() if queue.kind == "named"] == ["orders"]
@@ -190,7 +190,7 @@ async def test_a_backup_that_could_not_begin_leaves_room_for_the_next(
     def fail(*_: object) -> None:
         raise OSError("no more of that")
 
-    for owner, name in ((broker.node.store, "usage"), (BackupThread, "start")):
+    for owner, name in ((broker.node.services.store, "usage"), (BackupThread, "start")):
         with monkeypatch.context() as patch:
             patch.setattr(owner, name, fail)
             with pytest.raises(OSError, match="no more of that"):

@@ -82,8 +82,8 @@ async def test_of_a_decided_transaction_with_damage_the_rest_is_published_and_th
     """Some of it may have been published before the start."""
     orders = await staged_in_two_batches(broker)
     node = broker.node
-    decision = decision_row(Decision("job/7", node.clock.wall_ms(), 2, [(0, 0)]))
-    node.spool.inbox.post(WriteTables([decision], None, 0))
+    decision = decision_row(Decision("job/7", node.services.clock.wall_ms(), 2, [(0, 0)]))
+    node.services.spool.inbox.post(WriteTables([decision], None, 0))
 
     await damage(broker)
 

@@ -34,7 +34,7 @@ class FailingStore:
     def __init__(self, broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, error: StorageError) -> None:
         self.tries = 0
         self.fails = True
-        commit = broker.node.store.commit
+        commit = broker.node.services.store.commit
 
         def commit_or_fail(job: CommitJob) -> None:
             if not self.fails:
@@ -43,7 +43,7 @@ class FailingStore:
             self.tries += 1
             raise error
 
-        monkeypatch.setattr(broker.node.store, "commit", commit_or_fail)
+        monkeypatch.setattr(broker.node.services.store, "commit", commit_or_fail)
 
 
 def lines(caplog: pytest.LogCaptureFixture, text: str) -> int:
@@ -118,7 +118,7 @@ async def test_a_temporary_failure_and_its_end_are_reported_once_each(
     assert lines(caplog, "the spool has failed, and takes no messages: input/output error") == 1
     assert (await counted(broker, "sluicegate_spool_failed")) == {"refused": 1}
     store.fails = False
-    await until(lambda: not broker.node.spool_gate.blocked, "the spool to accept messages")
+    await until(lambda: not broker.node.services.spool_gate.blocked, "the spool to accept messages")
     assert await answer_to(client) == (0, "")
     assert (await NodeView(broker.node).health()).ready
     assert len(await event_texts(broker, "SYSTEM_AD_MSG_SPOOL_FAILED")) == 1
@@ -135,7 +135,7 @@ async def test_damage_does_not_pass_and_nothing_is_written_beside_it(
     store = FailingStore(broker, monkeypatch, DAMAGED)
     assert (await answer_to(client))[0] == IMPLEMENTATION_SPECIFIC_ERROR
     store.fails = False
-    health = broker.node.spool_health
+    health = broker.node.services.spool_health
     await until(lambda: not health.is_live(), "the node to report itself unhealthy")
     assert store.tries == 1
     assert health.tries_failed == TRIES_MAX
@@ -204,7 +204,7 @@ async def test_a_page_that_lmdb_cannot_reach_shuts_the_spool_and_is_reported_onc
         tries.append(first_sequence)
         raise DAMAGED
 
-    monkeypatch.setattr(broker.node.store, "read_page", read_page)
+    monkeypatch.setattr(broker.node.services.store, "read_page", read_page)
     consumer = await broker.connect(level=5)
     await consumer.subscribe("$queue/q", qos=1)
     await until(lambda: len(tries) >= 3, "three attempts to commit")

@@ -59,11 +59,11 @@ async def test_a_half_message_in_the_journal_is_left_out(broker: RunningBroker) 
     put_raw(folder, "journal", RECORD_KEY.pack(1 << 32), record_of_version_1(entries))
     await broker.start()
 
-    assert broker.node.recovered.damaged_count == 1
+    assert broker.node.services.recovered.damaged_count == 1
     assert (await shown(broker, "q")).ready_count == 5
     assert (await shown(broker, "other")).ready_count == 4
     await broker.crash()
-    assert broker.node.recovered.damaged_count == 0
+    assert broker.node.services.recovered.damaged_count == 0
     await (await broker.connect()).publish("q", b"new")
     assert await consumed(broker, "q", 6) == [b"before", b"21.5", b"21.5", b"after", b"after", b"new"]
     assert await consumed(broker, "other", 4) == [b"before", b"others", b"others", b"21.5"]

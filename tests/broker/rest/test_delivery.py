@@ -182,14 +182,14 @@ async def test_while_the_server_is_unreachable_messages_wait_and_no_attempt_coun
         await publish(client, "q", "waits")
         await configure(broker, point(server, "q"))
         async with asyncio.timeout(DEADLINE_S):
-            while not broker.node.runtime.events.record.counts.get("VPN_REST_CONSUMER_DOWN"):
+            while not broker.node.services.runtime.events.record.counts.get("VPN_REST_CONSUMER_DOWN"):
                 await asyncio.sleep(0.01)
         assert not is_up(broker)
         await server.start()
         [got] = await server.has(1)
         assert "sluicegate-redelivered" not in got.headers
         assert is_up(broker)
-        assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_UP"] == 1
+        assert broker.node.services.runtime.events.record.counts["VPN_REST_CONSUMER_UP"] == 1
         await until_settled(broker, "q")
         await server.stop()
 
@@ -207,7 +207,7 @@ async def test_a_host_that_does_not_answer_connects_is_none_and_it_is_no_try(bro
         await configure(broker, point(server, "q", max_post_wait_time_s=1))
         [consumer] = broker.node.default.rest.running["p"].consumers
         async with asyncio.timeout(DEADLINE_S):
-            while not broker.node.runtime.events.record.counts.get("VPN_REST_CONSUMER_DOWN"):
+            while not broker.node.services.runtime.events.record.counts.get("VPN_REST_CONSUMER_DOWN"):
                 await asyncio.sleep(0.01)
         assert (consumer.is_up, consumer.statuses) == (False, {})
     await server.start()
@@ -225,7 +225,7 @@ async def test_a_host_whose_name_is_none_is_not_up(broker: RunningBroker) -> Non
         while consumer.reason == "not tried yet":
             await asyncio.sleep(0.01)
     assert not is_up(broker)
-    assert broker.node.runtime.events.record.counts["VPN_REST_CONSUMER_DOWN"] == 1
+    assert broker.node.services.runtime.events.record.counts["VPN_REST_CONSUMER_DOWN"] == 1
 
 
 async def test_a_refused_connection_is_reported_in_words(broker: RunningBroker) -> None:

@@ -133,7 +133,7 @@ async def test_a_server_that_fails_while_it_is_looked_for_is_looked_for_once(
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(files.server, files.server_key)
     loop = asyncio.get_running_loop()
-    counts = broker.node.runtime.events.record.counts
+    counts = broker.node.services.runtime.events.record.counts
     told = {"remote_host": "localhost", "tls_enabled": True, "tls_authorities_file": str(files.authority)}
 
     async def connection() -> socket.socket:

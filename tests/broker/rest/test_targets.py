@@ -46,7 +46,9 @@ async def until(has_come: Callable[[], object]) -> None:
 
 def told(broker: RunningBroker, kind: str) -> list[str]:
     return [
-        event.description for _, event in broker.node.runtime.events.record.recent(0, 1000) if event.kind.name == kind
+        event.description
+        for _, event in broker.node.services.runtime.events.record.recent(0, 1000)
+        if event.kind.name == kind
     ]
 
 

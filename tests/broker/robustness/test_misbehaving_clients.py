@@ -178,7 +178,7 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     other = await broker.connect("other", 5)
     fronts = {front.name: front for front in broker.node.fronts}
     front, broken = fronts[protocol], BrokenSocket()
-    cell = broker.node.runtime.spawn(
+    cell = broker.node.services.runtime.spawn(
         front.make_connection, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
     )
     connection = cell.behaviour
@@ -209,7 +209,7 @@ async def test_clients_of_all_protocols_get_the_shutdown_at_once(broker: Running
     node = broker.node
     deaf = {front.name: DeafSocket(broker.clock) for front in node.fronts}
     for front in node.fronts:
-        cell = node.runtime.spawn(
+        cell = node.services.runtime.spawn(
             front.make_connection, kind="connection", name="deaf", policy=ONE_CONNECTION, parent=front.connections
         )
         cell.behaviour.opened(deaf[front.name], PeerInfo(listener=front.name, host="here", port=1))
@@ -235,7 +235,7 @@ async def test_a_connection_that_has_failed_accepts_no_login(
     await held.round_trip()  # it is there
     cell = list(broker.node.mqtt.connections.children or ())[-1]
     connection = cell.behaviour
-    counts = broker.node.runtime.events.record.counts
+    counts = broker.node.services.runtime.events.record.counts
     connected_before = counts["CLIENT_CLIENT_CONNECT"]
     is_open: list[bool] = []
 

@@ -73,7 +73,7 @@ async def all_gone(broker: RunningBroker) -> None:
         while any(front.connections.children for front in broker.node.fronts):
             await asyncio.sleep(0.01)
     idle = asyncio.get_running_loop().create_future()
-    broker.node.spool_actor().when_idle(lambda: idle.set_result(None))
+    broker.node.services.spool_actor().when_idle(lambda: idle.set_result(None))
     await asyncio.wait_for(idle, DEADLINE_S)
 
 

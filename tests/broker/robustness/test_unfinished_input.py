@@ -50,7 +50,7 @@ EACH = pytest.mark.parametrize(("kind", "ending"), ENDINGS, ids=lambda value: ge
 async def held(broker: RunningBroker, bytes_min: int, bytes_max: int = 1 << 40) -> None:
     """Wait until the broker counts so many bytes as unfinished."""
     async with asyncio.timeout(DEADLINE_S):
-        while not bytes_min <= broker.node.unfinished.used_bytes <= bytes_max:
+        while not bytes_min <= broker.node.services.unfinished.used_bytes <= bytes_max:
             await asyncio.sleep(0.01)
 
 
@@ -95,7 +95,7 @@ async def test_what_a_client_has_begun_goes_with_it(broker: RunningBroker, kind:
         await held(broker, MUCH)
         await client.vanish()
         await held(broker, 0, 0)
-    assert broker.node.unfinished.ended_count == 0
+    assert broker.node.services.unfinished.ended_count == 0
 
 
 @pytest.mark.parametrize("level", [3, 4])
@@ -133,7 +133,7 @@ async def test_many_messages_of_which_each_has_room_are_all_taken(broker: Runnin
         client.send(mqtt.publish("t", bytes(700 * KIB), level=5, qos=1, packet_id=number))
     assert [await client.answered(mqtt.PUBACK, number) for number in range(1, 30)] == [0x10] * 29
     await held(broker, 0, 0)
-    assert broker.node.unfinished.ended_count == 0
+    assert broker.node.services.unfinished.ended_count == 0
 
 
 @pytest.mark.settings("backpressure.unfinished_bytes_max=64 MiB")

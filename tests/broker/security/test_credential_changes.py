@@ -87,7 +87,7 @@ async def test_a_revoked_certificate_is_refused_by_every_listener(tmp_path: Path
     settings = tls_settings(certificates, name, client_crl=certificates.revocations)
     async with RunningBroker(tmp_path / "data", settings) as broker:
         await refuses(broker, name, showing(certificates))
-        events = broker.node.runtime.events
+        events = broker.node.services.runtime.events
         assert events.record.counts[TLS_FAILED] == 1
         (told,) = [each.text() for _, each in events.record.recent(0, 100) if each.kind.name == TLS_FAILED]
         assert "certificate revoked" in told.lower()
@@ -202,7 +202,7 @@ async def test_an_expired_token_is_refused_in_each_protocol(tmp_path: Path, prot
             assert await client.connect("ada", token) == expected
             await client.leave()
         assert broker.node.default.clients.denials.counts == {"not_authenticated": 1}
-        told = " ".join(each.text() for _, each in broker.node.runtime.events.record.recent(0, 100))
+        told = " ".join(each.text() for _, each in broker.node.services.runtime.events.record.recent(0, 100))
         assert server.token(exp=EXPIRED_S) not in told
 
 
@@ -238,15 +238,15 @@ async def test_only_the_guessing_client_waits(broker: RunningBroker) -> None:
     for client in (Mqtt(broker), Amqp(broker), Http(broker)):
         assert await client.connect("ada", "guess") != OK
         await client.leave()
-    assert broker.node.attempts.delayed_count == 0
+    assert broker.node.services.attempts.delayed_count == 0
     assert FREE_OF_USER == 3
     bob = Mqtt(broker, "bob")
     assert await bob.connect("bob", "builder") == OK
     await bob.leave()
-    assert broker.node.attempts.delayed_count == 0
+    assert broker.node.services.attempts.delayed_count == 0
     late = Mqtt(broker, "late")
     assert await late.connect("ada", "engine") == OK
-    assert broker.node.attempts.delayed_count == 1
+    assert broker.node.services.attempts.delayed_count == 1
     await late.leave()
 
 

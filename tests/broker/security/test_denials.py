@@ -114,7 +114,7 @@ async def test_who_is_denied_something_hears_it_in_the_protocols_words(
     assert answer == case.answers[protocol]
     await client.leave()
 
-    events = broker.node.runtime.events
+    events = broker.node.services.runtime.events
     if case.reason:
         assert broker.node.default.clients.denials.counts == {case.reason: 1}
         assert events.record.counts[KINDS[case.reason].name] == 1

@@ -36,7 +36,7 @@ async def all_of_it_is_there(broker: RunningBroker) -> None:
     view = await shown(broker)
     assert (view.ready_count, view.unacked_count, view.flows) == (len(SECRETS), 0, ())
     assert view.bind_refusals["permission_denied"] >= 1
-    assert broker.node.runtime.events.record.counts["CLIENT_CLIENT_BIND_FAILED"] >= 1
+    assert broker.node.services.runtime.events.record.counts["CLIENT_CLIENT_BIND_FAILED"] >= 1
 
 
 async def test_an_amqp_link_that_is_refused_never_sees_a_message(broker: RunningBroker, amqp: AmqpClients) -> None:

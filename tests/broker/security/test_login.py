@@ -59,7 +59,7 @@ async def connected(port: int, source: str) -> AsyncIterator[tuple[asyncio.Strea
 
 async def have_come(broker: RunningBroker, count: int) -> None:
     """Wait until so many passwords are checked, or wait for it."""
-    checks = broker.node.password_checks
+    checks = broker.node.services.password_checks
     async with asyncio.timeout(DEADLINE_S):
         while checks.checked_count + checks.waiting_count < count:
             await asyncio.sleep(0.005)
@@ -78,7 +78,7 @@ async def answered(reader: asyncio.StreamReader) -> int:
 @ADMIN
 async def test_every_probe_is_answered_while_logins_of_unknown_names_are_checked(broker: RunningBroker) -> None:
     """A liveness probe that hears 503 has a healthy node restarted: 160 connections were enough."""
-    port = broker.node.operator_ports.servers["admin"].port
+    port = broker.operator_ports.servers["admin"].port
     async with AsyncExitStack() as guessers:
         for number in range(160):
             _, writer = await guessers.enter_async_context(connected(port, f"127.0.1.{1 + number // 10}"))
@@ -88,12 +88,12 @@ async def test_every_probe_is_answered_while_logins_of_unknown_names_are_checked
             async with connected(port, "127.0.1.1") as (reader, writer):
                 writer.write(request(path, b""))
                 assert await answered(reader) == 200
-        assert broker.node.password_checks.waiting_count > 0  # so long they were under way
+        assert broker.node.services.password_checks.waiting_count > 0  # so long they were under way
 
 
 @ADMIN
 async def test_the_logins_of_one_address_take_some_places_and_another_address_has_others(broker: RunningBroker) -> None:
-    port = broker.node.operator_ports.servers["admin"].port
+    port = broker.operator_ports.servers["admin"].port
     statuses: list[int] = []
 
     async def guess(number: int) -> None:
@@ -112,10 +112,10 @@ async def test_the_logins_of_one_address_take_some_places_and_another_address_ha
     assert set(statuses) == {401, 503}
     text = Exposition(queue_label_max=0).render(await NodeView(broker.node).metrics_snapshot()).decode()
     # Where a check takes long, some have also waited too long for theirs.
-    without_place = statuses.count(503) - broker.node.password_checks.refused_count
+    without_place = statuses.count(503) - broker.node.services.password_checks.refused_count
     refused = 'sluicegate_operator_requests_refused_total{listener="admin",reason="logins"}'
     assert f"{refused} {float(without_place)}" in text
-    assert f"sluicegate_logins_checked_total {float(broker.node.password_checks.checked_count)}" in text
+    assert f"sluicegate_logins_checked_total {float(broker.node.services.password_checks.checked_count)}" in text
     assert "sluicegate_logins_waiting 0.0" in text
 
 
@@ -124,7 +124,7 @@ async def test_the_logins_of_one_address_take_some_places_and_another_address_ha
 )
 async def test_a_login_from_a_new_address_is_checked_before_waiting_ones(broker: RunningBroker) -> None:
     """It waited behind one guess of each address, and each check took its memory beside all others."""
-    checks = broker.node.password_checks
+    checks = broker.node.services.password_checks
     most_running = 0
     async with AsyncExitStack() as guessers:
         for number in range(GUESSERS_COUNT):
@@ -153,7 +153,7 @@ async def test_a_login_that_finds_no_room_to_wait_hears_that_it_may_try_again(
     broker: RunningBroker, protocol: str, name: str
 ) -> None:
     """And not that its password is wrong: devices take that for an answer. A right one that is plain needs no check."""
-    checks, nothing = broker.node.password_checks, CheckCost(0, threads_count=1 << 10)
+    checks, nothing = broker.node.services.password_checks, CheckCost(0, threads_count=1 << 10)
 
     async def wait() -> None:
         async with checks.turn("127.0.0.1", LoginClass.NEW, nothing):

@@ -126,7 +126,7 @@ async def test_an_unknown_vpn_is_refused_counted_and_reported(broker: RunningBro
     """solace.md 7.4: 403 Message VPN Not Allowed, in the protocol's own code; told in the VPN it came by."""
     assert await answer_to(broker, protocol, "ann@elsewhere", SECRET) == NOT_THERE[protocol]
     assert denied(broker, "default") == {VPN_UNKNOWN: 1}
-    assert broker.node.runtime.events.record.counts["CLIENT_CLIENT_CONNECT_FAIL"] == 1
+    assert broker.node.services.runtime.events.record.counts["CLIENT_CLIENT_CONNECT_FAIL"] == 1
     (front,) = [each for each in broker.node.fronts if each.name == protocol]
     assert front.counters.refused == {VPN_UNKNOWN: 1}
 
@@ -139,7 +139,7 @@ async def test_a_vpn_that_is_shut_down_is_refused_counted_and_reported(broker: R
     assert denied(broker, "lab") == {VPN_DOWN: 1}
     (front,) = [each for each in broker.node.fronts if each.name == protocol]
     assert front.counters.refused == {VPN_DOWN: 1}
-    events = [event for _, event in broker.node.runtime.events.record.recent(0, 100)]
+    events = [event for _, event in broker.node.services.runtime.events.record.recent(0, 100)]
     assert [event.vpn for event in events if event.kind.name == "CLIENT_CLIENT_CONNECT_FAIL"] == ["lab"]
 
 

@@ -97,7 +97,9 @@ async def test_a_page_of_elsewhere_opens_no_websocket(broker: RunningBroker, pro
     assert refused(broker, protocol) == {FOREIGN_ORIGIN: 1}
     assert broker.node.default.clients.denials.counts == {FOREIGN_ORIGIN: 1}
     [told] = [
-        each for _, each in broker.node.runtime.events.record.recent(0, 1000) if each.kind is KINDS[FOREIGN_ORIGIN]
+        each
+        for _, each in broker.node.services.runtime.events.record.recent(0, 1000)
+        if each.kind is KINDS[FOREIGN_ORIGIN]
     ]
     assert f"403 Foreign Origin: {protocol} client at 127.0.0.1:" in told.text()
     assert f"not in {protocol}.allowed_origins" in told.text()
@@ -194,7 +196,7 @@ async def test_a_page_of_elsewhere_stores_no_message(broker: RunningBroker) -> N
     assert await ready_count(broker, "q") == 0
     assert refused(broker, "http") == {FOREIGN_ORIGIN: 7}
     assert broker.node.default.clients.denials.counts == {FOREIGN_ORIGIN: 7}
-    assert broker.node.runtime.events.record.counts[KINDS[FOREIGN_ORIGIN].name] == 7
+    assert broker.node.services.runtime.events.record.counts[KINDS[FOREIGN_ORIGIN].name] == 7
 
 
 async def test_a_page_of_elsewhere_takes_no_message(broker: RunningBroker) -> None:

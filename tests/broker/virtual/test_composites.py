@@ -155,7 +155,7 @@ async def test_a_topic_that_is_forwarded_holds_nothing_itself(broker: RunningBro
         await client.messages(20)
         await client.round_trip()
         await client.vanish()
-    assert broker.node.spool_gate.usage_bytes == 0
+    assert broker.node.services.spool_gate.usage_bytes == 0
 
 
 @pytest.mark.settings(

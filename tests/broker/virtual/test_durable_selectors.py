@@ -119,7 +119,7 @@ async def test_an_operator_hears_of_a_durable_selector_when_the_store_has_it(
 ) -> None:
     """Lost, it would lose its consumer what comes while that is away."""
     await seen_once(broker, "1", "odd = 'no'")
-    store, rows = broker.node.store, list[bytes | None]()
+    store, rows = broker.node.services.store, list[bytes | None]()
     commit = store.commit
     failures = [StoreFailed("input/output error")]
 

@@ -14,8 +14,8 @@ class BlockedStore:
 
     def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
         self._goes = threading.Event()
-        self._commit = broker.node.store.commit
-        patch.setattr(broker.node.store, "commit", self._carry_out)
+        self._commit = broker.node.services.store.commit
+        patch.setattr(broker.node.services.store, "commit", self._carry_out)
 
     def _carry_out(self, job: CommitJob) -> None:
         self._goes.wait()

@@ -35,10 +35,10 @@ class Browser:
     """A client that browses."""
 
     def __init__(self, broker: RunningBroker) -> None:
-        self._runtime = broker.node.runtime
+        self._runtime = broker.node.services.runtime
         self._cell = self._runtime.spawn(Reader, kind="reader", name="reader", policy=ONE_CONNECTION)
         self._queues = broker.node.default.queues
-        self._selectors = broker.node.selectors
+        self._selectors = broker.node.services.selectors
         self.flow_id = self._runtime.next_urn()
         self.queue: QueueHandle | None = None
         self.bound: BrowserBound | None = None

@@ -83,9 +83,9 @@ class Publishing(LoopActor):
         super().__init__(cell)
         node = broker.node
         self._publisher = Publisher(
-            space=node.vpns[vpn].space, spool=node.spool.inbox, address=cell.inbox, rng=random.Random(1)
+            space=node.vpns[vpn].space, spool=node.services.spool.inbox, address=cell.inbox, rng=random.Random(1)
         )
-        self._now_ms = node.clock.wall_ms
+        self._now_ms = node.services.clock.wall_ms
         self._open: dict[int, asyncio.Future[None]] = {}
 
     def on_receive(self, message: Any) -> None:
@@ -198,7 +198,9 @@ class InsideClient:
 
     def _spawn(self, make: Callable[[ActorCell], LoopActor]) -> Any:
         node = self.broker.node
-        return node.runtime.spawn(make, kind="test", name="inside", policy=VITAL, parent=node.root).actor
+        return node.services.runtime.spawn(
+            make, kind="test", name="inside", policy=VITAL, parent=node.services.root
+        ).actor
 
     async def overview(self) -> QueueOverview:
         overview: QueueOverview = await (await self.handle()).cell.ask(DescribeQueue())

@@ -15,6 +15,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.environment import Surroundings
 from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.gateway.process.operator_ports import AdminPorts
 from support.mqtt.raw_client import DEADLINE_S, Clients
 from support.referees.wire import judged
 
@@ -77,6 +78,12 @@ class RunningBroker(Clients):
         return self._node
 
     @property
+    def operator_ports(self) -> AdminPorts:
+        ports = self.node.operator_ports
+        assert isinstance(ports, AdminPorts)
+        return ports
+
+    @property
     def port(self) -> int:
         return self.node.mqtt.listeners["mqtt"].port
 
@@ -120,7 +127,14 @@ class RunningBroker(Clients):
     async def start(self) -> None:
         around = Surroundings(listener=judged(self._wire_violations))
         store = open_store(self.config)
-        self._node = Node(self.config, store=store, clock=self.clock, rng=random.Random(1), surroundings=around)
+        self._node = Node(
+            self.config,
+            store=store,
+            clock=self.clock,
+            rng=random.Random(1),
+            surroundings=around,
+            operator_ports=AdminPorts,
+        )
         await self._node.start()
 
     async def stop(self) -> None:
@@ -138,7 +152,7 @@ class RunningBroker(Clients):
     async def crash(self) -> None:
         """Start again from what was in the store at this moment; what happens while the node stops is undone."""
         idle = asyncio.get_running_loop().create_future()
-        self.node.spool_actor().when_idle(lambda: idle.set_result(None))
+        self.node.services.spool_actor().when_idle(lambda: idle.set_result(None))
         await asyncio.wait_for(idle, DEADLINE_S)
         data: Path = self.config.data.path
         kept = data.with_name("at-the-crash")

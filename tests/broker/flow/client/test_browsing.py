@@ -44,7 +44,7 @@ async def test_a_browser_sees_everything_and_takes_nothing(broker: RunningBroker
         async with client.browser("q", window=7) as browser:
             first = await browser.receive()
             assert (first.payload, first.sequence, first.partition) == (b"0", 1, 0)
-            assert browser.incarnation == broker.node.recovered.incarnation
+            assert browser.incarnation == broker.node.services.recovered.incarnation
             assert await seen(browser, 299) == numbers(1, 300)
             waiting = asyncio.create_task(browser.receive())
             await publish(client, 300, 301)

@@ -1,0 +1,101 @@
+"""Connected clients and message VPNs: selected by name, and described as operators see them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sluicegate.actors.messages.queues import FlowOverview, QueueOverview
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.servers.front import ClientConnection
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.views.clients import ClientQuestion, ClientView, MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.text import name_pattern
+from sluicegate.messaging.clients.rights import ClientRights
+
+
+@dataclass(frozen=True, slots=True)
+class FoundClient:
+    """A connection of a client that somebody wants, and what was granted to the client."""
+
+    protocol: str
+    connection: ClientConnection
+    rights: ClientRights
+
+
+def wanted_clients(node: Node, vpn: str, question: ClientQuestion) -> list[FoundClient]:
+    """Return the clients of a message VPN that somebody wants, by name, on this page or not."""
+    wanted, names = name_pattern(question.client_name), question.names
+    found: list[FoundClient] = []
+    for front in node.fronts:
+        for connection in front.open_connections():
+            rights = connection.identity.admitted()
+            if rights is None or connection.identity.vpn != vpn or not wanted.fullmatch(rights.client):
+                continue
+            if names is None or rights.client in names:
+                found.append(FoundClient(front.name, connection, rights))
+    return sorted(found, key=lambda each: (each.rights.client, each.protocol, each.connection.peer_name()))
+
+
+def client_views(
+    page: Iterable[FoundClient], queues: Iterable[QueueOverview], *, now_ms: int
+) -> tuple[ClientView, ...]:
+    """Return what is to be seen of clients; `queues` are those that they consume, among others."""
+    flows = _flows(queues)
+    views = []
+    for each in page:
+        rights, connection = each.rights, each.connection
+        its = flows.get((each.protocol, rights.client), [])
+        views.append(
+            ClientView(
+                name=rights.client,
+                client_username=rights.user,
+                protocol=each.protocol,
+                address=connection.peer_name(),
+                client_profile=rights.profile.name,
+                acl_profile=rights.acl.name,
+                connected_s=(now_ms - rights.admitted_ms) // 1000,
+                flows_count=len(its),
+                unacked_count=sum(flow.unacked_count for flow in its),
+                is_paused=connection.read_control is not None and connection.read_control.stopped,
+            )
+        )
+    return tuple(views)
+
+
+def _flows(queues: Iterable[QueueOverview]) -> dict[tuple[str, str], list[FlowOverview]]:
+    """Return all flows by protocol and client."""
+    flows: dict[tuple[str, str], list[FlowOverview]] = {}
+    for queue in queues:
+        for flow in queue.flows:
+            flows.setdefault((flow.protocol, flow.client), []).append(flow)
+    return flows
+
+
+def vpns_view(node: Node) -> MessageVpnsView:
+    """Return the message VPNs of a node."""
+    return MessageVpnsView(tuple(_view(vpn) for _, vpn in sorted(node.vpns.items())))
+
+
+def _view(vpn: MessageVpn) -> MessageVpnView:
+    space = vpn.space
+    return MessageVpnView(
+        name=vpn.name,
+        enabled=vpn.config.enabled,
+        up=vpn.is_up,
+        connection_count=vpn.clients.count,
+        endpoint_count=vpn.queues_count,
+        subscription_count=space.subscriptions_count,
+        subscription_bytes=space.subscriptions_bytes,
+        max_subscription_bytes=vpn.clients.quota.subscription_bytes_max,
+        session_count=vpn.sessions_count,
+        kept_session_count=vpn.session_room.kept_count,
+        max_mqtt_session_count=vpn.clients.quota.session_count_max,
+        session_bytes=vpn.session_room.usage_bytes,
+        max_session_bytes=vpn.clients.quota.session_bytes_max,
+        retained_message_count=space.retained.count,
+        max_retained_message_count=space.retained.count_max,
+        retained_message_bytes=space.retained.usage_bytes,
+        max_retained_message_bytes=space.retained.usage_bytes_max,
+        spooled_msg_count=vpn.gate.usage_count,
+        msg_spool_usage_bytes=vpn.gate.usage_bytes,
+        max_msg_spool_usage_bytes=vpn.gate.usage_bytes_max,
+    )
