@@ -16,7 +16,7 @@ from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import PageReads, read_back, run_commit, store_has_room
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.messaging.message.address import Address
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
@@ -124,7 +124,7 @@ async def start_node(folder: Path, settings: list[str]) -> Node:
         store=open_store(config),
         clock=loop._clock,
         rng=random.Random(1),
-        surroundings=Surroundings(store_threads=_StoreAtOnce, process=lambda: None, turns=lambda: loop.call_soon),
+        environment=Environment(store_threads=_StoreAtOnce, process=lambda: None, turns=lambda: loop.call_soon),
     )
     await node.start()
     return node

@@ -24,8 +24,8 @@ from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, text
 from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.admin.semp.routes import semp_routes
 from sluicegate.gateway.observability.metrics import Exposition
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -48,9 +48,9 @@ HANDLERS: Final = dict.fromkeys((*EXPECTED, Exception), answer_error)
 
 
 def build_app(
-    node: NodePort,
+    node: NodeInterface,
     *,
-    accounts: AdminAccounts,
+    accounts: Operators,
     events: Events,
     queue_label_max: int = 1000,
     pages: WebPages,
@@ -83,7 +83,7 @@ def build_app(
     return AnswerHeaders(Door(guard, places))
 
 
-def routes(node: NodePort, *, probes_only: bool = False) -> list[Route]:
+def routes(node: NodeInterface, *, probes_only: bool = False) -> list[Route]:
     """Return one route for each path of the table of operations, or for those of probes."""
     endpoints: dict[str, dict[str, Endpoint]] = {}
     for operation in OPERATIONS:
@@ -93,7 +93,7 @@ def routes(node: NodePort, *, probes_only: bool = False) -> list[Route]:
     return [Route(path, _by_method(methods), methods=list(methods)) for path, methods in endpoints.items()]
 
 
-def _endpoint(node: NodePort, operation: Operation) -> Endpoint:
+def _endpoint(node: NodeInterface, operation: Operation) -> Endpoint:
     """Return what performs an operation for whoever may, over the message VPN that a request is for."""
 
     async def endpoint(request: Request) -> Response:

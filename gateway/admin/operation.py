@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
 
 JSON: Final = "application/json"
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Perform = Callable[[NodePort, Request], Awaitable[Response]]
+Perform = Callable[[NodeInterface, Request], Awaitable[Response]]
 JsonSchema = dict[str, object]
 
 

@@ -18,9 +18,9 @@ from sluicegate.gateway.admin.access.places import REQUESTS_MAX, Places
 from sluicegate.gateway.admin.access.turnstile import is_known
 from sluicegate.gateway.admin.app import build_app
 from sluicegate.gateway.config.sections.listeners import is_loopback
-from sluicegate.gateway.node.servers.listening import tell_failed_handshakes
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.gateway.node.servers.listening import report_failed_handshakes
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.security.operators import Operators
 from sluicegate.protocols.security.login_queue import network_of
 from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.protocols.transport.origins import WebPages
@@ -87,11 +87,11 @@ class AdminServer:
 
 
 async def serve_admin(
-    node: NodePort,
+    node: NodeInterface,
     host: str,
     port: int,
     *,
-    accounts: AdminAccounts,
+    accounts: Operators,
     events: Events,
     name: str = "admin",
     tls: TlsFiles | None = None,
@@ -129,7 +129,7 @@ async def serve_admin(
         body_timeout_s=body_timeout_s,
     )
     server = AdminServer(app, name=name, host=host, port=port, tls=tls)
-    tell_failed_handshakes(server.listener, events, "operator")
+    report_failed_handshakes(server.listener, events, "operator")
     await server.start(bound)
     return server
 

@@ -16,7 +16,7 @@ from sluicegate.storage.interface import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class Environment:
     """What touches the machine, or makes what does; by default the real things."""
 
     store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
@@ -25,7 +25,7 @@ class Surroundings:
     turns: Callable[[], CallSoon] = turns_of_sockets  # what calls the actors for their turns, on the running loop
 
 
-THE_MACHINE = Surroundings()
+MACHINE = Environment()
 
 
 class OperatorPorts:

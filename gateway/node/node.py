@@ -12,21 +12,21 @@ from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes, diff, in_force
 from sluicegate.gateway.node.backups import spawn_backups
-from sluicegate.gateway.node.environment import THE_MACHINE, OperatorPorts, Surroundings
+from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts
 from sluicegate.gateway.node.recovery import last_cursors, register_partitions
-from sluicegate.gateway.node.servers.amqp import AmqpFront
-from sluicegate.gateway.node.servers.flow import FlowFront
-from sluicegate.gateway.node.servers.front import ProtocolFront
-from sluicegate.gateway.node.servers.http import HttpFront
-from sluicegate.gateway.node.servers.mqtt import MqttFront
+from sluicegate.gateway.node.servers.amqp import AmqpServer
+from sluicegate.gateway.node.servers.flow import FlowServer
+from sluicegate.gateway.node.servers.http import HttpServer
+from sluicegate.gateway.node.servers.mqtt import MqttServer
+from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.events import reload_event_log, spawn_event_log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.observability.trace_export import TraceExport, start_export
-from sluicegate.gateway.security.certificates import Validity, look_at_certificates
-from sluicegate.gateway.security.credentials import Proofs, Secrets, read_secrets
-from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.gateway.security.certificates import Validity, check_certificates
+from sluicegate.gateway.security.credentials import ConfiguredCredentials, Secrets, read_secrets
+from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -59,7 +59,7 @@ class Node:
         store: Store,
         clock: Clock,
         rng: random.Random,
-        surroundings: Surroundings = THE_MACHINE,
+        environment: Environment = MACHINE,
         operator_ports: Callable[["Node"], OperatorPorts] = lambda node: OperatorPorts(),
     ) -> None:
         """Make everything, from the ground up. No port is open before `start`. Raises StorageError.
@@ -74,7 +74,7 @@ class Node:
         self._alone = asyncio.Lock()  # of a start and reloads: it takes time to make what a configuration declares
 
         self.services = NodeServices(
-            config, store=store, clock=clock, rng=rng, surroundings=surroundings, on_fatal=self._fatal
+            config, store=store, clock=clock, rng=rng, environment=environment, on_fatal=self._fatal
         )
         services = self.services
 
@@ -99,20 +99,20 @@ class Node:
         )
         self.backups = spawn_backups(services)
 
-        self.mqtt = MqttFront(services, self.vpns)
-        self.amqp = AmqpFront(services, self.vpns)
-        self.flow = FlowFront(services, self.vpns)
-        self.http = HttpFront(services, self.vpns)
-        self.fronts: tuple[ProtocolFront[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
-        self.admin_accounts = self._make_admin_accounts(secrets.operators)
+        self.mqtt = MqttServer(services, self.vpns)
+        self.amqp = AmqpServer(services, self.vpns)
+        self.flow = FlowServer(services, self.vpns)
+        self.http = HttpServer(services, self.vpns)
+        self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self.operators = self._make_admin_accounts(secrets.operators)
         self.operator_ports = operator_ports(self)
         self.certificates: dict[str, Validity] = {}  # of the ports in TLS, by the names of their listeners
 
-    def _make_admin_accounts(self, proofs: Proofs) -> AdminAccounts:
+    def _make_admin_accounts(self, credentials: ConfiguredCredentials) -> Operators:
         services = self.services
-        return AdminAccounts(
+        return Operators(
             services.config.admin,
-            proofs,
+            credentials,
             checks=services.password_checks,
             clock=services.clock,
             wait=services.runtime.sleep,
@@ -151,12 +151,12 @@ class Node:
                 services.tracing,
             )
         await self.operator_ports.bind()
-        for front in self.fronts:
-            await front.start()
+        for server in self.servers:
+            await server.start()
         for vpn in self.vpns.values():
             await vpn.rest.start()
         await self.operator_ports.open()
-        self._look_at_certificates()
+        self._check_certificates()
         self.ready = True
         services.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {release()} takes traffic")
 
@@ -191,8 +191,8 @@ class Node:
         self.watched_files.follow(seen)
         for vpn in self.vpns.values():
             await self._take_over(vpn)
-        for front in self.fronts:
-            front.reload()
+        for server in self.servers:
+            server.reload()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:
                 self._send_away(vpn, "the message VPN is shut down")
@@ -215,13 +215,13 @@ class Node:
 
     def _send_away(self, vpn: MessageVpn, reason: str, users: frozenset[str] | None = None) -> None:
         """Say goodbye to the clients of a message VPN, or to those of these users only."""
-        for front in self.fronts:
-            front.send_away(vpn.name, reason, users)
+        for server in self.servers:
+            server.send_away(vpn.name, reason, users)
         vpn.http_flows.end(reason, users)  # they outlive connections
 
     def disconnect(self, vpn: MessageVpn, client: str) -> bool:
         """Say goodbye to a client, over whatever protocols it came. Return whether it was there."""
-        found = [front.disconnect(vpn.name, client, DISCONNECTED) for front in self.fronts]
+        found = [server.disconnect(vpn.name, client, DISCONNECTED) for server in self.servers]
         return vpn.http_flows.end_of(client, DISCONNECTED) or any(found)
 
     def _read_secrets(self, config: Config) -> Secrets:
@@ -232,24 +232,24 @@ class Node:
 
     def _go_by(self, secrets: Secrets) -> None:
         """Put in force what was read, for the next client; send away who is none any more."""
-        self.admin_accounts.configure(self.services.config.admin, secrets.operators)
-        for name, proofs in secrets.clients.items():
-            self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure(proofs))
+        self.operators.configure(self.services.config.admin, secrets.operators)
+        for name, credentials in secrets.clients.items():
+            self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure(credentials))
         for listener, context in secrets.certificates:
             listener.use_tls(context)
-        self._look_at_certificates()
+        self._check_certificates()
 
-    def _look_at_certificates(self) -> None:
-        self.certificates = look_at_certificates(self._listeners(), now_s=self.services.clock.wall_ms() / 1000)
+    def _check_certificates(self) -> None:
+        self.certificates = check_certificates(self._listeners(), now_s=self.services.clock.wall_ms() / 1000)
 
     def _listeners(self) -> list[BaseListener]:
         """Return whoever listens on an open port."""
-        listeners: list[BaseListener] = [each for front in self.fronts for each in front.listeners.values()]
+        listeners: list[BaseListener] = [each for server in self.servers for each in server.listeners.values()]
         return listeners + self.operator_ports.listeners()
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port; the names are those of the configuration."""
-        return [each for front in self.fronts for each in front.endpoints()] + self.operator_ports.endpoints()
+        return [each for server in self.servers for each in server.endpoints()] + self.operator_ports.endpoints()
 
     # --- stop ---
 
@@ -263,7 +263,7 @@ class Node:
         for vpn in self.vpns.values():
             await vpn.rest.stop()
         self.watched_files.end()
-        await asyncio.gather(*[front.stop(within_s=STOP_S) for front in self.fronts])
+        await asyncio.gather(*[server.stop(within_s=STOP_S) for server in self.servers])
         await self.operator_ports.stop()
         await self._spool_is_idle()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]

@@ -17,7 +17,7 @@ from sluicegate.actors.spool.actor import Spool
 from sluicegate.actors.spool.health import SpoolHealth
 from sluicegate.actors.spool.store_threads import StoreThreads
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.recovery import Recovered, read_store
 from sluicegate.gateway.observability.events import watch_gates
 from sluicegate.gateway.observability.trace_export import make_tracing
@@ -50,12 +50,12 @@ class NodeServices:
         store: Store,
         clock: Clock,
         rng: random.Random,
-        surroundings: Surroundings,
+        environment: Environment,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """Read the store, and start the actors of the node itself. Raises StorageError."""
         self.config = config  # as it is in force: a reload replaces it
-        self.surroundings = surroundings
+        self.environment = environment
         self.clock = clock
 
         self.natives = {NATIVE_AMQP: AmqpFields()}
@@ -75,9 +75,9 @@ class NodeServices:
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
 
         self.runtime = Runtime(
-            loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=on_fatal, call_soon=surroundings.turns()
+            loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=on_fatal, call_soon=environment.turns()
         )
-        self.threads: StoreThreads = surroundings.store_threads(store, self.runtime)
+        self.threads: StoreThreads = environment.store_threads(store, self.runtime)
         watch_for_room(self.credit, self.runtime.dispatcher)
         watch_gates(self.runtime.events, config, self.spool_gate, self.credit, self.unfinished)
         self.tracing = make_tracing(config.tracing, self.natives, rng)

@@ -36,7 +36,7 @@ from sluicegate.gateway.provisioning.store import VpnAccess
 from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.provisioning.virtual_destinations import define_virtual_destinations
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
-from sluicegate.gateway.security.credentials import Proofs
+from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
@@ -67,7 +67,7 @@ class MessageVpn:
         services: NodeServices,
         name: str,
         stored: StoredVpn,
-        proofs: Proofs,
+        credentials: ConfiguredCredentials,
         *,
         on_users_gone: Callable[[str, frozenset[str]], None],
     ) -> None:
@@ -101,7 +101,7 @@ class MessageVpn:
         self.client_profiles, self.acl_profiles = self._make_profiles(CLIENT, stored), self._make_profiles(ACL, stored)
         self.users = self._make_users(stored)
         self._configure_roster()
-        self.accounts = self._make_accounts(proofs)
+        self.accounts = self._make_accounts(credentials)
 
         self._book = read_cursor_book(stored.readers)
         self.router = self._spawn_router(stored)
@@ -162,7 +162,7 @@ class MessageVpn:
         publishers.publishers_max = config.flow.publishers_max
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
 
-    def configure(self, proofs: Proofs) -> frozenset[str]:
+    def configure(self, credentials: ConfiguredCredentials) -> frozenset[str]:
         """Go by quota and users of the configuration, and what was read of their files.
 
         Return those who are let in no more. Users and files together: who can prove to be somebody whom the roster does
@@ -170,7 +170,7 @@ class MessageVpn:
         """
         self.access.config = self._services.config.message_vpn(self.name)
         self._apply_quotas()
-        self.accounts.configure(self.config.authentication, proofs)
+        self.accounts.configure(self.config.authentication, credentials)
         return self.renew_roster()
 
     def renew_roster(self) -> frozenset[str]:
@@ -185,7 +185,7 @@ class MessageVpn:
 
     def _user_changed(self, name: str) -> None:
         """Apply what operators have made of a user."""
-        self.accounts.made_changed(name)
+        self.accounts.user_changed(name)
         if self.clients.set_username(name, self.users.username(name)):
             self._on_users_gone(self.name, frozenset({name}))
 
@@ -273,16 +273,16 @@ class MessageVpn:
             on_changed=self._user_changed,
         )
 
-    def _make_accounts(self, proofs: Proofs) -> Accounts:
+    def _make_accounts(self, credentials: ConfiguredCredentials) -> Accounts:
         services = self._services
         return Accounts(
             self.config.authentication,
-            proofs,
+            credentials,
             services.config.listeners,
             services.runtime,
             services.attempts,
             services.password_checks,
-            self.users.made.objects,
+            self.users.provisioned.objects,
         )
 
     def _make_rest_points(self, stored: StoredVpn) -> RestPoints:

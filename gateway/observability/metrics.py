@@ -1,6 +1,6 @@
 """Every metric a node exposes, one row each, and their rendering for Prometheus.
 
-The node supplies samples (`NodePort.metrics_snapshot`); what they are called and what they mean stands here only.
+The node supplies samples (`NodeInterface.metrics_snapshot`); what they are called and what they mean stands here only.
 Queues are the one thing whose number has no bound, so their label has one: beyond it values are summed into `other`.
 """
 

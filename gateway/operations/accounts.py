@@ -7,7 +7,7 @@ from sluicegate.gateway.provisioning.profiles import with_exception, without_exc
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 
 
-class AccountsView:
+class AccountOperations:
     """Answers for the users and profiles of one message VPN."""
 
     def __init__(self, vpn: MessageVpn) -> None:

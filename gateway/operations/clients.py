@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from sluicegate.actors.messages.queues import FlowOverview, QueueOverview
 from sluicegate.gateway.node.node import Node
-from sluicegate.gateway.node.servers.front import ClientConnection
+from sluicegate.gateway.node.servers.server import ClientConnection
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.views.clients import ClientQuestion, ClientView, MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients import ClientQuery, ClientView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.clients.rights import ClientRights
 
@@ -21,17 +21,17 @@ class FoundClient:
     rights: ClientRights
 
 
-def wanted_clients(node: Node, vpn: str, question: ClientQuestion) -> list[FoundClient]:
+def wanted_clients(node: Node, vpn: str, question: ClientQuery) -> list[FoundClient]:
     """Return the clients of a message VPN that somebody wants, by name, on this page or not."""
     wanted, names = name_pattern(question.client_name), question.names
     found: list[FoundClient] = []
-    for front in node.fronts:
-        for connection in front.open_connections():
+    for server in node.servers:
+        for connection in server.open_connections():
             rights = connection.identity.admitted()
             if rights is None or connection.identity.vpn != vpn or not wanted.fullmatch(rights.client):
                 continue
             if names is None or rights.client in names:
-                found.append(FoundClient(front.name, connection, rights))
+                found.append(FoundClient(server.name, connection, rights))
     return sorted(found, key=lambda each: (each.rights.client, each.protocol, each.connection.peer_name()))
 
 

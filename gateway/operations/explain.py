@@ -15,9 +15,9 @@ from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.gateway.views.explanations import (
     CheckView,
     DestinationView,
+    ExampleMessage,
     KeyExplanation,
     PublishExplanation,
-    Specimen,
 )
 from sluicegate.gateway.views.queues import PartitionStatus
 from sluicegate.messaging.clients.rights import ClientRights
@@ -111,7 +111,7 @@ _Turns = tuple[list[Subscriber], Subscriber | None]
 
 
 def explain_publish(
-    space: TopicSpace, message: Specimen, rights: ClientRights | None, *, topic_problem: str, wall_ms: int
+    space: TopicSpace, message: ExampleMessage, rights: ClientRights | None, *, topic_problem: str, wall_ms: int
 ) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue by its own topic.
 
@@ -150,7 +150,7 @@ def _refusal_of(rights: ClientRights | None, explaining: "_Explaining") -> str:
 
 
 def _verdict(
-    space: TopicSpace, message: Specimen, destinations: list[DestinationView], refusal: str, *, is_unmatched: bool
+    space: TopicSpace, message: ExampleMessage, destinations: list[DestinationView], refusal: str, *, is_unmatched: bool
 ) -> tuple[str, str]:
     """Return what becomes of the message as a whole, and why."""
     refused = "refused" if message.is_guaranteed else "dropped"
@@ -179,7 +179,7 @@ def _each_queue_once(views: list[DestinationView]) -> list[DestinationView]:
 class _Explaining:
     """One message on its way."""
 
-    def __init__(self, space: TopicSpace, message: Specimen, wall_ms: int) -> None:
+    def __init__(self, space: TopicSpace, message: ExampleMessage, wall_ms: int) -> None:
         self.batch = message.batch(wall_ms)  # selectors see it as it was published, wherever it has come to
         self._space = space
         self._message = message
@@ -350,7 +350,7 @@ def _direct(kind: str, name: str, filter_text: str, present: bool) -> Destinatio
 
 
 async def publish_explained(
-    vpn: MessageVpn, message: Specimen, queue: str | None, *, wall_ms: int
+    vpn: MessageVpn, message: ExampleMessage, queue: str | None, *, wall_ms: int
 ) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
     if queue is not None:

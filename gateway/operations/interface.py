@@ -8,10 +8,10 @@ from typing import Protocol
 
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
-from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, MessageVpnsView
+from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import TemplateNotFound
-from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen
-from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -27,14 +27,14 @@ from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
-from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.template import QueueTemplate
 
 
-class NodePort(Protocol):
+class NodeInterface(Protocol):
     """A running node, as operators see it. Values are checked before they come here; the node may still refuse."""
 
-    def in_vpn(self, name: str) -> "NodePort":
+    def in_vpn(self, name: str) -> "NodeInterface":
         """Return the port for what belongs to another message VPN. Raises VpnNotFound."""
 
     async def list_message_vpns(self) -> MessageVpnsView:
@@ -104,8 +104,8 @@ class NodePort(Protocol):
     async def delete_template(self, name: str) -> None:
         """Delete a queue template; queues made from it stay as they are. Raises TemplateNotFound."""
 
-    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
-        """Delete, move or copy messages (a deed of actors.messages.operations). Raises QueueNotFound, QueueInvalid."""
+    async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
+        """Delete, move or copy messages (`action`). Raises QueueNotFound, QueueInvalid."""
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
         """Begin to drive dead messages back. Raises QueueNotFound, QueueInvalid, Refused while one is running."""
@@ -146,7 +146,7 @@ class NodePort(Protocol):
     async def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
 
-    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+    async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         """Return a page of queues, a line of numbers each, by name."""
 
     async def show_spool(self) -> SpoolView:
@@ -161,7 +161,7 @@ class NodePort(Protocol):
     async def cancel_backup(self) -> BackupView:
         """End the backup that is running; nothing of it is left. Raises Refused when there was none."""
 
-    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+    async def list_clients(self, question: ClientQuery) -> ClientsView:
         """Return a page of the connected clients, by name."""
 
     async def client_names(self) -> Sequence[str]:
@@ -233,10 +233,10 @@ class NodePort(Protocol):
         Raises NotFound, Refused.
         """
 
-    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+    async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         """Return the subscriptions of clients and queues, a page of them, by destination."""
 
-    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+    async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message on its topic, or one sent to a queue. Raises QueueNotFound."""
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
@@ -249,7 +249,7 @@ class NodePort(Protocol):
         """Tell whether the node works and whether it takes traffic."""
 
 
-async def template_of(node: NodePort, name: str) -> QueueTemplate:
+async def template_of(node: NodeInterface, name: str) -> QueueTemplate:
     """Return one queue template. Raises TemplateNotFound."""
     for template in await node.list_templates():
         if template.name == name:

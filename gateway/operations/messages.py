@@ -28,7 +28,7 @@ AT_ONCE_MAX = 1000  # messages of one ask of a partition
 REDRIVES_MAX = 100  # of as many queues, running or remembered
 
 
-class MessageDeeds:
+class MessageOperations:
     """What can be done to single messages of a VPN's queues. It remembers the latest re-drive of each queue."""
 
     def __init__(self, node: Node, vpn: MessageVpn) -> None:
@@ -37,21 +37,21 @@ class MessageDeeds:
         self._redrives: dict[str, _Redrive] = {}
         self._beginning = asyncio.Lock()  # two that begin at once would both find that none is running
 
-    async def take(self, handle: QueueHandle, deed: str, selection: MessageSelection) -> TakenView:
-        """Do a deed to the messages selected, of all partitions. What is not done at a failure is not undone."""
+    async def take(self, handle: QueueHandle, action: str, selection: MessageSelection) -> TakenView:
+        """Delete, move or copy the selected messages of all partitions. A failure undoes nothing of what was done."""
         target = await self._target(handle, selection.to)
         try:
-            return await self._take(handle, deed, selection, target)
+            return await self._take(handle, action, selection, target)
         except QueueGone:
             raise QueueNotFound(handle.name) from None
 
     async def _take(
-        self, handle: QueueHandle, deed: str, selection: MessageSelection, target: QueueTarget | None
+        self, handle: QueueHandle, action: str, selection: MessageSelection, target: QueueTarget | None
     ) -> TakenView:
         partitions = await _partitions(handle)
         tally = _Tally()
         if selection.ids is not None:
-            await self._take_by_ids(handle, deed, selection, target, partitions, tally)
+            await self._take_by_ids(handle, action, selection, target, partitions, tally)
             return tally.view()
         message_filter = selection.message_filter(self._node.services.clock.wall_ms(), self._vpn.selectors)
         for partition in partitions:
@@ -59,7 +59,7 @@ class MessageDeeds:
             while first < partition.next_sequence and tally.done_count < selection.limit:
                 limit = min(AT_ONCE_MAX, selection.limit - tally.done_count)
                 order = TakeMessages(
-                    deed, partition.number, None, first, partition.next_sequence, message_filter, limit, target
+                    action, partition.number, None, first, partition.next_sequence, message_filter, limit, target
                 )
                 taken: MessagesTaken = await ask_queue(handle, order)
                 tally.add(partition.number, taken)
@@ -136,7 +136,7 @@ class MessageDeeds:
     async def _take_by_ids(
         self,
         handle: QueueHandle,
-        deed: str,
+        action: str,
         selection: MessageSelection,
         target: QueueTarget | None,
         partitions: Sequence[PartitionOverview],
@@ -150,7 +150,7 @@ class MessageDeeds:
             if number >= len(partitions):
                 tally.not_found += [MessageId(number, each).text() for each in sequences]
                 continue
-            order = TakeMessages(deed, number, sequences, 0, 0, message_filter, len(sequences), target)
+            order = TakeMessages(action, number, sequences, 0, 0, message_filter, len(sequences), target)
             tally.add(number, await ask_queue(handle, order))
 
 

@@ -42,7 +42,7 @@ def samples_of(node: Node, vpns: list[VpnFigures]) -> list[Sample]:
     return [
         Sample("sluicegate_build", 1, (VERSION,)),
         Sample("sluicegate_ready", 1 if node.ready and not node.services.spool_gate.blocked else 0),
-        *_front(node),
+        *_servers(node),
         *_logins(node),
         *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
         *_losses(node, vpns),
@@ -55,15 +55,15 @@ def samples_of(node: Node, vpns: list[VpnFigures]) -> list[Sample]:
     ]
 
 
-def _front(node: Node) -> Iterator[Sample]:
+def _servers(node: Node) -> Iterator[Sample]:
     paused_count = slow_count = 0
-    for front in node.fronts:
-        connections = front.open_connections()
+    for server in node.servers:
+        connections = server.open_connections()
         paused_count += sum(
             1 for each in connections if each.read_control is not None and each.read_control.waits_for_a_destination()
         )
         slow_count += sum(1 for each in connections if each.is_writing_paused)
-        yield from _protocol(front.name, front.counters, len(connections), front.listeners)
+        yield from _protocol(server.name, server.counters, len(connections), server.listeners)
     for listener, validity in node.certificates.items():
         yield Sample("sluicegate_certificate_begins_seconds", validity.begins_s, (listener,))
         yield Sample("sluicegate_certificate_expires_seconds", validity.ends_s, (listener,))
@@ -84,7 +84,7 @@ def _logins(node: Node) -> Iterator[Sample]:
     yield Sample("sluicegate_logins_waiting", checks.waiting_count)
     yield Sample(refused, checks.refused_count, ("busy",))
     yield Sample(
-        refused, node.services.attempts.refused_count + node.admin_accounts.attempts.refused_count, ("failed_before",)
+        refused, node.services.attempts.refused_count + node.operators.attempts.refused_count, ("failed_before",)
     )
     for name, counts in node.operator_ports.refused_counts().items():
         for reason, count in counts.items():
@@ -183,9 +183,9 @@ def _losses(node: Node, vpns: list[VpnFigures]) -> Iterator[Sample]:
     yield Sample(dropped, sum(space.offline_count for space in spaces), ("client_away",))
     yield Sample(dropped, sum(space.filtered_count for space in spaces), ("no_target_selected",))
     yield Sample(dropped, sum(space.missing_count for space in spaces), ("no_target_queue",))
-    reasons = {reason for front in node.fronts for reason in front.counters.dropped}
+    reasons = {reason for server in node.servers for reason in server.counters.dropped}
     for reason in reasons:
-        yield Sample(dropped, sum(front.counters.dropped.get(reason, 0) for front in node.fronts), (reason,))
+        yield Sample(dropped, sum(server.counters.dropped.get(reason, 0) for server in node.servers), (reason,))
     for space in spaces:
         for verdict, count in space.retained.refused.items():
             yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))

@@ -28,15 +28,15 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
-from sluicegate.gateway.operations.accounts import AccountsView
+from sluicegate.gateway.operations.accounts import AccountOperations
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.clients import client_views, vpns_view, wanted_clients
 from sluicegate.gateway.operations.configuration import reload_configuration
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
-from sluicegate.gateway.operations.interface import NodePort, template_of
-from sluicegate.gateway.operations.messages import MessageDeeds, browse_page
+from sluicegate.gateway.operations.interface import NodeInterface, template_of
+from sluicegate.gateway.operations.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.queues import Following, ask_queue, overview_of, overviews_of
+from sluicegate.gateway.operations.queues import QueueFollowers, ask_queue, overview_of, overviews_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.views import (
     actor_view,
@@ -50,7 +50,7 @@ from sluicegate.gateway.operations.views import (
     wanted_queues,
 )
 from sluicegate.gateway.operations.virtual_destinations import delete_selector, put_selector, selector_views
-from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, MessageVpnsView
+from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -63,8 +63,8 @@ from sluicegate.gateway.views.errors import (
     TemplateNotFound,
     VpnNotFound,
 )
-from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen
-from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -80,7 +80,7 @@ from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart, selector_of
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, incarnation_text
-from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed
@@ -88,25 +88,25 @@ from sluicegate.messaging.queues.template import QueueTemplate, changed_template
 from sluicegate.messaging.selectors.selector import Selector
 
 
-class NodeView(AccountsView, NodePort):
+class NodeOperations(AccountOperations, NodeInterface):
     """Answers the admin API from a node's actors. What belongs to a message VPN is that of one."""
 
-    def __init__(self, node: Node, vpn: str = DEFAULT_VPN, following: Following | None = None) -> None:
+    def __init__(self, node: Node, vpn: str = DEFAULT_VPN, followers: QueueFollowers | None = None) -> None:
         """`following` is shared by the views of all message VPNs; without one this view makes its own."""
         super().__init__(node.vpns[vpn])
         self._node = node
-        self.following = following or Following(node.services.runtime, node.services.root)
-        self._deeds = MessageDeeds(node, self._vpn)
+        self.followers = followers or QueueFollowers(node.services.runtime, node.services.root)
+        self._messages = MessageOperations(node, self._vpn)
         self._changing = asyncio.Lock()  # a change of a template is made from it as it is
-        self._views = {vpn: self}  # of the VPNs that were asked about, for deeds that go on
+        self._views = {vpn: self}  # by VPN; re-drives that run are remembered there
 
-    def in_vpn(self, name: str) -> "NodeView":
+    def in_vpn(self, name: str) -> "NodeOperations":
         """Return the view of another message VPN."""
         view = self._views.get(name)
         if view is None:
             if name not in self._node.vpns:
                 raise VpnNotFound(name)
-            view = self._views[name] = NodeView(self._node, name, self.following)
+            view = self._views[name] = NodeOperations(self._node, name, self.followers)
         return view
 
     async def list_message_vpns(self) -> MessageVpnsView:
@@ -207,7 +207,7 @@ class NodeView(AccountsView, NodePort):
     async def _followed(
         self, handle: QueueHandle, partition: int | None, after: int, selector: Selector | None
     ) -> AsyncIterator[MessageView]:
-        async with aclosing(self.following.messages(handle, partition, after, selector)) as messages:
+        async with aclosing(self.followers.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
                 yield message_view(message, handle.target.key_source)
 
@@ -245,21 +245,21 @@ class NodeView(AccountsView, NodePort):
             if not await self._vpn.queues.ask(DeleteTemplate(name)):
                 raise TemplateNotFound(name)
 
-    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
+    async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy messages."""
-        return await self._deeds.take(await self._find(name), deed, selection)
+        return await self._messages.take(await self._find(name), action, selection)
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
         """Begin to drive dead messages back."""
-        return await self._deeds.start_redrive(await self._find(name), selection)
+        return await self._messages.start_redrive(await self._find(name), selection)
 
     async def show_redrive(self, name: str) -> RedriveView:
         """Return how far the latest re-drive has come."""
-        return self._deeds.show_redrive((await self._find(name)).name)
+        return self._messages.show_redrive((await self._find(name)).name)
 
     async def cancel_redrive(self, name: str) -> RedriveView:
         """End a re-drive where it is."""
-        return await self._deeds.cancel_redrive((await self._find(name)).name)
+        return await self._messages.cancel_redrive((await self._find(name)).name)
 
     async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
         """Offer kept messages again; return how many."""
@@ -317,7 +317,7 @@ class NodeView(AccountsView, NodePort):
         """Return the node's totals."""
         return node_figures(self._node)
 
-    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+    async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         """Return a page of queues, a line of numbers each."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         found = wanted_queues(handles, question)
@@ -342,7 +342,7 @@ class NodeView(AccountsView, NodePort):
         """End the backup that is running."""
         return await cancel_backup(self._node)
 
-    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+    async def list_clients(self, question: ClientQuery) -> ClientsView:
         """Return a page of the connected clients."""
         found = wanted_clients(self._node, self._vpn.name, question)
         page = found[question.after : question.after + question.limit]
@@ -354,7 +354,7 @@ class NodeView(AccountsView, NodePort):
 
     async def client_names(self) -> Sequence[str]:
         """Return the name of every connected client, once for each of its connections."""
-        return [each.rights.client for each in wanted_clients(self._node, self._vpn.name, ClientQuestion())]
+        return [each.rights.client for each in wanted_clients(self._node, self._vpn.name, ClientQuery())]
 
     async def disconnect_client(self, name: str) -> None:
         """Send a client away."""
@@ -393,12 +393,12 @@ class NodeView(AccountsView, NodePort):
         """Delete a delivery point."""
         await self._vpn.rest.delete(name)
 
-    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+    async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""
         vpn = self._vpn.name
         return await asyncio.to_thread(answer, rows_of(self._vpn.space, question, vpn), question, vpn)
 
-    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+    async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
         """Tell what would become of a message."""
         return await publish_explained(self._vpn, message, queue, wall_ms=self._node.services.clock.wall_ms())
 

@@ -56,7 +56,7 @@ WINDOW: Final = 100  # messages on their way to a client that reads slowly
 CLIENT: Final = "admin"
 
 
-class FollowingActor(LoopActor):
+class FollowerActor(LoopActor):
     """Where a browser leaves what it shows. None stands for the end."""
 
     def __init__(self, cell: ActorCell) -> None:
@@ -72,7 +72,7 @@ class FollowingActor(LoopActor):
         self.shown.put_nowait(None)
 
 
-class Following:
+class QueueFollowers:
     """The browsers of a node's HTTP clients."""
 
     def __init__(self, runtime: Runtime, parent: ActorCell) -> None:
@@ -87,10 +87,10 @@ class Following:
         runtime = self._runtime
         flow_id = runtime.next_urn()
         cell = runtime.spawn(
-            FollowingActor, kind="follower", name=f"follower-{flow_id}", policy=ONE_CONNECTION, parent=self._parent
+            FollowerActor, kind="follower", name=f"follower-{flow_id}", policy=ONE_CONNECTION, parent=self._parent
         )
         follower = cell.actor
-        assert isinstance(follower, FollowingActor)
+        assert isinstance(follower, FollowerActor)
         self._cells.add(cell)
         try:
             bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after, selector)

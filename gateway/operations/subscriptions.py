@@ -3,7 +3,7 @@
 from sluicegate.gateway.views.subscriptions import (
     DestinationType,
     Persistence,
-    SmrpQuestion,
+    SmrpQuery,
     SmrpSubscriptionsView,
     SmrpSubscriptionView,
 )
@@ -16,7 +16,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 
 
-def rows_of(space: TopicSpace, question: SmrpQuestion, vpn: str = DEFAULT_VPN) -> list[Row]:
+def rows_of(space: TopicSpace, question: SmrpQuery, vpn: str = DEFAULT_VPN) -> list[Row]:
     """Return a row for each subscription, as of one moment; not yet chosen by name or text."""
     if not name_pattern(question.vpn_name).fullmatch(vpn):
         return []
@@ -47,7 +47,7 @@ def _of_queue(target: QueueTarget, text: str) -> Row:
     return (target.name, text, DELIVER_ALWAYS, DestinationType.QUEUE, Persistence.PERSISTENT)
 
 
-def answer(rows: list[Row], question: SmrpQuestion, vpn: str = DEFAULT_VPN) -> SmrpSubscriptionsView:
+def answer(rows: list[Row], question: SmrpQuery, vpn: str = DEFAULT_VPN) -> SmrpSubscriptionsView:
     """Return the page of rows that the question is for. Ten thousands of rows take long: not for the event loop."""
     destination, text = name_pattern(question.destination_name), name_pattern(question.topic_str)
     chosen = sorted(row for row in rows if destination.fullmatch(row[0]) and text.fullmatch(row[1]))

@@ -10,7 +10,7 @@ from sluicegate.actors.messages.staging import StagingOverview
 from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.node import Node
-from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesQuestion
+from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesQuery
 from sluicegate.gateway.views.queues import (
     ActorView,
     DeathView,
@@ -182,22 +182,22 @@ def node_figures(node: Node) -> NodeFigures:
         at_ms=node.services.clock.now_ms(),
         wall_ms=node.services.clock.wall_ms(),
         spool_commits_total=node.services.spool_actor().commits_count,
-        process=node.services.surroundings.process(),
+        process=node.services.environment.process(),
         protocols=tuple(
             ProtocolFigures(
-                protocol=front.name,
-                connections_count=len(front.open_connections()),
-                messages_received_total=front.counters.messages_received,
-                messages_sent_total=front.counters.messages_sent,
-                bytes_received_total=front.counters.bytes_received,
-                bytes_sent_total=front.counters.bytes_sent,
+                protocol=server.name,
+                connections_count=len(server.open_connections()),
+                messages_received_total=server.counters.messages_received,
+                messages_sent_total=server.counters.messages_sent,
+                bytes_received_total=server.counters.bytes_received,
+                bytes_sent_total=server.counters.bytes_sent,
             )
-            for front in node.fronts
+            for server in node.servers
         ),
     )
 
 
-def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuestion) -> list[QueueHandle]:
+def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuery) -> list[QueueHandle]:
     """Return the queues that somebody wants, by name, on this page or not."""
     wanted = name_pattern(question.name)
     found = [each for each in handles if wanted.fullmatch(each.name)]

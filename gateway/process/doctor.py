@@ -176,12 +176,12 @@ def _examine_spool(
 def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:
     """Yield the users whose SCRAM keys an earlier release made. What cannot be read of users, a start reports."""
     from sluicegate.gateway.provisioning.store import (
-        made_rows,  # late: the broker's code, for a spool that could be opened
+        object_rows,  # late: the broker's code, for a spool that could be opened
     )
     from sluicegate.gateway.provisioning.stored_users import USERS
 
     for vpn in reader.vpns.values():
-        for row in made_rows(USERS, vpn.rows.catalog).values():
+        for row in object_rows(USERS, vpn.rows.catalog).values():
             with suppress(ValueError):
                 user = USERS.read(row)
                 count = iterations_of(user.scram)

@@ -21,7 +21,7 @@ from sluicegate.protocols.transport.listeners import BaseListener, bind
 
 if TYPE_CHECKING:
     from sluicegate.gateway.admin.server import AdminServer
-    from sluicegate.gateway.operations.node import NodeView
+    from sluicegate.gateway.operations.node import NodeOperations
 
 # In an order in which each has little to import that those before it have not. What is not named comes with the last.
 IMPORTED: Final = (
@@ -67,7 +67,7 @@ class AdminPorts(OperatorPorts):
     def __init__(self, node: Node) -> None:
         self._node = node
         self._bound: dict[str, list[socket.socket]] = {}  # not served yet, by name
-        self._operations: NodeView | None = None  # made by `open`
+        self._operations: NodeOperations | None = None  # made by `open`
         self.servers: dict[str, AdminServer] = {}  # those that are open, by name
         self.places = {name: Places() for name in ("health", "admin.tls", "admin")}
 
@@ -86,9 +86,9 @@ class AdminPorts(OperatorPorts):
         for module in IMPORTED if self._bound else ():
             await turn_without(self._received_bytes, now_ms, until_ms)
             import_module(module)
-        from sluicegate.gateway.operations.node import NodeView  # late, as said above
+        from sluicegate.gateway.operations.node import NodeOperations  # late, as said above
 
-        view = self._operations = NodeView(
+        view = self._operations = NodeOperations(
             self._node
         )  # one for all ports: what is under way at one is known at the others
         for name, config in self._configured():
@@ -99,7 +99,7 @@ class AdminPorts(OperatorPorts):
     def end_streams(self) -> None:
         """End the answers that go on for as long as somebody reads: the node stops."""
         if self._operations is not None:
-            self._operations.following.end()
+            self._operations.followers.end()
 
     async def stop(self) -> None:
         """Close them: requests that are under way are finished."""
@@ -131,9 +131,9 @@ class AdminPorts(OperatorPorts):
                 yield name, each
 
     def _received_bytes(self) -> int:
-        return sum([front.counters.bytes_received for front in self._node.fronts])
+        return sum([server.counters.bytes_received for server in self._node.servers])
 
-    async def _serve(self, view: "NodeView", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
+    async def _serve(self, view: "NodeOperations", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
         from sluicegate.gateway.admin.server import serve_admin  # late, as said above
 
         node = self._node
@@ -143,7 +143,7 @@ class AdminPorts(OperatorPorts):
             config.port,
             name=name,
             tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
-            accounts=node.admin_accounts,
+            accounts=node.operators,
             events=node.services.runtime.events,
             queue_label_max=node.services.config.metrics.queue_label_max,
             probes_only=isinstance(config, Health),

@@ -131,7 +131,7 @@ def _announce(node: Node) -> None:
     endpoints = node.endpoints()
     width = max([len(name) for name, _ in endpoints], default=0)
     lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
-    lines += _things_to_try(node)
+    lines += _first_commands(node)
     if sys.stdout is None:  # it was closed before we began
         return
     try:  # past its buffer, in which what could not be written would be written again at the end
@@ -140,7 +140,7 @@ def _announce(node: Node) -> None:
         log.warning("nobody reads where to connect: standard output: %s", error.strerror)
 
 
-def _things_to_try(node: Node) -> list[str]:
+def _first_commands(node: Node) -> list[str]:
     """Return lines that show a newcomer the first three commands."""
     listener = node.mqtt.listeners.get("mqtt")
     if listener is None:

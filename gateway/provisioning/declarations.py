@@ -48,7 +48,7 @@ class DeclarationInvalid(ValueError):
 class Change:
     """What is to become of one object."""
 
-    deed: str  # ADD, SET or REMOVE
+    action: str  # ADD, SET or REMOVE
     kind: str
     name: str
     fields: Fields  # ADD: all of them; SET: those that differ, as they are wanted

@@ -15,8 +15,8 @@ from sluicegate.gateway.config.sections.security.client_profiles import (
 from sluicegate.gateway.provisioning.store import (
     CONFIGURATION,
     OPERATOR,
-    MadeKind,
-    MadeObjects,
+    ObjectKind,
+    ProvisionedObjects,
     VpnAccess,
     kind_of_sections,
 )
@@ -41,7 +41,7 @@ from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.storage.catalog.recovered import StoredVpn
 
 PROFILES_MAX: Final = 1000  # of each kind, that are made: a reload goes through all of them
-TOLD_MAX: Final = 5  # names of users, where there may be thousands
+NAMED_MAX: Final = 5  # names of users, where there may be thousands
 
 P = TypeVar("P", bound=NamedSection)
 V = TypeVar("V", bound=NamedSection)
@@ -56,7 +56,7 @@ class Kind(Generic[P, V]):
     default: P
     configured: Callable[[Authentication], Sequence[P]]
     view: Callable[[P, str], V]
-    made: MadeKind[P]
+    objects: ObjectKind[P]
     put_in_force: Callable[[ClientRoster, str, P | None], None]  # by name; None: there is none any more
 
 
@@ -66,7 +66,7 @@ CLIENT: Final = Kind(
     default=CLIENT_DEFAULT,
     configured=lambda authentication: authentication.client_profiles,
     view=ClientProfileView.of,
-    made=kind_of_sections(
+    objects=kind_of_sections(
         ClientProfileSettings,
         row_key=b"client-profile/",
         count_max=PROFILES_MAX,
@@ -83,7 +83,7 @@ ACL: Final = Kind(
     default=ACL_DEFAULT,
     configured=lambda authentication: authentication.acl_profiles,
     view=AclProfileView.of,
-    made=kind_of_sections(
+    objects=kind_of_sections(
         AclProfileSettings,
         row_key=b"acl-profile/",
         count_max=PROFILES_MAX,
@@ -113,61 +113,61 @@ class Profiles(Generic[P, V]):
         self._vpn = vpn
         self._users_with = users_with
         self._on_users_changed = on_users_changed
-        self._made = MadeObjects(kind.made, vpn, stored.catalog, self._configured)
+        self._provisioned = ProvisionedObjects(kind.objects, vpn, stored.catalog, self._configured)
 
     def all(self) -> dict[str, P]:
         """Return all that users may have, by name."""
-        return self._made.objects | self._configured()
+        return self._provisioned.objects | self._configured()
 
     def views(self) -> list[V]:
         """Return what is to be seen of each, by name."""
         configured = self._configured()
         return [
             self._kind.view(profile, CONFIGURATION if name in configured else OPERATOR)
-            for name, profile in sorted((self._made.objects | configured).items())
+            for name, profile in sorted((self._provisioned.objects | configured).items())
         ]
 
     def view(self, name: str) -> V:
         """Return what is to be seen of a profile. Raises NotFound."""
-        origin = self._made.origin(name)
+        origin = self._provisioned.origin(name)
         return self._kind.view(self.all()[name], origin)
 
     async def create(self, asked: Mapping[str, object]) -> V:
         """Make a profile. Raises AlreadyExists, QueueInvalid and Refused."""
         profile = described(self._kind.model, asked)
-        await self._made.change(self._create(profile))
+        await self._provisioned.change(self._create(profile))
         return self.view(profile.name)
 
     async def update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> V:
         """Change what `change` says of the profile as it is. Raises NotFound, QueueInvalid and Refused."""
-        await self._made.change(self._update(name, change))
+        await self._provisioned.change(self._update(name, change))
         return self.view(name)
 
     async def delete(self, name: str) -> None:
         """Delete a profile that no user has. Raises NotFound and Refused."""
-        await self._made.change(self._delete(name))
+        await self._provisioned.change(self._delete(name))
 
     async def _create(self, profile: P) -> None:
-        self._made.check_new(profile.name)
+        self._provisioned.check_new(profile.name)
         await self._put(profile.name, profile)
         self._come_or_gone(profile.name)
 
     async def _update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> None:
-        profile = self._made.changeable(name)
+        profile = self._provisioned.changeable(name)
         await self._put(name, changed(profile, change(profile)))
 
     async def _delete(self, name: str) -> None:
-        self._made.changeable(name)
+        self._provisioned.changeable(name)
         users = self._users_with(self._kind.field, name)
         if users:
-            told = ", ".join(repr(user) for user in users[:TOLD_MAX])
-            more = f" and {len(users) - TOLD_MAX} others" if len(users) > TOLD_MAX else ""
+            told = ", ".join(repr(user) for user in users[:NAMED_MAX])
+            more = f" and {len(users) - NAMED_MAX} others" if len(users) > NAMED_MAX else ""
             raise Refused(f"users have it: {told}{more}; give them another one first")
         await self._put(name, None)
         self._come_or_gone(name)
 
     async def _put(self, name: str, profile: P | None) -> None:
-        await self._made.put(name, profile)
+        await self._provisioned.put(name, profile)
         self._kind.put_in_force(self._vpn.clients, name, self.all().get(name))
 
     def _come_or_gone(self, name: str) -> None:

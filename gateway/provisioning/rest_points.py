@@ -12,7 +12,13 @@ from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.rest_refusals import ALLOWED_HOSTS, refused_hosts, reserved_headers
 from sluicegate.gateway.config.rest_settings import settings_of
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
-from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects, VpnAccess, kind_of_sections
+from sluicegate.gateway.provisioning.store import (
+    CONFIGURATION,
+    OPERATOR,
+    ProvisionedObjects,
+    VpnAccess,
+    kind_of_sections,
+)
 from sluicegate.gateway.views.errors import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.gateway.views.rest import RestDeliveryPointView, point_view
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -57,17 +63,17 @@ class RestPoints:
             SupervisorActor, kind="rest-delivery-points", name="rest", policy=VITAL, parent=parent
         )
         self.running: dict[str, RunningPoint] = {}
-        self._made = MadeObjects(POINTS, vpn, stored.catalog, self._configured)
+        self._provisioned = ProvisionedObjects(POINTS, vpn, stored.catalog, self._configured)
         self._reasons: dict[str, str] = {}  # why one that is enabled does not run
         self._is_stopped = False  # the node stops: none begins any more, whatever is reloaded or made
 
     async def start(self) -> None:
         """Start those that there are, and stop those that are no more, or otherwise."""
-        await self._made.change(self._follow_all())
+        await self._provisioned.change(self._follow_all())
 
     async def stop(self) -> None:
         """Stop all, for good."""
-        await self._made.change(self._stop())
+        await self._provisioned.change(self._stop())
 
     def views(self) -> list[RestDeliveryPointView]:
         """Return what is to be seen of every point, by name."""
@@ -83,27 +89,27 @@ class RestPoints:
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
         point = described(RestDeliveryPoint, asked)
-        await self._made.change(self._create(point))
+        await self._provisioned.change(self._create(point))
         return point.name
 
     async def update(self, name: str, changes: Mapping[str, object]) -> None:
         """Change a point; it begins anew. Raises RestDeliveryPointNotFound, QueueInvalid and Refused."""
-        await self._made.change(self._update(name, changes))
+        await self._provisioned.change(self._update(name, changes))
 
     async def delete(self, name: str) -> None:
         """Delete a point; what it held goes back to its queues. Raises RestDeliveryPointNotFound and Refused."""
-        await self._made.change(self._delete(name))
+        await self._provisioned.change(self._delete(name))
 
     async def _create(self, point: RestDeliveryPoint) -> None:
-        self._made.check_new(point.name)
+        self._provisioned.check_new(point.name)
         await self._keep(point)
 
     async def _update(self, name: str, changes: Mapping[str, object]) -> None:
-        await self._keep(changed(self._made.changeable(name), changes))
+        await self._keep(changed(self._provisioned.changeable(name), changes))
 
     async def _delete(self, name: str) -> None:
-        self._made.changeable(name)
-        await self._made.put(name, None)
+        self._provisioned.changeable(name)
+        await self._provisioned.put(name, None)
         await self._follow(name)
 
     async def _stop(self) -> None:
@@ -117,7 +123,7 @@ class RestPoints:
         return point_view(
             definition,
             self.running.get(name),
-            origin=OPERATOR if definition is self._made.objects.get(name) else CONFIGURATION,
+            origin=OPERATOR if definition is self._provisioned.objects.get(name) else CONFIGURATION,
             reason=self._reasons.get(name, ""),
         )
 
@@ -125,7 +131,7 @@ class RestPoints:
         return {each.name: each for each in self._vpn.config.rest_delivery_points}
 
     def _definitions(self) -> dict[str, RestDeliveryPoint]:
-        return self._made.objects | self._configured()
+        return self._provisioned.objects | self._configured()
 
     async def _keep(self, point: RestDeliveryPoint) -> None:
         targets = self._targets()
@@ -135,7 +141,7 @@ class RestPoints:
             settings_of(point, targets)
         except ValueError as error:
             raise Refused(f"a file that it names cannot be used: {error}") from None
-        await self._made.put(point.name, point)
+        await self._provisioned.put(point.name, point)
         await self._follow(point.name)
 
     async def _follow_all(self) -> None:

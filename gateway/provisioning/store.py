@@ -35,7 +35,7 @@ log: Final = logging.getLogger("sluicegate.node")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MadeKind(Generic[T]):
+class ObjectKind(Generic[T]):
     """A kind of objects."""
 
     row_key: bytes  # what the keys of its rows begin with
@@ -48,9 +48,9 @@ class MadeKind(Generic[T]):
 
 def kind_of_sections(
     model: type[N], *, row_key: bytes, count_max: int, not_found: type[NotFound], already_exists: type[AlreadyExists]
-) -> MadeKind[N]:
+) -> ObjectKind[N]:
     """Return a kind of objects that are sections of a configuration, and have no secrets."""
-    return MadeKind(
+    return ObjectKind(
         row_key=row_key,
         count_max=count_max,
         written=lambda section: orjson.dumps(section.to_dict()),
@@ -60,7 +60,7 @@ def kind_of_sections(
     )
 
 
-def made_rows(kind: MadeKind[Any], catalog: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def object_rows(kind: ObjectKind[Any], catalog: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the rows of one kind, by the names of their objects."""
     return {key.removeprefix(kind.row_key): value for key, value in catalog.items() if key.startswith(kind.row_key)}
 
@@ -86,7 +86,7 @@ class VpnAccess:
         return self.config.enabled and self.is_started
 
 
-class MadeObjects(Generic[T]):
+class ProvisionedObjects(Generic[T]):
     """The objects of one kind in one message VPN.
 
     Of two of one name that of the configuration counts; the other one is kept for when that is gone. One that this
@@ -95,7 +95,7 @@ class MadeObjects(Generic[T]):
 
     def __init__(
         self,
-        kind: MadeKind[T],
+        kind: ObjectKind[T],
         vpn: VpnAccess,
         catalog: Mapping[bytes, bytes],
         configured: Callable[[], Collection[str]],
@@ -106,7 +106,7 @@ class MadeObjects(Generic[T]):
         self._alone = asyncio.Lock()
         self._under_way: set[asyncio.Task[None]] = set()
         self.objects: dict[str, T] = {}  # as they are in the store, by name
-        for name, value in made_rows(kind, catalog).items():
+        for name, value in object_rows(kind, catalog).items():
             try:
                 self.objects[name.decode()] = kind.read(value)
             except ValueError as problem:
@@ -134,19 +134,19 @@ class MadeObjects(Generic[T]):
         if len(self.objects) >= self._kind.count_max:
             raise Refused(f"there are {len(self.objects)} of the kind {self._kind.not_found.kind}, and may be no more")
 
-    async def change(self, deed: Coroutine[Any, Any, None]) -> None:
-        """Do something, one deed at a time, and to its end: also when nobody waits for it any more."""
-        task = asyncio.create_task(self._do(deed))
+    async def change(self, change: Coroutine[Any, Any, None]) -> None:
+        """Do something, one change at a time, and to its end: also when nobody waits for it any more."""
+        task = asyncio.create_task(self._do(change))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         await asyncio.shield(task)
 
-    async def _do(self, deed: Coroutine[Any, Any, None]) -> None:
+    async def _do(self, change: Coroutine[Any, Any, None]) -> None:
         async with self._alone:
-            await deed
+            await change
 
     async def put(self, name: str, value: T | None) -> None:
-        """Keep an object, or with None delete it. Part of a deed. Raises Refused."""
+        """Keep an object, or with None delete it. Part of a change. Raises Refused."""
         row = TableWrite(
             Table.CATALOG,
             self._kind.row_key + name.encode(),

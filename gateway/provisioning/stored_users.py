@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, ValidationError
 
 from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
-from sluicegate.gateway.provisioning.store import MadeKind
+from sluicegate.gateway.provisioning.store import ObjectKind
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.errors import UserAlreadyExists, UserNotFound
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
@@ -23,7 +23,7 @@ from sluicegate.protocols.security import scram
 PASSWORD_CHARS_MAX: Final = 1024
 
 
-class AskedUser(NamedSection):
+class UserRequest(NamedSection):
     """A user as a body describes it."""
 
     name: str = Field(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")
@@ -55,22 +55,22 @@ class StoredUser:
         return ClientUsername(self.name, self.enabled, self.client_profile, self.acl_profile)
 
 
-def asked_user(values: Mapping[str, object]) -> AskedUser:
+def user_request(values: Mapping[str, object]) -> UserRequest:
     """Return the user that a body describes. Raises QueueInvalid."""
-    return described(AskedUser, values)
+    return described(UserRequest, values)
 
 
-def asked_changes(user: StoredUser, changes: Mapping[str, object]) -> AskedUser:
+def user_changes(user: StoredUser, changes: Mapping[str, object]) -> UserRequest:
     """Return a user with some of its fields changed; without a password it keeps its own. Raises QueueInvalid."""
     if changes.get("name", user.name) != user.name:
         raise QueueInvalid("name", "a user keeps its name", user.name)
     known = {"name": user.name, "enabled": user.enabled}
     profiles = {"client_profile": user.client_profile, "acl_profile": user.acl_profile}
-    return asked_user({**known, **profiles, **changes})
+    return user_request({**known, **profiles, **changes})
 
 
 def stored_user(
-    asked: AskedUser, before: StoredUser | None, scram_iterations: int, random_bytes: Callable[[int], bytes]
+    asked: UserRequest, before: StoredUser | None, scram_iterations: int, random_bytes: Callable[[int], bytes]
 ) -> StoredUser:
     """Return what to keep of a user. Takes tens of milliseconds if it has a new password. Raises QueueInvalid."""
     if asked.password is not None:
@@ -104,7 +104,7 @@ def _kept(password: str, scram_iterations: int, random_bytes: Callable[[int], by
         raise QueueInvalid("password", f"this value is not allowed: {problem}", allowed) from None
 
 
-USERS: Final = MadeKind(
+USERS: Final = ObjectKind(
     row_key=b"user/",
     count_max=10_000,  # a reload goes through all of them
     written=lambda user: orjson.dumps(asdict(user)),

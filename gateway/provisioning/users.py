@@ -8,14 +8,14 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from sluicegate.gateway.provisioning.profiles import AnyProfiles
-from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, MadeObjects, VpnAccess
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, ProvisionedObjects, VpnAccess
 from sluicegate.gateway.provisioning.stored_users import (
     USERS,
-    AskedUser,
     StoredUser,
-    asked_changes,
-    asked_user,
+    UserRequest,
     stored_user,
+    user_changes,
+    user_request,
 )
 from sluicegate.gateway.views.accounts import ProfileKind, UserView
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
@@ -45,12 +45,12 @@ class Users:
         self._profiles_by_kind = profiles
         self._random_bytes = random_bytes
         self._on_changed = on_changed
-        self.made = MadeObjects(USERS, vpn, stored.catalog, self._configured)
+        self.provisioned = ProvisionedObjects(USERS, vpn, stored.catalog, self._configured)
 
     def usernames(self) -> list[ClientUsername]:
         """Return all accounts, without their secrets, as clients are let in by them."""
         profiles = self._profiles()
-        made = {name: _let_in(user.username(), profiles) for name, user in self.made.objects.items()}
+        made = {name: _let_in(user.username(), profiles) for name, user in self.provisioned.objects.items()}
         return list((made | self._configured()).values())
 
     def username(self, name: str) -> ClientUsername | None:
@@ -58,58 +58,58 @@ class Users:
         for user in self._vpn.config.authentication.users:
             if user.name == name:
                 return user.username()
-        made = self.made.objects.get(name)
+        made = self.provisioned.objects.get(name)
         return None if made is None else _let_in(made.username(), self._profiles())
 
     def views(self) -> list[UserView]:
         """Return what is to be seen of every user, by name."""
         configured, profiles = self._configured(), self._profiles()
-        names = configured.keys() | self.made.objects.keys()
+        names = configured.keys() | self.provisioned.objects.keys()
         return [self._view(name, configured, profiles) for name in sorted(names)]
 
     def view(self, name: str) -> UserView:
         """Return what is to be seen of a user. Raises UserNotFound."""
-        self.made.origin(name)
+        self.provisioned.origin(name)
         return self._view(name, self._configured(), self._profiles())
 
     def with_profile(self, field: ProfileKind, name: str) -> list[str]:
         """Return the users that have a profile that operators made, by name."""
-        return sorted(user.name for user in self.made.objects.values() if getattr(user, field) == name)
+        return sorted(user.name for user in self.provisioned.objects.values() if getattr(user, field) == name)
 
     async def create(self, asked: Mapping[str, object]) -> str:
         """Make a user; return its name. Raises UserAlreadyExists, QueueInvalid and Refused."""
-        user = asked_user(asked)
-        await self.made.change(self._create(user))
+        user = user_request(asked)
+        await self.provisioned.change(self._create(user))
         return user.name
 
     async def update(self, name: str, changes: Mapping[str, object]) -> None:
         """Change a user. One that is shut down is sent away. Raises UserNotFound, QueueInvalid and Refused."""
-        await self.made.change(self._update(name, changes))
+        await self.provisioned.change(self._update(name, changes))
 
     async def delete(self, name: str) -> None:
         """Delete a user, who is sent away. Raises UserNotFound and Refused."""
-        await self.made.change(self._delete(name))
+        await self.provisioned.change(self._delete(name))
 
-    async def _create(self, user: AskedUser) -> None:
-        self.made.check_new(user.name)
+    async def _create(self, user: UserRequest) -> None:
+        self.provisioned.check_new(user.name)
         await self._keep(user, None)
 
     async def _update(self, name: str, changes: Mapping[str, object]) -> None:
-        user = self.made.changeable(name)
-        await self._keep(asked_changes(user, changes), user)
+        user = self.provisioned.changeable(name)
+        await self._keep(user_changes(user, changes), user)
 
     async def _delete(self, name: str) -> None:
-        self.made.changeable(name)
+        self.provisioned.changeable(name)
         await self._put(name, None)
 
     async def _put(self, name: str, user: StoredUser | None) -> None:
-        await self.made.put(name, user)
+        await self.provisioned.put(name, user)
         self._on_changed(name)
 
     def _configured(self) -> dict[str, ClientUsername]:
         return {user.name: user.username() for user in self._vpn.config.authentication.users}
 
-    async def _keep(self, asked: AskedUser, before: StoredUser | None) -> None:
+    async def _keep(self, asked: UserRequest, before: StoredUser | None) -> None:
         for field, names in self._profiles().items():
             name = getattr(asked, field)
             if name not in names:
@@ -119,7 +119,7 @@ class Users:
         await self._put(user.name, user)
 
     def _view(self, name: str, configured: Mapping[str, ClientUsername], profiles: ProfileNames) -> UserView:
-        user = configured.get(name) or self.made.objects[name].username()
+        user = configured.get(name) or self.provisioned.objects[name].username()
         missing = _missing(user, profiles)
         return UserView(
             name=name,

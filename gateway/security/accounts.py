@@ -12,8 +12,8 @@ from sluicegate.gateway.config.sections.message_vpns import MessageVpn
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.provisioning.stored_users import StoredUser
-from sluicegate.gateway.security.audit import tell_denials
-from sluicegate.gateway.security.credentials import Proofs
+from sluicegate.gateway.security.audit import report_denials
+from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 from sluicegate.messaging.clients.vpn_quota import VpnQuota
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -34,7 +34,7 @@ class Accounts:
     def __init__(
         self,
         authentication: Authentication,
-        proofs: Proofs,
+        credentials: ConfiguredCredentials,
         listeners: Listeners,
         runtime: Runtime,
         attempts: LoginAttempts,
@@ -42,9 +42,9 @@ class Accounts:
         made: Mapping[str, StoredUser],
     ) -> None:
         self._authentication = authentication
-        self._proofs = proofs
+        self._configured = credentials
         self._listeners = listeners
-        self._made = made
+        self._provisioned = made
         self._secrets = AccountSecrets({})  # of all accounts
         self._scram = scram.ScramSha256({}, authentication.scram_iterations, runtime.rng.randbytes)
         self.authenticator = Authenticator(
@@ -57,17 +57,17 @@ class Accounts:
             random_bytes=runtime.rng.randbytes,
         )
 
-    def configure(self, authentication: Authentication, proofs: Proofs) -> None:
+    def configure(self, authentication: Authentication, credentials: ConfiguredCredentials) -> None:
         """Go by this configuration, and what was read of its files."""
         self._authentication = authentication
-        self._proofs = proofs
+        self._configured = credentials
         self.authenticator.credentials = self._credentials()
 
-    def made_changed(self, name: str) -> None:
+    def user_changed(self, name: str) -> None:
         """Go by what operators have made of one of their accounts."""
-        if name in self._proofs.secrets:
+        if name in self._configured.secrets:
             return
-        user = self._made.get(name)
+        user = self._provisioned.get(name)
         self._scram.change(name, None if user is None else user.scram)
         if user is None:
             self._secrets.drop(name)
@@ -75,32 +75,32 @@ class Accounts:
             self._secrets.put(name, user.password_hash)
 
     def _credentials(self) -> Credentials:
-        authentication, proofs = self._authentication, self._proofs
+        authentication, configured = self._authentication, self._configured
         anonymous = [
             name
             for name, listener in self._listeners.enabled().items()
             if authentication.anonymous_allowed_on(listener.host)
         ]
-        secrets = {name: user.scram for name, user in self._made.items()} | proofs.secrets
+        secrets = {name: user.scram for name, user in self._provisioned.items()} | configured.secrets
         self._scram.configure(secrets, authentication.scram_iterations)
         mechanisms: dict[str, Mechanism] = {scram.NAME: self._scram}
-        if proofs.verifier is not None:
-            mechanisms |= {name: OAuthMechanism(name, proofs.verifier) for name in (OAUTHBEARER, XOAUTH2)}
-        made = {name: user.password_hash for name, user in self._made.items()}
-        self._secrets = AccountSecrets(made | proofs.secrets)
+        if configured.verifier is not None:
+            mechanisms |= {name: OAuthMechanism(name, configured.verifier) for name in (OAUTHBEARER, XOAUTH2)}
+        made = {name: user.password_hash for name, user in self._provisioned.items()}
+        self._secrets = AccountSecrets(made | configured.secrets)
         return Credentials(
             secrets=self._secrets,
             anonymous_listeners=frozenset(anonymous),
             mechanisms=mechanisms,
-            token_principal=None if proofs.verifier is None else proofs.verifier.principal,
-            tokens_as_passwords=proofs.tokens_as_passwords,
+            token_principal=None if configured.verifier is None else configured.verifier.principal,
+            tokens_as_passwords=configured.tokens_as_passwords,
         )
 
 
 def make_roster(vpn: str, space: TopicSpace, events: Events) -> ClientRoster:
     """Return the roster of a message VPN, which is yet to be configured. What it denies becomes events."""
     roster = ClientRoster(vpn, VpnQuota(space))
-    tell_denials(roster, events)
+    report_denials(roster, events)
     return roster
 
 

@@ -48,7 +48,7 @@ KINDS: Final[dict[str, EventKind]] = {
 }
 
 
-def tell_denials(roster: ClientRoster, events: Events) -> None:
+def report_denials(roster: ClientRoster, events: Events) -> None:
     """Have every denial told from now on."""
 
     def tell(reason: str, client: str, text: str) -> None:

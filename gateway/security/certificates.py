@@ -42,7 +42,7 @@ def validity_of(certificate: Path) -> Validity | None:
     return Validity(first.not_valid_before_utc.timestamp(), first.not_valid_after_utc.timestamp())
 
 
-def look_at_certificates(listeners: Iterable[BaseListener], *, now_s: float) -> dict[str, Validity]:
+def check_certificates(listeners: Iterable[BaseListener], *, now_s: float) -> dict[str, Validity]:
     """Return the validity of what each listener in TLS shows, by its name. What clients do not like is logged."""
     found: dict[str, Validity] = {}
     for listener in listeners:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Proofs:
-    """The proofs of one set of accounts, as they were at one moment."""
+class ConfiguredCredentials:
+    """The credentials of one set of accounts, as they were at one moment."""
 
     secrets: dict[str, str]  # hashes and plain passwords, by the account's name
     verifier: "TokenVerifier | None"  # None: tokens are not taken
@@ -31,8 +31,8 @@ class Proofs:
 class Secrets:
     """Everything that a node reads of such files, as it was at one moment."""
 
-    operators: Proofs
-    clients: dict[str, Proofs]  # by message VPN
+    operators: ConfiguredCredentials
+    clients: dict[str, ConfiguredCredentials]  # by message VPN
     certificates: list[tuple[BaseListener, ssl.SSLContext | None]]  # of each listener; None: it has no TLS
 
 
@@ -42,16 +42,16 @@ def read_secrets(
     """Read the files of a configuration, for these message VPNs and listeners. Raises OSError and ValueError."""
     sections = {name: config.message_vpn(name).authentication for name in vpns}
     return Secrets(
-        operators=read_proofs(config.admin.users, config.admin.oauth, wall_ms),
-        clients={name: read_proofs(each.users, each.oauth, wall_ms) for name, each in sections.items()},
+        operators=read_credentials(config.admin.users, config.admin.oauth, wall_ms),
+        clients={name: read_credentials(each.users, each.oauth, wall_ms) for name, each in sections.items()},
         certificates=[(listener, listener.read_tls()) for listener in listeners],
     )
 
 
-def read_proofs(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callable[[], int]) -> Proofs:
+def read_credentials(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callable[[], int]) -> ConfiguredCredentials:
     """Read what accounts and tokens are held against. Raises OSError and ValueError."""
     secrets = {account.name: account.secret() for account in accounts if account.has_secret()}
-    return Proofs(secrets, _verifier(oauth, wall_ms), oauth.token_as_password)
+    return ConfiguredCredentials(secrets, _verifier(oauth, wall_ms), oauth.token_as_password)
 
 
 def _verifier(oauth: OAuth, wall_ms: Callable[[], int]) -> "TokenVerifier | None":

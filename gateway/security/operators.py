@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AdminAccount
-from sluicegate.gateway.security.credentials import Proofs
+from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.protocols.http.codec.headers import basic_credentials
 from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import AccountSecrets
@@ -25,7 +25,7 @@ class NotSignedIn(Exception):
         self.name = name
 
 
-class AdminAccounts:
+class Operators:
     """The accounts of operators, as the latest configuration has them.
 
     Without any, everybody may do everything on a port that only this machine reaches, and nobody anything on another
@@ -36,7 +36,7 @@ class AdminAccounts:
     def __init__(
         self,
         admin: Admin,
-        proofs: Proofs,
+        credentials: ConfiguredCredentials,
         *,
         checks: PasswordChecks,
         clock: Clock,
@@ -54,16 +54,16 @@ class AdminAccounts:
             wait=wait,
             random_bytes=random_bytes,
         )
-        self.configure(admin, proofs)
+        self.configure(admin, credentials)
 
-    def configure(self, admin: Admin, proofs: Proofs) -> None:
+    def configure(self, admin: Admin, credentials: ConfiguredCredentials) -> None:
         """Go by this configuration, and what was read of its files."""
         self._authenticator.credentials = Credentials(
-            secrets=AccountSecrets(proofs.secrets),
+            secrets=AccountSecrets(credentials.secrets),
             anonymous_listeners=frozenset(),
             mechanisms={},
-            token_principal=None if proofs.verifier is None else proofs.verifier.principal,
-            tokens_as_passwords=proofs.tokens_as_passwords,
+            token_principal=None if credentials.verifier is None else credentials.verifier.principal,
+            tokens_as_passwords=credentials.tokens_as_passwords,
         )
         self._accounts = {user.name: user.account() for user in admin.users}
 

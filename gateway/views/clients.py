@@ -33,7 +33,7 @@ class ClientsView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientQuestion:
+class ClientQuery:
     """Which clients somebody wants, by name. `*` stands for any characters, `?` for one; an empty name is for all."""
 
     client_name: str = ""

@@ -83,7 +83,7 @@ PAYLOAD_BYTES_MAX: Final = 1 << 28  # MQTT's largest packet; selectors see a lar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Specimen:
+class ExampleMessage:
     """A message."""
 
     topic: str  # empty for one that is sent to a queue

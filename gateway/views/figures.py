@@ -69,7 +69,7 @@ class QueuesFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QueuesQuestion:
+class QueuesQuery:
     """Which queues somebody wants. `*` stands for any characters, `?` for one; an empty name is for all."""
 
     name: str = ""

@@ -54,9 +54,9 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.node import Queues, Spool
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
-from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
@@ -180,7 +180,7 @@ class World:
         self._inside = []
         store = MemoryStore(self.image, self.faults, self._committed)
         times = SettleTimes(lambda name: self.scenario.rules(name).lock_ms, lambda: self.loop.now_us // 1000)
-        surroundings = Surroundings(
+        environment = Environment(
             store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace),
             listener=judged(self._wire_violations, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
@@ -189,13 +189,13 @@ class World:
         async def make() -> Node:
             clock = VirtualClock(self.loop, look_ns=self._look_ns)
             rng = Random(self._rng.getrandbits(32))
-            self.node = Node(self._config, store=store, clock=clock, rng=rng, surroundings=surroundings)
+            self.node = Node(self._config, store=store, clock=clock, rng=rng, environment=environment)
             self.node.services.planner.journal.records_trimmed_min = self._records_trimmed_min
             await self.node.start()
             return self.node
 
         self.ask(make())
-        self.view = NodeView(self.node)
+        self.view = NodeOperations(self.node)
         self._learn_queues()
         for job in self.jobs:
             self._run_inside(partial(job.go_on, self.node))

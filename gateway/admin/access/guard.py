@@ -18,7 +18,7 @@ from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, beyond, problem
 from sluicegate.gateway.admin.requests import content_type
 from sluicegate.gateway.admin.semp.envelope import ROOT, refused_at_the_door
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
-from sluicegate.gateway.security.operators import AdminAccounts, NotSignedIn
+from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.messaging.observability.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
 from sluicegate.protocols.http.codec.headers import CHALLENGES
 from sluicegate.protocols.transport.origins import WebPages
@@ -39,7 +39,7 @@ class Guard:
         self,
         app: ASGIApp,
         *,
-        accounts: AdminAccounts | None,
+        accounts: Operators | None,
         events: Events,
         pages: WebPages,
         loopback_only: bool,
@@ -102,7 +102,7 @@ class Guard:
             if not is_told:  # it went on in vain
                 self._tell(request, 500)
 
-    async def _sign_in(self, request: Request, accounts: AdminAccounts) -> Response | None:
+    async def _sign_in(self, request: Request, accounts: Operators) -> Response | None:
         """Note who sends a request, or return what to answer to who may not."""
         authorization, host = request.headers.get("authorization", ""), _host(request)
         try:

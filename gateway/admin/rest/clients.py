@@ -8,10 +8,15 @@ from starlette.responses import Response
 from sluicegate.gateway.admin.operation import INVALID_PARAMETER, PROBLEM, Answer, Operations, Parameter, TextParameter
 from sluicegate.gateway.admin.requests import path_name, text, view_answer, whole_number
 from sluicegate.gateway.admin.rest.queues import NO_QUEUE
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientQuestion, ClientsView
-from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation, Specimen, properties_from_json
-from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientQuery, ClientsView
+from sluicegate.gateway.views.explanations import (
+    ExampleMessage,
+    KeyExplanation,
+    PublishExplanation,
+    properties_from_json,
+)
+from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 CLIENTS: Final = Operations()
@@ -30,11 +35,11 @@ CLIENTS_NUMBERS: Final = (
     INVALID_PARAMETER,
     parameters=(CLIENT_NAME_PARAMETER, *CLIENTS_NUMBERS),
 )
-async def list_clients(node: NodePort, request: Request) -> Response:
+async def list_clients(node: NodeInterface, request: Request) -> Response:
     """Connected clients, and what each waits for."""
     after, limit = (whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
     name = text(request, CLIENT_NAME_PARAMETER) or ""
-    return view_answer(await node.list_clients(ClientQuestion(client_name=name, after=after, limit=limit)))
+    return view_answer(await node.list_clients(ClientQuery(client_name=name, after=after, limit=limit)))
 
 
 @CLIENTS.operation(
@@ -43,7 +48,7 @@ async def list_clients(node: NodePort, request: Request) -> Response:
     Answer(204, "Disconnected"),
     Answer(404, "No client of that name is connected", PROBLEM),
 )
-async def disconnect_client(node: NodePort, request: Request) -> Response:
+async def disconnect_client(node: NodeInterface, request: Request) -> Response:
     """Disconnect a client, on all protocols; it may connect again."""
     await node.disconnect_client(path_name(request))
     return Response(status_code=204)
@@ -69,11 +74,11 @@ SMRP_NUMBERS: Final = (
     INVALID_PARAMETER,
     parameters=(*SMRP_TEXTS, *SMRP_NUMBERS),
 )
-async def smrp_subscriptions(node: NodePort, request: Request) -> Response:
+async def smrp_subscriptions(node: NodeInterface, request: Request) -> Response:
     """Subscriptions of clients and queues, with their Deliver-To-One priorities."""
     vpn_name, destination_name, topic, topic_str = (text(request, each) or "" for each in SMRP_TEXTS)
     after, limit = (whole_number(request, each) or 0 for each in SMRP_NUMBERS)
-    question = SmrpQuestion(
+    question = SmrpQuery(
         vpn_name=vpn_name,
         destination_name=destination_name,
         topic=topic,
@@ -112,14 +117,14 @@ MESSAGE_PARAMETERS: Final = (
     INVALID_PARAMETER,
     parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, *SPECIMEN_TEXTS, *MESSAGE_PARAMETERS),
 )
-async def explain_publish(node: NodePort, request: Request) -> Response:
+async def explain_publish(node: NodeInterface, request: Request) -> Response:
     """The queues and partitions that a message would go to, and the result of each check; nothing is published."""
     topic, queue = text(request, TOPIC_PARAMETER), text(request, TARGET_PARAMETER)
     if (topic is None) == (queue is None):
         raise QueueInvalid("topic", "give a topic or a queue, and not both", "topic, or queue")
     key, client_id, client_username, properties = (text(request, each) for each in SPECIMEN_TEXTS)
     size, qos, priority, deliver_to_one = (whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
-    message = Specimen(
+    message = ExampleMessage(
         topic=topic or "",
         size_bytes=size,
         qos=qos,
@@ -145,7 +150,7 @@ KEY_PARAMETER: Final = TextParameter("key", "partition key", 255, required=True)
     INVALID_PARAMETER,
     parameters=(QUEUE_PARAMETER, KEY_PARAMETER),
 )
-async def explain_key(node: NodePort, request: Request) -> Response:
+async def explain_key(node: NodeInterface, request: Request) -> Response:
     """The partition of a key, its consumer, and why messages of the key wait."""
     queue, key = (text(request, each) or "" for each in (QUEUE_PARAMETER, KEY_PARAMETER))
     return view_answer(await node.explain_key(queue, key))

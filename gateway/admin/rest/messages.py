@@ -22,7 +22,7 @@ from sluicegate.gateway.admin.operation import (
 from sluicegate.gateway.admin.requests import json_object, path_name, text, view_answer, whole_number
 from sluicegate.gateway.admin.rest.queues import NO_QUEUE
 from sluicegate.gateway.admin.rest.schemas import fixed, list_of
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.queues import MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.selections import (
@@ -81,7 +81,7 @@ MOVE_BODY: Final = _selection("MoveMessages", FIELDS_OF_MOVE, "to")
     INVALID_PARAMETER,
     parameters=(*BROWSE_PARAMETERS, SELECTOR_PARAMETER, FOLLOW),
 )
-async def browse_queue(node: NodePort, request: Request) -> Response:
+async def browse_queue(node: NodeInterface, request: Request) -> Response:
     """Browse messages, oldest first."""
     partition, after, limit = (whole_number(request, parameter) for parameter in BROWSE_PARAMETERS)
     selector = text(request, SELECTOR_PARAMETER) or ""
@@ -107,7 +107,7 @@ async def browse_queue(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=_selection("DeleteMessages", FIELDS_OF_DELETE),
 )
-async def delete_messages(node: NodePort, request: Request) -> Response:
+async def delete_messages(node: NodeInterface, request: Request) -> Response:
     """Delete messages, by id or by properties; messages that a consumer holds stay."""
     return await _take(node, request, DELETE, FIELDS_OF_DELETE)
 
@@ -120,7 +120,7 @@ async def delete_messages(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=MOVE_BODY,
 )
-async def move_messages(node: NodePort, request: Request) -> Response:
+async def move_messages(node: NodeInterface, request: Request) -> Response:
     """Move messages to another queue, each atomically; messages that it refuses stay."""
     return await _take(node, request, MOVE, FIELDS_OF_MOVE)
 
@@ -133,12 +133,12 @@ async def move_messages(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=MOVE_BODY,
 )
-async def copy_messages(node: NodePort, request: Request) -> Response:
+async def copy_messages(node: NodeInterface, request: Request) -> Response:
     """Copy messages to another queue, as if they were published to it."""
     return await _take(node, request, COPY, FIELDS_OF_MOVE)
 
 
-async def _take(node: NodePort, request: Request, action: str, fields: tuple[str, ...]) -> Response:
+async def _take(node: NodeInterface, request: Request, action: str, fields: tuple[str, ...]) -> Response:
     selection = selection_from_dict(await json_object(request), fields)
     if "to" in fields and not selection.to:
         raise QueueInvalid("to", "it is missing", "the name of a durable queue")
@@ -154,7 +154,7 @@ async def _take(node: NodePort, request: Request, action: str, fields: tuple[str
     *BAD_BODY,
     body=_selection("RedriveMessages", FIELDS_OF_REDRIVE),
 )
-async def start_redrive(node: NodePort, request: Request) -> Response:
+async def start_redrive(node: NodeInterface, request: Request) -> Response:
     """Return dead messages to the queues they come from, as they were published."""
     selection = selection_from_dict(await json_object(request), FIELDS_OF_REDRIVE)
     return view_answer(await node.start_redrive(path_name(request), selection), status=202)
@@ -167,7 +167,7 @@ async def start_redrive(node: NodePort, request: Request) -> Response:
     NO_QUEUE,
     REFUSED,
 )
-async def show_redrive(node: NodePort, request: Request) -> Response:
+async def show_redrive(node: NodeInterface, request: Request) -> Response:
     """How far the latest re-drive has come."""
     return view_answer(await node.show_redrive(path_name(request)))
 
@@ -179,6 +179,6 @@ async def show_redrive(node: NodePort, request: Request) -> Response:
     NO_QUEUE,
     REFUSED,
 )
-async def cancel_redrive(node: NodePort, request: Request) -> Response:
+async def cancel_redrive(node: NodeInterface, request: Request) -> Response:
     """Stop a re-drive where it is; another one continues from there."""
     return view_answer(await node.cancel_redrive(path_name(request)))

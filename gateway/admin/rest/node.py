@@ -22,7 +22,7 @@ from sluicegate.gateway.admin.rest.openapi import docs_page, document_json, inde
 from sluicegate.gateway.admin.rest.schemas import fixed, list_of
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel, AdminAccount
 from sluicegate.gateway.observability.metrics import CONTENT_TYPE, Exposition
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.accounts import AccountView
 from sluicegate.gateway.views.clients import MessageVpnsView
 from sluicegate.gateway.views.figures import NodeFigures
@@ -59,13 +59,13 @@ class _Events:
 
 
 @NODE.operation("GET", "/", Answer(200, "A page", None, HTML), of_vpn=False, level=AccessLevel.NONE)
-async def index(node: NodePort, request: Request) -> Response:
+async def index(node: NodeInterface, request: Request) -> Response:
     """Links to everything here."""
     return html_answer(index_page(request.app.state.operations))
 
 
 @NODE.operation("GET", "/docs", Answer(200, "A page", None, HTML), of_vpn=False, level=AccessLevel.NONE)
-async def docs(node: NodePort, request: Request) -> Response:
+async def docs(node: NodeInterface, request: Request) -> Response:
     """This documentation."""
     return html_answer(docs_page(request.app.state.operations))
 
@@ -77,7 +77,7 @@ async def docs(node: NodePort, request: Request) -> Response:
     of_vpn=False,
     level=AccessLevel.NONE,
 )
-async def openapi(node: NodePort, request: Request) -> Response:
+async def openapi(node: NodeInterface, request: Request) -> Response:
     """The OpenAPI document."""
     return json_answer(await asyncio.to_thread(document_json, request.app.state.operations))
 
@@ -90,7 +90,7 @@ async def openapi(node: NodePort, request: Request) -> Response:
     of_vpn=False,
     level=AccessLevel.NONE,
 )
-async def live(node: NodePort, request: Request) -> Response:
+async def live(node: NodeInterface, request: Request) -> Response:
     """Whether the process works; restart it if not."""
     health = await node.health()
     return view_answer(health, status=200 if health.live else 503)
@@ -104,14 +104,14 @@ async def live(node: NodePort, request: Request) -> Response:
     of_vpn=False,
     level=AccessLevel.NONE,
 )
-async def ready(node: NodePort, request: Request) -> Response:
+async def ready(node: NodeInterface, request: Request) -> Response:
     """Whether the node takes traffic."""
     health = await node.health()
     return view_answer(health, status=200 if health.live and health.ready else 503)
 
 
 @NODE.operation("GET", "/metrics", Answer(200, "Text exposition format", None, METRICS_TEXT), of_vpn=False)
-async def metrics(node: NodePort, request: Request) -> Response:
+async def metrics(node: NodeInterface, request: Request) -> Response:
     """Metrics for Prometheus."""
     exposition: Exposition = request.app.state.exposition
     return Response(exposition.render(await node.metrics_snapshot()), headers={"Content-Type": CONTENT_TYPE})
@@ -123,7 +123,7 @@ async def metrics(node: NodePort, request: Request) -> Response:
     Answer(200, "Roots first", list_of("Actors", "actors", ActorView)),
     of_vpn=False,
 )
-async def actors(node: NodePort, request: Request) -> Response:
+async def actors(node: NodeInterface, request: Request) -> Response:
     """The tree of actors."""
     return view_answer(_Actors(await node.actor_tree()))
 
@@ -136,7 +136,7 @@ async def actors(node: NodePort, request: Request) -> Response:
     parameters=EVENTS_PARAMETERS,
     of_vpn=False,
 )
-async def events(node: NodePort, request: Request) -> Response:
+async def events(node: NodeInterface, request: Request) -> Response:
     """Recent events, oldest first."""
     after, limit = (whole_number(request, parameter) for parameter in EVENTS_PARAMETERS)
     return view_answer(_Events(await node.events(after=after or 0, limit=limit or 1)))
@@ -148,7 +148,7 @@ async def events(node: NodePort, request: Request) -> Response:
     Answer(200, "The account", AccountView),
     level=AccessLevel.NONE,
 )
-async def show_account(node: NodePort, request: Request) -> Response:
+async def show_account(node: NodeInterface, request: Request) -> Response:
     """The account that sends this request, with its access levels in the node and in a message VPN."""
     account: AdminAccount = request.state.account
     view = AccountView(
@@ -165,7 +165,7 @@ async def show_account(node: NodePort, request: Request) -> Response:
     Answer(200, "Now", NodeFigures),
     of_vpn=False,
 )
-async def node_figures(node: NodePort, request: Request) -> Response:
+async def node_figures(node: NodeInterface, request: Request) -> Response:
     """Totals of the node, by protocol; take two answers and the time between them for rates."""
     return view_answer(await node.node_figures())
 
@@ -176,7 +176,7 @@ async def node_figures(node: NodePort, request: Request) -> Response:
     Answer(200, "By name", MessageVpnsView),
     of_vpn=False,
 )
-async def list_message_vpns(node: NodePort, request: Request) -> Response:
+async def list_message_vpns(node: NodeInterface, request: Request) -> Response:
     """Every message VPN: whether it is up, and what it holds."""
     return view_answer(await node.list_message_vpns())
 
@@ -189,13 +189,13 @@ async def list_message_vpns(node: NodePort, request: Request) -> Response:
     of_vpn=False,
     level=AccessLevel.ADMIN,
 )
-async def reload(node: NodePort, request: Request) -> Response:
+async def reload(node: NodeInterface, request: Request) -> Response:
     """Read the configuration again, as SIGHUP does; clients that may no longer connect are disconnected."""
     return view_answer(await node.reload())
 
 
 @NODE.operation("GET", "/spool", Answer(200, "Now", SpoolView), of_vpn=False)
-async def show_spool(node: NodePort, request: Request) -> Response:
+async def show_spool(node: NodeInterface, request: Request) -> Response:
     """The spool: its incarnation, and how full it is."""
     return view_answer(await node.show_spool())
 
@@ -210,7 +210,7 @@ async def show_spool(node: NodePort, request: Request) -> Response:
     of_vpn=False,
     level=AccessLevel.ADMIN,
 )
-async def start_backup(node: NodePort, request: Request) -> Response:
+async def start_backup(node: NodeInterface, request: Request) -> Response:
     """Start a backup of the spool in the node's `backup.path`; without a name it is named by the time."""
     body = await json_object(request)
     name = body.pop("name", "")
@@ -226,7 +226,7 @@ async def start_backup(node: NodePort, request: Request) -> Response:
     REFUSED,
     of_vpn=False,
 )
-async def show_backup(node: NodePort, request: Request) -> Response:
+async def show_backup(node: NodeInterface, request: Request) -> Response:
     """How far the latest backup has come."""
     return view_answer(await node.show_backup())
 
@@ -239,6 +239,6 @@ async def show_backup(node: NodePort, request: Request) -> Response:
     of_vpn=False,
     level=AccessLevel.ADMIN,
 )
-async def cancel_backup(node: NodePort, request: Request) -> Response:
+async def cancel_backup(node: NodeInterface, request: Request) -> Response:
     """Cancel the backup that is running, and delete its files."""
     return view_answer(await node.cancel_backup())

@@ -22,8 +22,8 @@ from sluicegate.gateway.admin.rest.schemas import changes_of, section_body, type
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, AskedUser
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, UserRequest
 from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView, UsersView, UserView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 
@@ -42,7 +42,7 @@ def _described_in_lists(name: str, listed: type) -> NamedSchema:
 
 
 def _user() -> dict[str, JsonSchema]:
-    user = TypeAdapter(AskedUser).json_schema()
+    user = TypeAdapter(UserRequest).json_schema()
     user["properties"]["password"] = {
         "type": "string",
         "format": "password",
@@ -64,7 +64,7 @@ NO_USER: Final = Answer(404, "No user has that name", PROBLEM)
     "/users",
     Answer(200, "By name", UsersView),
 )
-async def users(node: NodePort, request: Request) -> Response:
+async def users(node: NodeInterface, request: Request) -> Response:
     """Users: the accounts of clients, their origin, and the number of their connections."""
     return view_answer(UsersView(await node.list_users()))
 
@@ -77,14 +77,14 @@ async def users(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=USER,
 )
-async def create_user(node: NodePort, request: Request) -> Response:
+async def create_user(node: NodeInterface, request: Request) -> Response:
     """Create a user; of the password only the hash is stored."""
     view = await node.create_user(await json_object(request))
     return made_answer(request, view.name, view_json(view))
 
 
 @PROVISIONED.operation("GET", "/users/{name}", Answer(200, "The user", USER_VIEW), NO_USER)
-async def show_user(node: NodePort, request: Request) -> Response:
+async def show_user(node: NodeInterface, request: Request) -> Response:
     """One user."""
     return view_answer(await node.show_user(path_name(request)))
 
@@ -98,7 +98,7 @@ async def show_user(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=changes_of(USER),
 )
-async def update_user(node: NodePort, request: Request) -> Response:
+async def update_user(node: NodeInterface, request: Request) -> Response:
     """Change a user that an operator created; disabling it disconnects its clients."""
     return view_answer(await node.update_user(path_name(request), await json_object(request)))
 
@@ -110,7 +110,7 @@ async def update_user(node: NodePort, request: Request) -> Response:
     NO_USER,
     REFUSED,
 )
-async def delete_user(node: NodePort, request: Request) -> Response:
+async def delete_user(node: NodeInterface, request: Request) -> Response:
     """Delete a user that an operator created; its clients are disconnected, their sessions and queues stay."""
     await node.delete_user(path_name(request))
     return Response(status_code=204)
@@ -120,7 +120,7 @@ async def delete_user(node: NodePort, request: Request) -> Response:
 
 
 @PROVISIONED.operation("GET", "/profiles", Answer(200, "By name", ProfilesView))
-async def list_profiles(node: NodePort, request: Request) -> Response:
+async def list_profiles(node: NodeInterface, request: Request) -> Response:
     """Client profiles and ACL profiles, with their origin."""
     return view_answer(await node.list_profiles())
 
@@ -141,7 +141,7 @@ def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSch
         summary=f"Create {article} {words}",
         name=f"create_{kind}",
     )
-    async def create(node: NodePort, request: Request) -> Response:
+    async def create(node: NodeInterface, request: Request) -> Response:
         created = await node.create_profile(kind, await json_object(request))
         return made_answer(request, created.name, created.model_dump_json().encode())
 
@@ -150,7 +150,7 @@ def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSch
     @PROVISIONED.operation(
         "GET", one, Answer(200, "The profile", view), absent, summary=f"One {words}", name=f"show_{kind}"
     )
-    async def show(node: NodePort, request: Request) -> Response:
+    async def show(node: NodeInterface, request: Request) -> Response:
         return json_answer((await node.show_profile(kind, path_name(request))).model_dump_json().encode())
 
     @PROVISIONED.operation(
@@ -164,7 +164,7 @@ def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSch
         summary=f"Change {article} {words} that an operator created, in force at once; lists are replaced whole",
         name=f"update_{kind}",
     )
-    async def update(node: NodePort, request: Request) -> Response:
+    async def update(node: NodeInterface, request: Request) -> Response:
         updated = await node.update_profile(kind, path_name(request), await json_object(request))
         return json_answer(updated.model_dump_json().encode())
 
@@ -177,7 +177,7 @@ def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSch
         summary=f"Delete {article} {words} that an operator created and no user has",
         name=f"delete_{kind}",
     )
-    async def delete(node: NodePort, request: Request) -> Response:
+    async def delete(node: NodeInterface, request: Request) -> Response:
         await node.delete_profile(kind, path_name(request))
         return Response(status_code=204)
 
@@ -198,7 +198,7 @@ NO_POINT: Final = Answer(404, "No REST delivery point has that name", PROBLEM)
     "/rest-delivery-points",
     Answer(200, "By name", RestDeliveryPointsView),
 )
-async def rest_delivery_points(node: NodePort, request: Request) -> Response:
+async def rest_delivery_points(node: NodeInterface, request: Request) -> Response:
     """REST delivery points: whether each is up, why not, and counts of messages by outcome."""
     return view_answer(RestDeliveryPointsView(await node.list_rest_delivery_points()))
 
@@ -211,7 +211,7 @@ async def rest_delivery_points(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=POINT,
 )
-async def create_rest_delivery_point(node: NodePort, request: Request) -> Response:
+async def create_rest_delivery_point(node: NodeInterface, request: Request) -> Response:
     """Create a REST delivery point, and start it."""
     view = await node.create_rest_delivery_point(await _permitted(request))
     return made_answer(request, view.name, view_json(view))
@@ -223,7 +223,7 @@ async def create_rest_delivery_point(node: NodePort, request: Request) -> Respon
     Answer(200, "The delivery point", POINT_VIEW),
     NO_POINT,
 )
-async def show_rest_delivery_point(node: NodePort, request: Request) -> Response:
+async def show_rest_delivery_point(node: NodeInterface, request: Request) -> Response:
     """One REST delivery point: its definition, its state, and counts of messages by outcome."""
     return view_answer(await node.show_rest_delivery_point(path_name(request)))
 
@@ -237,7 +237,7 @@ async def show_rest_delivery_point(node: NodePort, request: Request) -> Response
     *BAD_BODY,
     body=changes_of(POINT),
 )
-async def update_rest_delivery_point(node: NodePort, request: Request) -> Response:
+async def update_rest_delivery_point(node: NodeInterface, request: Request) -> Response:
     """Change a REST delivery point that an operator created, and restart it; lists are replaced as a whole."""
     return view_answer(await node.update_rest_delivery_point(path_name(request), await _permitted(request)))
 
@@ -249,7 +249,7 @@ async def update_rest_delivery_point(node: NodePort, request: Request) -> Respon
     NO_POINT,
     REFUSED,
 )
-async def delete_rest_delivery_point(node: NodePort, request: Request) -> Response:
+async def delete_rest_delivery_point(node: NodeInterface, request: Request) -> Response:
     """Delete a REST delivery point that an operator created; the messages it holds return to their queues."""
     await node.delete_rest_delivery_point(path_name(request))
     return Response(status_code=204)

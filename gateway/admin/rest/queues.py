@@ -42,8 +42,8 @@ from sluicegate.gateway.admin.rest.schemas import (
     type_definitions,
 )
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
-from sluicegate.gateway.operations.interface import NodePort, template_of
-from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.operations.interface import NodeInterface, template_of
+from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, QueueView
 from sluicegate.gateway.views.selections import ALLOWED, SEQUENCE_MAX, replay_start
 from sluicegate.gateway.views.spool import CursorView
@@ -147,7 +147,7 @@ class _Selectors:
 
 
 @QUEUES.operation("GET", "/queues", Answer(200, "By name", list_of("Queues", "queues", QueueView)))
-async def list_queues(node: NodePort, request: Request) -> Response:
+async def list_queues(node: NodeInterface, request: Request) -> Response:
     """Every queue."""
     return view_answer(_Queues(await node.list_queues()))
 
@@ -160,7 +160,7 @@ async def list_queues(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=NamedSchema("QueueDefinition", _definition),
 )
-async def create_queue(node: NodePort, request: Request) -> Response:
+async def create_queue(node: NodeInterface, request: Request) -> Response:
     """Create a queue; attributes that are left out come from the template that matches its name."""
     asked = await json_object(request)
     durable = asked.pop("durable", None)
@@ -171,7 +171,7 @@ async def create_queue(node: NodePort, request: Request) -> Response:
 
 
 @QUEUES.operation("GET", "/queues/{name}", Answer(200, "The queue", QUEUE), NO_QUEUE)
-async def show_queue(node: NodePort, request: Request) -> Response:
+async def show_queue(node: NodeInterface, request: Request) -> Response:
     """One queue with its partitions and flows."""
     return view_answer(await node.show_queue(path_name(request)))
 
@@ -185,14 +185,14 @@ async def show_queue(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=NamedSchema("QueueChanges", _changes),
 )
-async def update_queue(node: NodePort, request: Request) -> Response:
+async def update_queue(node: NodeInterface, request: Request) -> Response:
     """Change attributes, or replace the list of subscriptions; all of the changes are made, or none."""
     changes = await json_object(request)
     return view_answer(await node.update_queue(path_name(request), changes))
 
 
 @QUEUES.operation("DELETE", "/queues/{name}", Answer(204, "Deleted"), NO_QUEUE, REFUSED)
-async def delete_queue(node: NodePort, request: Request) -> Response:
+async def delete_queue(node: NodeInterface, request: Request) -> Response:
     """Delete a queue and its messages."""
     await node.delete_queue(path_name(request))
     return Response(status_code=204)
@@ -208,7 +208,7 @@ async def delete_queue(node: NodePort, request: Request) -> Response:
     NO_QUEUE,
     REFUSED,
 )
-async def purge_queue(node: NodePort, request: Request) -> Response:
+async def purge_queue(node: NodeInterface, request: Request) -> Response:
     """Delete every message that waits; messages that a consumer holds stay."""
     return json_answer(orjson.dumps({"purged_count": await node.purge_queue(path_name(request))}))
 
@@ -222,7 +222,7 @@ async def purge_queue(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=fixed("Replay", REPLAY),
 )
-async def replay_queue(node: NodePort, request: Request) -> Response:
+async def replay_queue(node: NodeInterface, request: Request) -> Response:
     """Deliver settled messages that the queue still keeps again, before newer ones."""
     body = await json_object(request)
     for key in body:
@@ -251,11 +251,11 @@ QUEUES_NUMBERS: Final = (
     INVALID_PARAMETER,
     parameters=(QUEUE_NAME_PARAMETER, *QUEUES_NUMBERS),
 )
-async def queues_figures(node: NodePort, request: Request) -> Response:
+async def queues_figures(node: NodeInterface, request: Request) -> Response:
     """A row of numbers for each queue: messages that wait, messages in flight, totals."""
     named, after, limit = (whole_number(request, each) or 0 for each in QUEUES_NUMBERS)
     name = text(request, QUEUE_NAME_PARAMETER) or ""
-    question = QueuesQuestion(name=name, is_named_only=bool(named), after=after, limit=limit)
+    question = QueuesQuery(name=name, is_named_only=bool(named), after=after, limit=limit)
     return view_answer(await node.queues_figures(question))
 
 
@@ -268,7 +268,7 @@ async def queues_figures(node: NodePort, request: Request) -> Response:
     Answer(200, "By name", list_of("Cursors", "cursors", CursorView)),
     NO_QUEUE,
 )
-async def list_cursors(node: NodePort, request: Request) -> Response:
+async def list_cursors(node: NodeInterface, request: Request) -> Response:
     """The queue's durable cursors, and how far each is."""
     return view_answer(_Cursors(await node.list_cursors(path_name(request))))
 
@@ -280,7 +280,7 @@ async def list_cursors(node: NodePort, request: Request) -> Response:
     NO_CURSOR,
     REFUSED,
 )
-async def delete_cursor(node: NodePort, request: Request) -> Response:
+async def delete_cursor(node: NodeInterface, request: Request) -> Response:
     """Delete a durable cursor with its position; messages kept for it alone go."""
     await node.delete_cursor(path_name(request), path_name(request, "cursor"))
     return Response(status_code=204)
@@ -294,7 +294,7 @@ async def delete_cursor(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=ReaderBatch,
 )
-async def add_batch(node: NodePort, request: Request) -> Response:
+async def add_batch(node: NodeInterface, request: Request) -> Response:
     """Report the last batch that a cursor's reader has read, for the metrics; a batch that comes again counts once."""
     batch = ReaderBatch.of_json(await json_object(request))
     await node.add_batch(path_name(request), path_name(request, "cursor"), batch)
@@ -309,7 +309,7 @@ async def add_batch(node: NodePort, request: Request) -> Response:
     "/durable-selectors",
     Answer(200, "By queue and subscriber", list_of("DurableSelectors", "selectors", DurableSelectorView)),
 )
-async def list_selectors(node: NodePort, request: Request) -> Response:
+async def list_selectors(node: NodeInterface, request: Request) -> Response:
     """The selectors of consumers of selector-aware virtual topics, connected or not."""
     return view_answer(_Selectors(await node.list_selectors()))
 
@@ -322,7 +322,7 @@ async def list_selectors(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=fixed("SetSelectors", SELECTORS),
 )
-async def put_selector(node: NodePort, request: Request) -> Response:
+async def put_selector(node: NodeInterface, request: Request) -> Response:
     """Set a subscriber's selectors; they hold until it subscribes with another selector."""
     selectors = (await json_object(request)).get("selectors")
     if not isinstance(selectors, list) or not all(isinstance(each, str) for each in selectors):
@@ -337,7 +337,7 @@ async def put_selector(node: NodePort, request: Request) -> Response:
     Answer(204, "Deleted"),
     Answer(404, "No such queue or subscriber", PROBLEM),
 )
-async def delete_selector(node: NodePort, request: Request) -> Response:
+async def delete_selector(node: NodeInterface, request: Request) -> Response:
     """Delete a subscriber's selectors: while it is away, nothing is collected for it."""
     await node.delete_selector(path_name(request), path_name(request, "subscriber"))
     return Response(status_code=204)
@@ -347,7 +347,7 @@ async def delete_selector(node: NodePort, request: Request) -> Response:
 
 
 @QUEUES.operation("GET", "/queue-templates", Answer(200, "By name", NamedSchema("QueueTemplates", _templates)))
-async def list_templates(node: NodePort, request: Request) -> Response:
+async def list_templates(node: NodeInterface, request: Request) -> Response:
     """Every queue template."""
     templates = [template.to_dict() for template in await node.list_templates()]
     return json_answer(orjson.dumps({"templates": templates}))
@@ -361,7 +361,7 @@ async def list_templates(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=TEMPLATE,
 )
-async def create_template(node: NodePort, request: Request) -> Response:
+async def create_template(node: NodeInterface, request: Request) -> Response:
     """Create a queue template.
 
     Queues whose name matches take the attributes that their creator does not set from it.
@@ -372,7 +372,7 @@ async def create_template(node: NodePort, request: Request) -> Response:
 
 
 @QUEUES.operation("GET", "/queue-templates/{name}", Answer(200, "The template", TEMPLATE), NO_TEMPLATE)
-async def show_template(node: NodePort, request: Request) -> Response:
+async def show_template(node: NodeInterface, request: Request) -> Response:
     """One queue template."""
     return json_answer(orjson.dumps((await template_of(node, path_name(request))).to_dict()))
 
@@ -386,7 +386,7 @@ async def show_template(node: NodePort, request: Request) -> Response:
     *BAD_BODY,
     body=NamedSchema("QueueTemplateChanges", _template_changes),
 )
-async def update_template(node: NodePort, request: Request) -> Response:
+async def update_template(node: NodeInterface, request: Request) -> Response:
     """Change fields; null removes an attribute. Queues created from it stay as they are."""
     template = await node.update_template(path_name(request), await json_object(request))
     return json_answer(orjson.dumps(template.to_dict()))
@@ -399,7 +399,7 @@ async def update_template(node: NodePort, request: Request) -> Response:
     NO_TEMPLATE,
     REFUSED,
 )
-async def delete_template(node: NodePort, request: Request) -> Response:
+async def delete_template(node: NodeInterface, request: Request) -> Response:
     """Delete a queue template; queues created from it stay as they are."""
     await node.delete_template(path_name(request))
     return Response(status_code=204)

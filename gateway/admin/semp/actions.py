@@ -15,7 +15,7 @@ from sluicegate.gateway.admin.semp.errors import invalid_parameter, not_allowed,
 from sluicegate.gateway.admin.semp.messages import OBJECT_PATH, message_id
 from sluicegate.gateway.admin.semp.objects.attributes import TEXT, Schema
 from sluicegate.gateway.admin.semp.resources import CLIENTS, QUEUES
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.queues import TakenView
 from sluicegate.gateway.views.selections import SEQUENCE_MAX, MessageSelection, ReplayStart
 from sluicegate.messaging.queues.attributes import quoted
@@ -38,14 +38,14 @@ _REPLAY: Final[dict[str, Schema]] = {
 }
 
 
-async def _delete_all(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _delete_all(node: NodeInterface, request: Request, asked: Asked) -> Document:
     await _body(request, {})
     vpn, queue = _queue(node, request)
     await vpn.purge_queue(queue)
     return answer_of_done(asked)
 
 
-async def _delete_one(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _delete_one(node: NodeInterface, request: Request, asked: Asked) -> Document:
     await _body(request, {})
     vpn, queue = _queue(node, request)
     place = message_id(path_name(request, "msgId"))
@@ -53,7 +53,7 @@ async def _delete_one(node: NodePort, request: Request, asked: Asked) -> Documen
     return answer_of_done(asked)
 
 
-async def _copy(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _copy(node: NodeInterface, request: Request, asked: Asked) -> Document:
     body = await _body(request, _COPY, required=tuple(_COPY))
     vpn, queue = _queue(node, request)
     place = _message_id(body, MESSAGE)
@@ -61,13 +61,13 @@ async def _copy(node: NodePort, request: Request, asked: Asked) -> Document:
     return answer_of_done(asked)
 
 
-async def _disconnect(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _disconnect(node: NodeInterface, request: Request, asked: Asked) -> Document:
     await _body(request, {})
     await node.in_vpn(path_name(request, "msgVpnName")).disconnect_client(path_name(request, CLIENTS.kind.key))
     return answer_of_done(asked)
 
 
-async def _replay(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _replay(node: NodeInterface, request: Request, asked: Asked) -> Document:
     body = await _body(request, _REPLAY)
     vpn, queue = _queue(node, request)
     if body.get(LOG, queue) != queue:
@@ -82,7 +82,7 @@ async def _replay(node: NodePort, request: Request, asked: Asked) -> Document:
     return answer_of_done(asked)
 
 
-def _queue(node: NodePort, request: Request) -> tuple[NodePort, str]:
+def _queue(node: NodeInterface, request: Request) -> tuple[NodeInterface, str]:
     return node.in_vpn(path_name(request, "msgVpnName")), path_name(request, "queueName")
 
 

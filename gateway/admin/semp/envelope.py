@@ -13,7 +13,7 @@ from sluicegate.gateway.admin.requests import json_answer
 from sluicegate.gateway.admin.semp.errors import UNAUTHORIZED, SempError, invalid_parameter
 from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, Schema, SempObject
 from sluicegate.gateway.admin.semp.query import Selection, SempQuery, Value
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 
 Document = dict[str, object]
 
@@ -152,7 +152,7 @@ def refused_at_the_door(request: Request, status: int, detail: str) -> Response:
 BASE: Final = "/SEMP/v2"
 
 Api = Literal["monitor", "config", "action"]
-Performing = Callable[[NodePort, Request, Asked], Awaitable[Document]]
+Performing = Callable[[NodeInterface, Request, Asked], Awaitable[Document]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

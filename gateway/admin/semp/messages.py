@@ -23,7 +23,7 @@ from sluicegate.gateway.admin.semp.errors import SempError, invalid_parameter, n
 from sluicegate.gateway.admin.semp.objects.queues import MESSAGE
 from sluicegate.gateway.admin.semp.query import cursor_after, read_query
 from sluicegate.gateway.admin.semp.resources import QUEUES
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.queues import MessageView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId, parse_message_id
@@ -34,7 +34,7 @@ PATH: Final = f"{QUEUES.object_path}/msgs"
 OBJECT_PATH: Final = f"{PATH}/{{{MESSAGE.key}}}"
 
 
-async def _many(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _many(node: NodeInterface, request: Request, asked: Asked) -> Document:
     """Return the answer with a page of messages."""
     parents = {name: path_name(request, name) for name in PARENTS}
     query = read_query(request.url.query, [*parents, *MESSAGE.names()], of_collection=True)
@@ -67,7 +67,7 @@ async def _many(node: NodePort, request: Request, asked: Asked) -> Document:
     return answer_of_many(asked, page, count=None, cursor=cursor)
 
 
-async def _one(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _one(node: NodeInterface, request: Request, asked: Asked) -> Document:
     """Return the answer with one message."""
     parents = {name: path_name(request, name) for name in PARENTS}
     place = message_id(path_name(request, MESSAGE.key))

@@ -20,12 +20,12 @@ from sluicegate.gateway.admin.semp.envelope import (
 from sluicegate.gateway.admin.semp.errors import not_found
 from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempObject, configured
 from sluicegate.gateway.admin.semp.query import SempQuery, page_of, read_query
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 
 Names = Sequence[str]  # of the objects of a path, from the outside in
-Listing = Callable[[NodePort, Names], Awaitable[Sequence[Any]]]
-Finding = Callable[[NodePort, Names, Collection[str]], Awaitable[Sequence[Any]]]
-Naming = Callable[[NodePort, Names], Awaitable[Sequence[str]]]
+Listing = Callable[[NodeInterface, Names], Awaitable[Sequence[Any]]]
+Finding = Callable[[NodeInterface, Names, Collection[str]], Awaitable[Sequence[Any]]]
+Naming = Callable[[NodeInterface, Names], Awaitable[Sequence[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Resource:
         """Return it as `config` shows it."""
         return replace(self, kind=configured(self.kind))
 
-    async def seen(self, node: NodePort, parents: Names, names: Collection[str]) -> Sequence[Any]:
+    async def seen(self, node: NodeInterface, parents: Names, names: Collection[str]) -> Sequence[Any]:
         """Return the objects of these names, which may be among others."""
         return await (self.listed(node, parents) if self.found is None else self.found(node, parents, names))
 
@@ -64,10 +64,10 @@ class Resource:
 def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
     """Return the operations that show what there is."""
 
-    async def many(node: NodePort, request: Request, asked: Asked) -> Document:
+    async def many(node: NodeInterface, request: Request, asked: Asked) -> Document:
         return await _page(node, resource, request, asked)
 
-    async def one(node: NodePort, request: Request, asked: Asked) -> Document:
+    async def one(node: NodeInterface, request: Request, asked: Asked) -> Document:
         query, name = query_of_one(resource, request), resource.name_in(request)
         return await answer_with(node, resource, resource.parents_of(request), name, query, asked, uri=asked.path)
 
@@ -80,7 +80,7 @@ def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
     )
 
 
-async def _page(node: NodePort, resource: Resource, request: Request, asked: Asked) -> Document:
+async def _page(node: NodeInterface, resource: Resource, request: Request, asked: Asked) -> Document:
     kind, parents = resource.kind, resource.parents_of(request)
     query = read_query(request.url.query, [*parents, *kind.names()], of_collection=True)
     above = list(parents.values())
@@ -121,7 +121,7 @@ def query_of_one(resource: Resource, request: Request) -> SempQuery:
 
 
 async def answer_with(
-    node: NodePort,
+    node: NodeInterface,
     resource: Resource,
     parents: Mapping[str, str],
     name: str,

@@ -19,23 +19,23 @@ from sluicegate.gateway.admin.semp.objects.clients import (
 from sluicegate.gateway.admin.semp.objects.queues import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
 from sluicegate.gateway.admin.semp.read import Listing, Names, Resource
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.views.clients import ClientQuestion
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.views.clients import ClientQuery
 from sluicegate.gateway.views.errors import QueueNotFound, UserNotFound
-from sluicegate.gateway.views.subscriptions import DestinationType, SmrpQuestion
+from sluicegate.gateway.views.subscriptions import DestinationType, SmrpQuery
 
 ALL: Final = sys.maxsize  # pages are cut here, and not by the node
 
 
-async def _vpns(node: NodePort, names: Names) -> Sequence[Any]:
+async def _vpns(node: NodeInterface, names: Names) -> Sequence[Any]:
     return (await node.list_message_vpns()).message_vpns
 
 
-async def _queues(node: NodePort, names: Names) -> Sequence[Any]:
+async def _queues(node: NodeInterface, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_queues()
 
 
-async def _some_queues(node: NodePort, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+async def _some_queues(node: NodeInterface, names: Names, wanted: Collection[str]) -> Sequence[Any]:
     found = []
     for name in wanted:
         with suppress(QueueNotFound):
@@ -43,27 +43,27 @@ async def _some_queues(node: NodePort, names: Names, wanted: Collection[str]) ->
     return found
 
 
-async def _queue_names(node: NodePort, names: Names) -> Sequence[str]:
+async def _queue_names(node: NodeInterface, names: Names) -> Sequence[str]:
     return await node.in_vpn(names[0]).queue_names()
 
 
-async def _subscriptions(node: NodePort, names: Names) -> Sequence[Any]:
+async def _subscriptions(node: NodeInterface, names: Names) -> Sequence[Any]:
     return (await node.in_vpn(names[0]).show_queue(names[1])).subscriptions
 
 
-async def _tx_flows(node: NodePort, names: Names) -> Sequence[Any]:
+async def _tx_flows(node: NodeInterface, names: Names) -> Sequence[Any]:
     return [QueueFlow(names[1], flow) for flow in (await node.in_vpn(names[0]).show_queue(names[1])).flows]
 
 
-async def _templates(node: NodePort, names: Names) -> Sequence[Any]:
+async def _templates(node: NodeInterface, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_templates()
 
 
-async def _usernames(node: NodePort, names: Names) -> Sequence[Any]:
+async def _usernames(node: NodeInterface, names: Names) -> Sequence[Any]:
     return await node.in_vpn(names[0]).list_users()
 
 
-async def _some_usernames(node: NodePort, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+async def _some_usernames(node: NodeInterface, names: Names, wanted: Collection[str]) -> Sequence[Any]:
     found = []
     for name in wanted:
         with suppress(UserNotFound):
@@ -71,16 +71,16 @@ async def _some_usernames(node: NodePort, names: Names, wanted: Collection[str])
     return found
 
 
-async def _client_profiles(node: NodePort, names: Names) -> Sequence[Any]:
+async def _client_profiles(node: NodeInterface, names: Names) -> Sequence[Any]:
     return (await node.in_vpn(names[0]).list_profiles()).client_profiles
 
 
-async def _acl_profiles(node: NodePort, names: Names) -> Sequence[AclProfileSettings]:
+async def _acl_profiles(node: NodeInterface, names: Names) -> Sequence[AclProfileSettings]:
     return (await node.in_vpn(names[0]).list_profiles()).acl_profiles
 
 
 def _exceptions(field: str) -> Listing:
-    async def listed(node: NodePort, names: Names) -> Sequence[Any]:
+    async def listed(node: NodeInterface, names: Names) -> Sequence[Any]:
         for profile in await _acl_profiles(node, names):
             if profile.name == names[1]:
                 found: Sequence[Any] = getattr(profile, field)
@@ -90,32 +90,32 @@ def _exceptions(field: str) -> Listing:
     return listed
 
 
-async def _clients(node: NodePort, names: Names) -> Sequence[Any]:
-    return (await node.in_vpn(names[0]).list_clients(ClientQuestion(limit=ALL))).clients
+async def _clients(node: NodeInterface, names: Names) -> Sequence[Any]:
+    return (await node.in_vpn(names[0]).list_clients(ClientQuery(limit=ALL))).clients
 
 
-async def _some_clients(node: NodePort, names: Names, wanted: Collection[str]) -> Sequence[Any]:
-    return (await node.in_vpn(names[0]).list_clients(ClientQuestion(names=wanted, limit=ALL))).clients
+async def _some_clients(node: NodeInterface, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+    return (await node.in_vpn(names[0]).list_clients(ClientQuery(names=wanted, limit=ALL))).clients
 
 
-async def _client_names(node: NodePort, names: Names) -> Sequence[str]:
+async def _client_names(node: NodeInterface, names: Names) -> Sequence[str]:
     return await node.in_vpn(names[0]).client_names()
 
 
-async def _check_client(node: NodePort, names: Names) -> None:
+async def _check_client(node: NodeInterface, names: Names) -> None:
     if names[1] not in await _client_names(node, names):
         raise not_found(f"client {names[1]!r}")
 
 
-async def _client_flows(node: NodePort, names: Names) -> Sequence[Any]:
+async def _client_flows(node: NodeInterface, names: Names) -> Sequence[Any]:
     await _check_client(node, names)
     queues = await node.in_vpn(names[0]).list_queues(of_client=names[1])
     return [QueueFlow(queue.name, flow) for queue in queues for flow in queue.flows if flow.client == names[1]]
 
 
-async def _client_subscriptions(node: NodePort, names: Names) -> Sequence[Any]:
+async def _client_subscriptions(node: NodeInterface, names: Names) -> Sequence[Any]:
     await _check_client(node, names)
-    found = await node.in_vpn(names[0]).smrp_subscriptions(SmrpQuestion(destination_name=names[1], limit=ALL))
+    found = await node.in_vpn(names[0]).smrp_subscriptions(SmrpQuery(destination_name=names[1], limit=ALL))
     return [
         row
         for row in found.subscriptions  # the name is a pattern to them, which may fit others too

@@ -31,7 +31,7 @@ from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED
 from sluicegate.gateway.admin.semp.write import CHANGED, changing
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
-from sluicegate.gateway.operations.interface import NodePort
+from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid
 
@@ -56,7 +56,7 @@ OPERATIONS: Final[dict[Api, tuple[SempOperation, ...]]] = {
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def semp_routes(node: NodePort) -> list[Route]:
+def semp_routes(node: NodeInterface) -> list[Route]:
     """Return the routes of SEMP; what is at none of its paths is told in its words too."""
     routes = []
     for api, operations in OPERATIONS.items():
@@ -72,7 +72,7 @@ def semp_routes(node: NodePort) -> list[Route]:
     return routes
 
 
-def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read: AccessLevel) -> Endpoint:
+def _endpoint(node: NodeInterface, name: str, methods: dict[str, Performing], to_read: AccessLevel) -> Endpoint:
     """Return what answers at a path whose operations the audit log calls by this name."""
 
     async def endpoint(request: Request) -> Response:
@@ -110,7 +110,7 @@ def _endpoint(node: NodePort, name: str, methods: dict[str, Performing], to_read
     return endpoint
 
 
-async def _about(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _about(node: NodeInterface, request: Request, asked: Asked) -> Document:
     """What this is; clients look at it before they ask for more."""
     meta = {"request": {"method": asked.method, "uri": asked.uri}, "responseCode": 200}
     data = {"platform": PLATFORM, "sempVersion": SEMP_VERSION, "release": VERSION}
@@ -120,13 +120,13 @@ async def _about(node: NodePort, request: Request, asked: Asked) -> Document:
 def _spec_of(api: Api) -> Performing:
     made = cache(partial(document, api, OPERATIONS[api]))
 
-    async def spec(node: NodePort, request: Request, asked: Asked) -> Document:
+    async def spec(node: NodeInterface, request: Request, asked: Asked) -> Document:
         return made()
 
     return spec
 
 
-async def _nothing(node: NodePort, request: Request, asked: Asked) -> Document:
+async def _nothing(node: NodeInterface, request: Request, asked: Asked) -> Document:
     allowed = " and ".join(f"{BASE}/{api}/spec" for api in OPERATIONS)
     text = f"there is nothing at {request.url.path}; {allowed} list what there is"
     raise SempError(*NOT_FOUND, text, http_status=404)

@@ -30,8 +30,8 @@ from sluicegate.gateway.admin.semp.resources import (
 from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.provisioning.stored_users import asked_user
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.provisioning.stored_users import user_request
 from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound
 from sluicegate.messaging.queues.attributes import quoted
@@ -39,8 +39,8 @@ from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dic
 from sluicegate.messaging.queues.template import template_from_dict
 
 Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
-Changing = Callable[[NodePort, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
-Deleting = Callable[[NodePort, Names], Awaitable[None]]
+Changing = Callable[[NodeInterface, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
+Deleting = Callable[[NodeInterface, Names], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,77 +53,77 @@ class Verbs:
     replace: Changing | None = None  # what is not said has its default; one that is not there is made
 
 
-async def _create_queue(node: NodePort, names: Names, fields: Fields) -> None:
+async def _create_queue(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).create_queue(fields, durable=True)
 
 
-async def _change_queue(node: NodePort, names: Names, fields: Fields) -> None:
+async def _change_queue(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).update_queue(names[1], fields)
 
 
-async def _replace_queue(node: NodePort, names: Names, fields: Fields) -> None:
+async def _replace_queue(node: NodeInterface, names: Names, fields: Fields) -> None:
     try:
         await _change_queue(node, names, {**config_from_dict(fields, reserved_name=True).to_dict()})
     except QueueNotFound:
         await _create_queue(node, names, fields)
 
 
-async def _delete_queue(node: NodePort, names: Names) -> None:
+async def _delete_queue(node: NodeInterface, names: Names) -> None:
     await node.in_vpn(names[0]).delete_queue(names[1])
 
 
-async def _create_subscription(node: NodePort, names: Names, fields: Fields) -> None:
+async def _create_subscription(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).add_subscription(names[1], str(fields["topic"]))
 
 
-async def _delete_subscription(node: NodePort, names: Names) -> None:
+async def _delete_subscription(node: NodeInterface, names: Names) -> None:
     await node.in_vpn(names[0]).remove_subscription(names[1], names[2])
 
 
-async def _create_template(node: NodePort, names: Names, fields: Fields) -> None:
+async def _create_template(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=True)
 
 
-async def _change_template(node: NodePort, names: Names, fields: Fields) -> None:
+async def _change_template(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).update_template(names[1], fields)
 
 
-async def _replace_template(node: NodePort, names: Names, fields: Fields) -> None:
+async def _replace_template(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).put_template(template_from_dict(fields), must_be_new=False)
 
 
-async def _delete_template(node: NodePort, names: Names) -> None:
+async def _delete_template(node: NodeInterface, names: Names) -> None:
     await node.in_vpn(names[0]).delete_template(names[1])
 
 
-async def _create_user(node: NodePort, names: Names, fields: Fields) -> None:
+async def _create_user(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).create_user(fields)
 
 
-async def _change_user(node: NodePort, names: Names, fields: Fields) -> None:
+async def _change_user(node: NodeInterface, names: Names, fields: Fields) -> None:
     await node.in_vpn(names[0]).update_user(names[1], fields)
 
 
-async def _replace_user(node: NodePort, names: Names, fields: Fields) -> None:
+async def _replace_user(node: NodeInterface, names: Names, fields: Fields) -> None:
     """Without a password in the body the user keeps its own."""
     try:
-        await _change_user(node, names, {**asked_user({"name": names[1]}).settings(), **fields})
+        await _change_user(node, names, {**user_request({"name": names[1]}).settings(), **fields})
     except UserNotFound:
         await _create_user(node, names, fields)
 
 
-async def _delete_user(node: NodePort, names: Names) -> None:
+async def _delete_user(node: NodeInterface, names: Names) -> None:
     await node.in_vpn(names[0]).delete_user(names[1])
 
 
 def _profiles(kind: ProfileKind, model: type[NamedSection]) -> Verbs:
-    async def create(node: NodePort, names: Names, fields: Fields) -> None:
+    async def create(node: NodeInterface, names: Names, fields: Fields) -> None:
         await node.in_vpn(names[0]).create_profile(kind, fields)
 
-    async def change(node: NodePort, names: Names, fields: Fields) -> None:
+    async def change(node: NodeInterface, names: Names, fields: Fields) -> None:
         await node.in_vpn(names[0]).update_profile(kind, names[1], fields)
 
-    async def replace(node: NodePort, names: Names, fields: Fields) -> None:
+    async def replace(node: NodeInterface, names: Names, fields: Fields) -> None:
         """Exceptions stay: they are objects of their own."""
         defaults = described(model, {"name": names[1]}).to_dict()
         single = {field: value for field, value in defaults.items() if not isinstance(value, list)}
@@ -132,18 +132,18 @@ def _profiles(kind: ProfileKind, model: type[NamedSection]) -> Verbs:
         except NotFound:
             await create(node, names, fields)
 
-    async def delete(node: NodePort, names: Names) -> None:
+    async def delete(node: NodeInterface, names: Names) -> None:
         await node.in_vpn(names[0]).delete_profile(kind, names[1])
 
     return Verbs(create=create, delete=delete, change=change, replace=replace)
 
 
 def _exceptions(kind: str, field: str) -> Verbs:
-    async def create(node: NodePort, names: Names, fields: Fields) -> None:
+    async def create(node: NodeInterface, names: Names, fields: Fields) -> None:
         exception = str(fields[kind]) if kind in fields else fields  # a network is called by itself
         await node.in_vpn(names[0]).add_acl_exception(names[1], field, exception)
 
-    async def delete(node: NodePort, names: Names) -> None:
+    async def delete(node: NodeInterface, names: Names) -> None:
         await node.in_vpn(names[0]).remove_acl_exception(names[1], field, names[2])
 
     return Verbs(create=create, delete=delete)
@@ -180,7 +180,7 @@ def changing(resource: Resource, verbs: Verbs) -> list[SempOperation]:
 def _creating(resource: Resource, create: Changing) -> SempOperation:
     kind = resource.kind
 
-    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+    async def perform(node: NodeInterface, request: Request, asked: Asked) -> Document:
         parents, query = resource.parents_of(request), query_of_one(resource, request)
         fields = kind.fields(await json_object(request), parents)
         name = KEYS_APART.join(_text_in(fields, kind.attribute(each)) for each in kind.keys)
@@ -197,7 +197,7 @@ def _creating(resource: Resource, create: Changing) -> SempOperation:
 def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, change: Changing) -> SempOperation:
     kind = resource.kind
 
-    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+    async def perform(node: NodeInterface, request: Request, asked: Asked) -> Document:
         parents, query = resource.parents_of(request), query_of_one(resource, request)
         name = path_name(request, kind.key)
         fields = kind.fields(await json_object(request), {**parents, kind.key: name})
@@ -217,7 +217,7 @@ def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, c
 
 
 def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
-    async def perform(node: NodePort, request: Request, asked: Asked) -> Document:
+    async def perform(node: NodeInterface, request: Request, asked: Asked) -> Document:
         parents = resource.parents_of(request)
         query_of_one(resource, request)  # what is not understood stops it
         await delete(node, [*parents.values(), resource.name_in(request)])

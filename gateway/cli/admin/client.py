@@ -127,9 +127,9 @@ class AdminClient:
         """Delete a queue template."""
         self._port.ask("DELETE", _template_path(name))
 
-    def take_messages(self, name: str, deed: str, selection: Mapping[str, object]) -> TakenView:
+    def take_messages(self, name: str, action: str, selection: Mapping[str, object]) -> TakenView:
         """Delete, move or copy messages."""
-        return read_view(TakenView, self._port.ask("POST", f"{_queue_path(name)}/messages/{deed}", selection))
+        return read_view(TakenView, self._port.ask("POST", f"{_queue_path(name)}/messages/{action}", selection))
 
     def start_redrive(self, name: str, selection: Mapping[str, object]) -> RedriveView:
         """Begin to drive dead messages back."""

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import subscription_queue
@@ -15,7 +15,7 @@ from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.services import AmqpServices
 
 
-class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
+class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
     """Everything of AMQP in one node."""
 
     name = "amqp"
@@ -42,9 +42,9 @@ class AmqpFront(ProtocolFront[AmqpConnection, AmqpServices]):
         """Return a connection for a stream that was just accepted."""
         return AmqpConnection(cell, self.vpns)
 
-    def look_at_the_clock(self) -> None:
+    def tick(self) -> None:
         """Bring time to every connection, and to what waits for clients that are away."""
-        super().look_at_the_clock()
+        super().tick()
         for vpn in self._message_vpns.values():
             vpn.amqp_registry.resumable.tick(self._services.clock.now_ms())
 

@@ -4,14 +4,14 @@ from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.flow.services import FlowServices
 
 
-class FlowFront(ProtocolFront[FlowConnection, FlowServices]):
+class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
     """Everything of the flow protocol in one node."""
 
     name = "flow"

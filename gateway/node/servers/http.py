@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
-from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.http.codec.responses import ResponseHeads
@@ -17,7 +17,7 @@ from sluicegate.protocols.http.limits import HttpLimits
 from sluicegate.protocols.http.services import HttpServices
 
 
-class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
+class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
     """Everything of HTTP messaging in one node."""
 
     name = "http"
@@ -43,10 +43,10 @@ class HttpFront(ProtocolFront[HttpConnection, HttpServices]):
         """Return a connection for a stream that was just accepted."""
         return HttpConnection(cell, self.vpns)
 
-    def look_at_the_clock(self) -> None:
+    def tick(self) -> None:
         """Bring time to every connection, and the time of day to what they answer."""
         self._heads.tick(self._services.clock.wall_ms())
-        super().look_at_the_clock()
+        super().tick()
         for vpn in self._message_vpns.values():
             vpn.http_flows.tick(self._services.clock.now_ms())
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN, TlsListener
 from sluicegate.gateway.config.sections.listeners import Listener as ListenerConfig
-from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.messaging.observability.events import SYSTEM_TLS_FAILED
 from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo
@@ -20,7 +20,7 @@ def make_listener(
     config: ListenerConfig,
     connect: ConnectionFactory,
     *,
-    surroundings: Surroundings,
+    environment: Environment,
     alpn: str,
     subprotocols: tuple[str, ...],
     message_bytes_max: int,
@@ -45,7 +45,7 @@ def make_listener(
         )
         connect = over_websocket(connect, settings)
     tls = config.tls(alpn=alpn if path is None else HTTP_ALPN) if isinstance(config, TlsListener) else None
-    return surroundings.listener(
+    return environment.listener(
         name=name,
         host=config.host,
         port=config.port,
@@ -56,7 +56,7 @@ def make_listener(
     )
 
 
-def tell_failed_handshakes(listener: BaseListener, events: Events, who: str) -> None:
+def report_failed_handshakes(listener: BaseListener, events: Events, who: str) -> None:
     """Have each TLS handshake that fails become an event. `who` is whoever comes to that port."""
 
     def tell(host: str, reason: str) -> None:

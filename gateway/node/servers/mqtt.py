@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.node.servers.front import ProtocolFront
+from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import session_queue
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
@@ -14,7 +14,7 @@ from sluicegate.protocols.mqtt.services import MqttServices
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
 
-class MqttFront(ProtocolFront[MqttConnection, MqttServices]):
+class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
     """Everything of MQTT in one node."""
 
     name = "mqtt"

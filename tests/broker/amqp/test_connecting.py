@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from argon2 import PasswordHasher
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import INIT, RESPONSE, Begin, Open
 from sluicegate.protocols.amqp.types.decoding import decode
@@ -102,7 +102,7 @@ async def test_sasl_is_answered_with_a_header_and_mechanisms_at_once(broker: Run
 
 async def test_an_unknown_user_name_is_anonymous_where_no_account_is_required(broker: RunningBroker) -> None:
     """As in MQTT: examples of AMQPNetLite and of SAP's client show `guest` whether it is asked for or not."""
-    await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     frames = golden("frames.txt")
     words = await hears(broker, SASL, init("PLAIN", b"\0guest\0guest"), AMQP, frames["open"], frames["close"])
     assert [word.partition("(")[0] for word in words[2:]] == ["sasl-outcome", "AMQP", "open", "close"]
@@ -298,6 +298,6 @@ async def test_a_connection_ends_with_its_token(tmp_path: Path, tokens: TokenSer
         writer.write(SASL + init("OAUTHBEARER", secret) + AMQP + frame(0, Open("c").encode()))
         await until(reader, "open")
         broker.forward(3600)
-        broker.node.amqp.look_at_the_clock()
+        broker.node.amqp.tick()
         (close,) = await until(reader, "close")
         assert "amqp:unauthorized-access" in close

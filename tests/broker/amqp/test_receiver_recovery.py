@@ -5,7 +5,7 @@ import random
 import pytest
 
 from sluicegate.actors.messages.directory import DeleteQueue
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
@@ -156,7 +156,7 @@ async def test_what_a_user_holds_that_is_let_in_no_more_goes_to_others_at_once(
     broker: RunningBroker, is_connected: bool
 ) -> None:
     """3.5.6: nobody comes back to the terminus, whether the client was still there or away already."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await queue(broker, b"a", b"b")
     for name in ("ada", "bob"):
         await node.create_user({"name": name, "password": "engine"})

@@ -478,7 +478,7 @@ async def test_a_transaction_in_which_nothing_is_done_is_rolled_back(broker: Run
     peer.transfer(OUT, body("m"), state=in_transaction(txn, None))
     await peer.round_trip()
     broker.clock.forward(3)
-    broker.node.amqp.look_at_the_clock()
+    broker.node.amqp.tick()
     await peer.is_detached("amqp:transaction:timeout")
     assert await count_in(orders) == 0
     assert broker.node.amqp.transactions.rolled_back_counts == {"timeout": 1}

@@ -3,7 +3,7 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.queues import MessageView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
@@ -18,7 +18,7 @@ KEY = "JMSXGroupID"
 
 
 async def browsed(broker: RunningBroker, name: str = DMQ) -> list[MessageView]:
-    return list(await NodeView(broker.node).browse_queue(name))
+    return list(await NodeOperations(broker.node).browse_queue(name))
 
 
 async def consumer(broker: RunningBroker, name: str = "q", client_id: str = "worker") -> RawClient:

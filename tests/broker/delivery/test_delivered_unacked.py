@@ -3,12 +3,12 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:
-    await NodeView(broker.node).create_queue({"name": name, **attributes})
+    await NodeOperations(broker.node).create_queue({"name": name, **attributes})
 
 
 async def test_a_flow_over_many_partitions_stops_at_its_maximum_and_goes_on(broker: RunningBroker) -> None:
@@ -53,7 +53,7 @@ async def test_at_the_maximum_of_the_node_no_consumer_gets_more_until_a_settleme
     await first.vanish()  # gives back the other two
     assert [(await second.message()).payload for _ in range(2)] == [b"b", b"b"]
 
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     names = [each.event for each in await view.events(after=0, limit=1000)]
     assert names.count("SYSTEM_AD_DELIVERED_UNACKED_MSGS_HIGH") >= 1
     assert names.count("SYSTEM_AD_DELIVERED_UNACKED_MSGS_EXCEED") >= 1

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob
@@ -230,7 +230,7 @@ async def test_a_last_value_queue_keeps_its_newest_message(broker: RunningBroker
     assert gave_up(view, replaced_discarded=2)
     worker.acknowledge(*held[:2])
 
-    (kept,) = await NodeView(broker.node).browse_queue("q")
+    (kept,) = await NodeOperations(broker.node).browse_queue("q")
 
     assert kept.payload == "3"
 
@@ -271,7 +271,7 @@ async def test_a_last_value_stays_until_the_store_has_taken_the_next_one(
     await shows(broker, lambda view: view.discards == {"not_stored_discarded": 1, "replaced_discarded": 1})
     assert (await worker.message()).payload == b"new"
     worker.acknowledge(held)
-    assert [each.payload for each in await NodeView(broker.node).browse_queue("q")] == ["new"]
+    assert [each.payload for each in await NodeOperations(broker.node).browse_queue("q")] == ["new"]
 
 
 async def takes_messages_again(broker: RunningBroker) -> None:

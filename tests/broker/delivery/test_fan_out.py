@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.amqp.client import AmqpClients, body, in_transaction
 from support.broker.named_queues import change, create, shows
 from support.broker.running_broker import RunningBroker
@@ -47,7 +47,7 @@ async def test_a_full_queue_goes_without_and_the_others_get_all(setting: str, br
     assert (await depth(broker, queue("Full")), await depth(broker, queue("Ok"))) == (10, 20)
     dropped = [
         each.value
-        for each in await NodeView(broker.node).metrics_snapshot()
+        for each in await NodeOperations(broker.node).metrics_snapshot()
         if each.name == "sluicegate_messages_dropped_total" and "endpoint_usage_exceeded" in each.labels
     ]
     assert sum(dropped) == 10
@@ -107,7 +107,7 @@ async def test_a_composites_target_that_refuses_refuses_for_all(broker: RunningB
     "virtual_destinations.composite_topics=[{name: T, forward_to: [{queue: Gone}, {queue: Ok2}]}]",
 )
 async def test_a_target_that_was_deleted_refuses_by_its_name(broker: RunningBroker, amqp: AmqpClients) -> None:
-    await NodeView(broker.node).delete_queue("Gone")
+    await NodeOperations(broker.node).delete_queue("Gone")
     assert await refusal(amqp, "topic://T") == "400 Queue Not Found: there is no such queue"
     assert await publish(broker, "T", b"m") == [0x83], "nobody has it, and that is no success"
     assert (await depth(broker, "Ok2"), broker.node.default.space.missing_count) == (0, 2)
@@ -125,7 +125,7 @@ async def test_a_target_that_was_deleted_refuses_by_its_name(broker: RunningBrok
 async def test_a_target_that_was_deleted_refuses_for_the_one_queue_of_another_target(broker: RunningBroker) -> None:
     """What is refused would be stored there, and be stored again each time that its publisher tries again."""
     await create(broker, "Ok2", subscriptions=["other"])
-    await NodeView(broker.node).delete_queue("Gone")
+    await NodeOperations(broker.node).delete_queue("Gone")
     assert await publish(broker, "T", b"m") == [0x83]
     assert await depth(broker, "Ok2") == 0
 
@@ -146,7 +146,7 @@ async def test_a_transaction_fills_all_queues_or_none(broker: RunningBroker, amq
 
 async def test_temporary_and_durable_queues_take_part_in_one_fan_out(broker: RunningBroker) -> None:
     """VD-32: two kinds of stores, no mixed failure."""
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     await view.create_queue({"name": queue("Memory")}, durable=False)
     await create(broker, queue("Disk"), access_type="non-exclusive", partition_count=3)
     assert await publish(broker, TOPIC, b"m") == [0]
@@ -160,11 +160,11 @@ async def test_queues_that_are_deleted_while_messages_come_do_not_come_back(brok
         await create(broker, name)
     publishing = asyncio.ensure_future(publish(broker, TOPIC, *[b"m"] * 400))
     for name in names:
-        await NodeView(broker.node).delete_queue(name)
+        await NodeOperations(broker.node).delete_queue(name)
     assert set(await publishing) <= {0, 0x10}
-    assert await NodeView(broker.node).list_queues() == []
+    assert await NodeOperations(broker.node).list_queues() == []
     await broker.restart()
-    assert await NodeView(broker.node).list_queues() == []
+    assert await NodeOperations(broker.node).list_queues() == []
 
 
 @pytest.mark.settings("virtual_destinations.virtual_topics=[{local: true}]")

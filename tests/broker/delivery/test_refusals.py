@@ -8,7 +8,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import SharedDirect
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.routing.destinations import ShareGroup
 from support.broker.named_queues import create, shown
 from support.broker.operator_views import counted, event_texts
@@ -25,7 +25,7 @@ LOW = mqtt.user_property("priority", "3")
 
 
 async def create_queue(broker: RunningBroker, name: str = "q", **attributes: object) -> None:
-    await NodeView(broker.node).create_queue({"name": name, "subscriptions": ["t"], **attributes})
+    await NodeOperations(broker.node).create_queue({"name": name, "subscriptions": ["t"], **attributes})
 
 
 @pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")
@@ -70,7 +70,7 @@ async def test_the_quota_of_a_queue_and_its_threshold(broker: RunningBroker) -> 
     assert await event_texts(broker, "VPN_AD_MSG_SPOOL_QUOTA_EXCEED") == [
         "VPN: VPN_AD_MSG_SPOOL_QUOTA_EXCEED: default - Queue q message spool quota 1024 kB exceeded"
     ]
-    await NodeView(broker.node).purge_queue("q")
+    await NodeOperations(broker.node).purge_queue("q")
     assert await event_texts(broker, "VPN_AD_MSG_SPOOL_HIGH_CLEAR") == [
         "VPN: VPN_AD_MSG_SPOOL_HIGH_CLEAR: default - Queue q message spool threshold 204 kB cleared: 0 kB"
     ]

@@ -4,7 +4,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import columns as c
@@ -235,7 +235,7 @@ async def test_a_queue_that_ends_ends_its_readers(broker: RunningBroker) -> None
     async with BulkClient(broker.flow_port) as client:
         reading = await client.begins_to_read(chunk_bytes=5_000, credit=1)
         await client.next_chunk(reading.flow_id)
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
         client.grants_chunks(reading.flow_id, 10)
 
         error = await client.heard(Error)

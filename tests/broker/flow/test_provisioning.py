@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.clients.rights import PUBLISH_ACL, SUBSCRIBE_ACL
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.queues.template import template_from_dict
@@ -208,7 +208,7 @@ async def test_what_a_queue_collects_already_hinders_no_change_of_it(broker: Run
 async def test_dead_messages_go_to_no_queue_that_the_client_may_not_publish_to(broker: RunningBroker) -> None:
     """docs/security.md, ACL profiles. It could put there what it rejects; what a template says is an operator's."""
     template: dict[str, object] = {"name": "t", "queue_name_filter": "by-template", "dead_msg_queue": "orders"}
-    await NodeView(broker.node).put_template(template_from_dict(template), must_be_new=True)
+    await NodeOperations(broker.node).put_template(template_from_dict(template), must_be_new=True)
     client = FlowClient(broker.flow_port, name="ada")
     await client.connect()
     await client.authenticate("PLAIN", b"\0ada\0engine")
@@ -274,7 +274,7 @@ async def test_a_browser_may_select_and_hears_of_the_end_of_its_queue(broker: Ru
     async with FlowClient(broker.flow_port) as client:
         flow_id = await browses(client, selector="colour = 'blue'")
         assert payloads(await client.receives_in_all(2, flow_id)) == [b"1", b"2"]
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
         ended = await client.heard(FlowState)
         assert (ended.flow_id, ended.state, ended.code) == (flow_id, ENDED, codes.REVOKED)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.protocols.flow.codec import codes
@@ -189,7 +189,7 @@ async def test_what_no_durable_queue_took_was_answered_for_all_the_same(broker: 
     """Flow: publishing, resumption. One that knew more than the gateway would think it forgotten."""
     await create(broker)
     if queue == "temporary":
-        await NodeView(broker.node).create_queue({"name": queue, "subscriptions": ["away"]}, durable=False)
+        await NodeOperations(broker.node).create_queue({"name": queue, "subscriptions": ["away"]}, durable=False)
     client = FlowClient(broker.flow_port)
     await client.open()
     opened = await client.opens_publisher("till")

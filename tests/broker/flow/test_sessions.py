@@ -298,7 +298,7 @@ async def test_a_client_that_took_too_long_is_not_reported_as_connected(
     writer.write(PREFACE + Hello("slow", "test", 0, ()).encode() + says_who)
     await sign_in.begun.wait()
     broker.forward(11)
-    broker.node.flow.look_at_the_clock()
+    broker.node.flow.tick()
     async with asyncio.timeout(DEADLINE_S):
         await reader.read()
         writer.close()

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, http_client, publish, ready_count
 from support.mqtt.raw_client import DEADLINE_S
@@ -59,7 +59,7 @@ async def test_messages_sent_ahead_are_in_the_queue_in_their_order(broker: Runni
         requests = [post(b"%d" % number, b"none" if number % 7 == 3 else b"q") for number in range(count)]
         client.writer.write(b"".join(requests))
         assert await client.statuses(count) == [400 if number % 7 == 3 else 200 for number in range(count)]
-    messages = await NodeView(broker.node).browse_queue("q", limit=1000)
+    messages = await NodeOperations(broker.node).browse_queue("q", limit=1000)
     assert [int(each.payload) for each in messages] == [number for number in range(count) if number % 7 != 3]
 
 
@@ -102,7 +102,7 @@ async def test_a_client_that_asks_first_is_not_late_while_a_poll_before_it_waits
             while broker.node.http.counters.bytes_received < len(asks):
                 await asyncio.sleep(0.01)
         broker.forward(40)  # longer than `http.body_timeout_s`
-        broker.node.http.look_at_the_clock()
+        broker.node.http.tick()
         async with http_client(broker) as publisher:
             await publish(publisher, "q", "found")
         assert await client.answer() == (200, b"found")
@@ -150,11 +150,11 @@ async def test_a_connection_that_asks_for_nothing_more_is_closed(broker: Running
             each.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
             assert (await each.answer())[0] == 200
         broker.forward(59)
-        broker.node.http.look_at_the_clock()
+        broker.node.http.tick()
         busy.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert (await busy.answer())[0] == 200
         broker.forward(2)
-        broker.node.http.look_at_the_clock()
+        broker.node.http.tick()
         assert await client.rest() == b""
         busy.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n")
         assert (await busy.answer())[0] == 200
@@ -195,7 +195,7 @@ async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(broker: Run
                 await asyncio.sleep(0.01)
         for seconds in (20, 20):
             broker.forward(seconds)
-            port.look_at_the_clock()
+            port.tick()
         async with asyncio.timeout(DEADLINE_S):
             while port.open_connections():
                 await asyncio.sleep(0.01)

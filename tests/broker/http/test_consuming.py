@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
 from support.broker.running_broker import RunningBroker
@@ -251,7 +251,7 @@ async def test_a_deleted_queue_ends_its_flows(broker: RunningBroker) -> None:
     async with http_client(broker) as client, event_stream(client, "/QUEUE/q") as stream:
         await stream.next("state")
         waiting_flow, _ = await poll(client, "/QUEUE/q", wait_s=0)
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
         assert (await stream.next("end")).data == {"reason": "the queue was deleted"}
         assert (await client.get(waiting_flow)).status_code == 404
 

@@ -6,7 +6,7 @@ from typing import Final
 import httpx
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, event_stream, http_client
 from support.network.tokens import TokenServer
@@ -22,7 +22,7 @@ async def status(client: httpx.AsyncClient, user: str, password: str = "engine")
 @ONLY_USERS
 async def test_a_user_that_is_denied_behind_another_one_stays_denied(broker: RunningBroker) -> None:
     """It may not go on with the rights of who was there before, and its connection ends as others do."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await create(broker, "q", permission="consume")
     await node.create_user({"name": "ada", "password": "engine"})
     await node.create_user({"name": "bob", "password": "engine", "enabled": False})
@@ -40,7 +40,7 @@ async def test_a_password_that_an_account_has_no_more_is_not_remembered(
     broker: RunningBroker, is_deleted: bool
 ) -> None:
     """The connection goes on: somebody else was the last to use it."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await create(broker, "q", permission="consume")
     await node.create_user({"name": "ada", "password": "engine"})
     async with http_client(broker) as client:
@@ -58,7 +58,7 @@ async def test_a_password_that_an_account_has_no_more_is_not_remembered(
 
 async def test_an_unknown_user_name_is_anonymous_where_no_account_is_required(broker: RunningBroker) -> None:
     """As in MQTT: libraries show a name whether it is asked for or not."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await create(broker, "q", permission="consume")
     await node.create_user({"name": "ada", "password": "engine"})
     async with http_client(broker) as client:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.blocked_sign_in import block_sign_ins
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, event_stream, http_client
@@ -55,7 +55,7 @@ async def test_a_message_of_a_client_that_left_before_its_password_was_checked_i
         await sign_in.begun.wait()
         await leaves(broker, writer)
         sign_in.may_end.set()
-    assert await NodeView(broker.node).browse_queue("q", limit=10) == []
+    assert await NodeOperations(broker.node).browse_queue("q", limit=10) == []
 
 
 @pytest.mark.parametrize("query", [b"", b"?browse=true"])
@@ -69,7 +69,7 @@ async def test_a_client_that_leaves_while_its_stream_is_bound_is_no_reader(broke
             await writer.drain()
             await leaves(broker, writer)
     broker.forward(301)
-    broker.node.http.look_at_the_clock()
+    broker.node.http.tick()
     assert broker.node.default.http_flows.count == 0
 
 
@@ -89,7 +89,7 @@ async def test_a_body_that_does_not_come_to_its_end_is_waited_for_no_longer(
             while broker.node.http.counters.bytes_received < len(begun):
                 await asyncio.sleep(0.01)
             broker.forward(31)
-            broker.node.http.look_at_the_clock()
+            broker.node.http.tick()
             assert b"HTTP/1.1 %d " % status in await reader.read()
         await leaves(broker, writer)
 
@@ -121,7 +121,7 @@ async def test_who_follows_a_quiet_queue_sees_a_sign_of_life(broker: RunningBrok
         async with http_client(broker) as client, event_stream(client, "/QUEUE/q", **query) as stream:
             chunks = stream.response.aiter_raw()
             broker.forward(16)
-            broker.node.http.look_at_the_clock()
+            broker.node.http.tick()
             async with asyncio.timeout(DEADLINE_S):
                 while b":\n\n" not in await anext(chunks):
                     pass

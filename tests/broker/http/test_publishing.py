@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 from support.http.client import http_client, words
 from support.mqtt.raw_client import DEADLINE_S, RawClient
@@ -33,11 +33,11 @@ async def subscriber(broker: RunningBroker, topic: str) -> RawClient:
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:
-    await NodeView(broker.node).create_queue({"name": name, **attributes})
+    await NodeOperations(broker.node).create_queue({"name": name, **attributes})
 
 
 async def held(broker: RunningBroker, name: str) -> int:
-    view = await NodeView(broker.node).show_queue(name)
+    view = await NodeOperations(broker.node).show_queue(name)
     return view.ready_count
 
 
@@ -104,7 +104,7 @@ async def test_messages_of_one_key_lie_in_one_partition(broker: RunningBroker, h
         for number in range(6):
             answer = await client.post("/QUEUE/parts", content=str(number), headers={header: "k"})
             assert answer.status_code == 200
-    view = await NodeView(broker.node).show_queue("parts")
+    view = await NodeOperations(broker.node).show_queue("parts")
     assert sorted(each.ready_count for each in view.partitions)[-2:] == [0, 6]
 
 
@@ -165,7 +165,7 @@ async def test_a_full_spool_is_503(broker: RunningBroker) -> None:
         assert (await client.post("/QUEUE/q", content=bytes(900_000))).status_code == 200
         refused = await client.post("/QUEUE/q", content=bytes(300_000))
         assert (refused.status_code, words(refused)) == (503, "the broker's message spool is full (q)")
-        await NodeView(broker.node).purge_queue("q")
+        await NodeOperations(broker.node).purge_queue("q")
         assert (await client.post("/QUEUE/q", content=bytes(300_000))).status_code == 200
 
 
@@ -333,7 +333,7 @@ async def test_a_request_that_does_not_end_ends_the_connection(broker: RunningBr
     while broker.node.http.counters.bytes_received < len(begun) or broker.node.http.counters.connected < 1:
         await asyncio.sleep(0.01)
     broker.forward(31)
-    broker.node.http.look_at_the_clock()
+    broker.node.http.tick()
     assert (await pieces_until_end(reader)).startswith(b"HTTP/1.1 408 ")
     writer.close()
 

@@ -3,7 +3,7 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.partitions.rules.selection import SCANS_PER_TURN
 from support.broker.named_queues import create, shown, shows
@@ -80,7 +80,7 @@ async def test_a_partition_is_its_owners_with_what_that_does_not_select(broker: 
     await published(broker, "blue", "red", "blue", "red", key="k")
 
     assert await reds.payloads(2) == [b"1", b"3"]
-    explained = await NodeView(broker.node).explain_key("q", "k")
+    explained = await NodeOperations(broker.node).explain_key("q", "k")
     assert (explained.reason, explained.waiting_count) == (WaitReason.NOT_SELECTED, 2)
 
 

@@ -151,7 +151,7 @@ def test_no_client_is_accepted_when_the_admin_port_is_taken(run: RunOnLoop, tmp_
             broker = RunningBroker(tmp_path / "data", (*settings, "health.port=0"))
             with pytest.raises(CannotStart, match="admin"):
                 await broker.start()
-            assert not any(front.listeners for front in broker.node.fronts)
+            assert not any(server.listeners for server in broker.node.servers)
             await broker.stop()
 
     run(scenario())

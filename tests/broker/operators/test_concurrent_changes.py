@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import (
     QueueNotFound,
     Refused,
@@ -19,13 +19,13 @@ from support.broker.running_broker import RunningBroker
 TEMPLATE = template_from_dict({"name": "t", "queue_name_filter": "eu/>"})
 
 
-async def templates(node: NodeView) -> list[dict[str, object]]:
+async def templates(node: NodeOperations) -> list[dict[str, object]]:
     """Return those that there are, without what is the same in all tests."""
     return [dict(each.attributes) for each in await node.list_templates()]
 
 
 async def test_two_changes_of_a_template_are_both_in_it(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.put_template(TEMPLATE, must_be_new=True)
     await asyncio.gather(
         node.update_template("t", {"max_ttl": 5}),
@@ -37,7 +37,7 @@ async def test_two_changes_of_a_template_are_both_in_it(broker: RunningBroker) -
 async def test_two_changes_of_a_queue_are_both_in_it(broker: RunningBroker) -> None:
     """Whoever asks for them: operators have a view each, and clients of the flow protocol change queues as well."""
     await create(broker)
-    views = [NodeView(broker.node) for _ in range(4)]
+    views = [NodeOperations(broker.node) for _ in range(4)]
     await asyncio.gather(
         views[0].update_queue("q", {"max_ttl": 5}),
         views[1].update_queue("q", {"max_bind_count": 3}),
@@ -47,12 +47,12 @@ async def test_two_changes_of_a_queue_are_both_in_it(broker: RunningBroker) -> N
     shown = await views[0].show_queue("q")
     assert (shown.config.max_ttl, shown.config.max_bind_count, shown.subscriptions) == (5, 3, ("a", "b"))
     await broker.restart()
-    assert (await NodeView(broker.node).show_queue("q")).config == shown.config
+    assert (await NodeOperations(broker.node).show_queue("q")).config == shown.config
 
 
 async def test_a_change_that_is_refused_does_not_hold_up_the_next_one(broker: RunningBroker) -> None:
     await create(broker)
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     answers = await asyncio.gather(
         node.add_subscription("q", "a"),
         node.add_subscription("q", "a"),
@@ -66,7 +66,7 @@ async def test_a_change_that_is_refused_does_not_hold_up_the_next_one(broker: Ru
 
 async def test_a_change_of_partitions_refuses_no_other_change_that_comes_with_it(broker: RunningBroker) -> None:
     await create(broker, access_type="non-exclusive", partition_count=2)
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await asyncio.gather(
         node.update_queue("q", {"partition_count": 5}),
         node.update_queue("q", {"max_ttl": 5}),
@@ -78,7 +78,7 @@ async def test_a_change_of_partitions_refuses_no_other_change_that_comes_with_it
 
 async def test_changes_that_wait_for_a_queue_that_is_deleted_are_refused(broker: RunningBroker) -> None:
     await create(broker)
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     changes = [node.update_queue("q", {"max_ttl": ttl}) for ttl in (1, 2, 3)]
     *answers, deleted = await asyncio.gather(*changes, node.delete_queue("q"), return_exceptions=True)
     assert deleted is None
@@ -86,7 +86,7 @@ async def test_changes_that_wait_for_a_queue_that_is_deleted_are_refused(broker:
 
 
 async def test_of_two_operators_who_create_a_template_one_gets_a_conflict(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     others = QueueTemplate("t", "eu/>", "none", {"max_ttl": 9})
     first, second = await asyncio.gather(
         node.put_template(TEMPLATE, must_be_new=True),
@@ -99,7 +99,7 @@ async def test_of_two_operators_who_create_a_template_one_gets_a_conflict(broker
 
 async def test_a_template_that_is_deleted_while_it_is_changed_is_gone(broker: RunningBroker) -> None:
     """Also after a restart: the store and the node are of one mind."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.put_template(TEMPLATE, must_be_new=True)
     deleted = asyncio.gather(
         node.update_template("t", {"max_ttl": 5}), node.delete_template("t"), return_exceptions=True
@@ -111,4 +111,4 @@ async def test_a_template_that_is_deleted_while_it_is_changed_is_gone(broker: Ru
         await node.update_template("t", {"max_ttl": 6})
     assert await templates(node) == []
     await broker.restart()
-    assert await templates(NodeView(broker.node)) == []
+    assert await templates(NodeOperations(broker.node)) == []

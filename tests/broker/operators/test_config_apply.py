@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sluicegate.gateway.cli import app
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 
 pytestmark = pytest.mark.settings("admin.enabled=true", "admin.port=0")
@@ -90,7 +90,7 @@ async def test_a_queue_that_consumes_a_pattern_of_topics_is_written_down_and_mad
     file = tmp_path / "wanted.yaml"
     file.write_text(await config(broker, "export"))
     assert await config(broker, "apply", str(file)) == ""
-    await NodeView(broker.node).delete_queue(pattern)
+    await NodeOperations(broker.node).delete_queue(pattern)
     assert f"+ default: queue {pattern}\n" in await config(broker, "apply", str(file))
     file.write_text(file.read_text().replace(pattern, "Consumer.A.Other.>"))
     await config(broker, "apply", str(file), exit_code=1)

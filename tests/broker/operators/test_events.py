@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.observability.events import BURST, CLIENT_CONNECTED
 from support.broker.running_broker import RunningBroker
 from support.mqtt.packets import Published
@@ -16,7 +16,7 @@ def told(message: Published) -> tuple[str, str]:
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:
-    await NodeView(broker.node).create_queue({"name": name, **attributes})
+    await NodeOperations(broker.node).create_queue({"name": name, **attributes})
 
 
 async def events_named(client: RawClient, name: str) -> list[str]:
@@ -39,7 +39,7 @@ async def test_an_mqtt_subscriber_hears_of_queues(broker: RunningBroker) -> None
         "$SYS/LOG/INFO/VPN/sluicegate/VPN_AD_QENDPT_CREATE/default",
         "VPN: VPN_AD_QENDPT_CREATE: default - Queue orders created",
     )
-    await NodeView(broker.node).delete_queue("orders")
+    await NodeOperations(broker.node).delete_queue("orders")
     assert told(await watcher.message())[1] == "VPN: VPN_AD_QENDPT_DELETE: default - Queue orders deleted"
 
 
@@ -105,7 +105,7 @@ async def test_a_wildcard_of_mqtt_never_brings_an_event(broker: RunningBroker) -
 async def test_a_queue_collects_events(broker: RunningBroker) -> None:
     await create(broker, "ops", subscriptions=["#LOG/>"])
     await create(broker, "orders")
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     async with asyncio.timeout(DEADLINE_S):
         while (await view.show_queue("ops")).ready_count == 0:
             await asyncio.sleep(0.01)
@@ -115,7 +115,7 @@ async def test_a_queue_collects_events(broker: RunningBroker) -> None:
 
 async def test_operators_see_recent_events_and_how_many_there_were(broker: RunningBroker) -> None:
     await create(broker, "orders")
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     events = await view.events(after=0, limit=10)
     assert [each.event for each in events] == ["SYSTEM_SYSTEM_STARTUP_COMPLETE", "VPN_AD_QENDPT_CREATE"]
     assert await view.events(after=events[0].number, limit=10) == events[1:]

@@ -4,9 +4,9 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.explain import checks_of
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound
-from sluicegate.gateway.views.explanations import Specimen
+from sluicegate.gateway.views.explanations import ExampleMessage
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.admission import QueueGate
@@ -61,7 +61,7 @@ async def test_a_retained_message_and_a_client_that_is_away_are_seen(broker: Run
 async def test_the_partition_of_a_key_is_the_one_it_then_gets(broker: RunningBroker) -> None:
     await create(broker, "orders", access_type="non-exclusive", partition_count=8, subscriptions=["t"])
     client = await broker.connect(level=5)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     for number in range(20):
         key = f"customer-{number}"
         [destination] = (await explained(broker, "t", key=key)).destinations
@@ -101,7 +101,7 @@ async def test_the_verdict_is_the_one_that_a_publish_then_gets(
     [destination] = answer.destinations
     assert next((each.check for each in destination.checks if each.refused), None) == refusing
     assert (answer.verdict == "refused") == (code >= 0x80)
-    held = (await NodeView(broker.node).show_queue("q")).ready_count
+    held = (await NodeOperations(broker.node).show_queue("q")).ready_count
     assert (answer.verdict == "accepted") == (held == 1)
 
 
@@ -130,7 +130,7 @@ async def test_the_checks_say_what_the_gate_says(broker: RunningBroker) -> None:
 
 async def test_why_a_key_waits_follows_its_consumer(broker: RunningBroker) -> None:
     await create(broker, "orders", access_type="non-exclusive", partition_count=4, subscriptions=["t"])
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     client = await broker.connect(level=5)
     key = mqtt.user_property("JMSXGroupID", "customer-7")
     for _ in range(3):
@@ -170,18 +170,18 @@ async def test_a_key_whose_consumer_has_gone_waits_for_the_holddown(broker: Runn
     await worker.message()
     await worker.unsubscribe("$queue/orders")
     await worker.round_trip()
-    answer = await NodeView(broker.node).explain_key("orders", "k")
+    answer = await NodeOperations(broker.node).explain_key("orders", "k")
     assert answer.reason is WaitReason.HOLDDOWN
     assert answer.waiting_count == 1
 
 
 async def test_a_message_for_a_queue_by_name_is_explained_without_topics(broker: RunningBroker) -> None:
     await create(broker, "q", max_msg_size=5, subscriptions=["a", "!b"])
-    view = NodeView(broker.node)
-    answer = await view.explain_publish(Specimen(topic="", size_bytes=6), queue="q")
+    view = NodeOperations(broker.node)
+    answer = await view.explain_publish(ExampleMessage(topic="", size_bytes=6), queue="q")
     assert (answer.verdict, answer.destinations[0].filter) == ("refused", "")
     with pytest.raises(QueueNotFound):
-        await view.explain_publish(Specimen(topic=""), queue="none")
+        await view.explain_publish(ExampleMessage(topic=""), queue="none")
 
 
 @pytest.mark.settings(

@@ -6,8 +6,8 @@ Deliver-To-One, shared groups, selectors, rights and definitions, each asked of 
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.explanations import DestinationView, Specimen, properties_from_json
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage, properties_from_json
 from sluicegate.messaging.clients.rights import PUBLISH_ACL
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.named_queues import create
@@ -112,14 +112,14 @@ async def test_a_publisher_without_the_right_is_refused_as_explain_said(broker: 
 async def test_where_definitions_do_not_send_a_message_is_said_with_what_keeps_it(broker: RunningBroker) -> None:
     """VD-42, VD-44."""
     own = await subscriber(broker, "a/b")
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
 
-    answer = await view.explain_publish(Specimen(topic="", properties=(("amount", 5),)), queue="in")
+    answer = await view.explain_publish(ExampleMessage(topic="", properties=(("amount", 5),)), queue="in")
     assert by_name(answer.destinations) == {
         "in": ("kept-out", "composite queue in has forward_only"),
         "large": ("not-selected", "it is not selected: amount > 10"),
     }
-    answer = await view.explain_publish(Specimen(topic="", properties=(("amount", 11),)), queue="in")
+    answer = await view.explain_publish(ExampleMessage(topic="", properties=(("amount", 11),)), queue="in")
     assert by_name(answer.destinations)["large"] == ("spooled", "it is selected: amount > 10")
 
     for kind, taken in (("test", True), ("tset", False)):
@@ -144,7 +144,7 @@ async def test_a_queue_without_the_message_and_one_without_a_matching_selector_a
     """VD-17, VD-28."""
     await consumer(broker, "Consumer.Odd.VirtualTopic.O", "odd = 'yes'")
     await consumer(broker, "Consumer.Full.VirtualTopic.O")
-    await NodeView(broker.node).update_queue("Consumer.Full.VirtualTopic.O", {"max_msg_size": 2})
+    await NodeOperations(broker.node).update_queue("Consumer.Full.VirtualTopic.O", {"max_msg_size": 2})
     answer = await explained(broker, "VirtualTopic.O", size_bytes=3, properties=(("odd", "no"),))
     assert answer.verdict == "dropped"
     found = by_name(answer.destinations)

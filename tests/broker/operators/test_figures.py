@@ -1,7 +1,7 @@
 """The figures of a whole node that displays query."""
 
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.figures import QueuesQuestion
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.figures import QueuesQuery
 from support.broker.message_usage import usage_of
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
@@ -9,14 +9,14 @@ from support.broker.running_broker import RunningBroker
 
 async def test_figures_of_queues_and_protocols_count_what_happens(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     before = await view.node_figures()
     worker = await broker.connect("worker", level=5)
     assert await worker.subscribe("$queue/q", qos=1) == [1]
     await worker.publish("t", b"12345", qos=1)
     await worker.message()
 
-    (queue,) = (await view.queues_figures(QueuesQuestion())).queues
+    (queue,) = (await view.queues_figures(QueuesQuery())).queues
     after = await view.node_figures()
 
     assert (queue.name, queue.flows_count, queue.accepted_total, queue.delivered_total) == ("q", 1, 1, 1)
@@ -36,11 +36,11 @@ async def test_queues_are_found_by_pattern_and_those_of_sessions_are_left_out(br
     await create(broker, subscriptions=["t"])
     keeper = await broker.connect("keeper", clean_start=False)
     await keeper.subscribe("kept/#", qos=1)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
 
-    everything = await view.queues_figures(QueuesQuestion())
-    named = await view.queues_figures(QueuesQuestion(is_named_only=True))
-    none = await view.queues_figures(QueuesQuestion(name="x*"))
+    everything = await view.queues_figures(QueuesQuery())
+    named = await view.queues_figures(QueuesQuery(is_named_only=True))
+    none = await view.queues_figures(QueuesQuery(name="x*"))
 
     assert everything.total_count == 2
     assert [each.name for each in named.queues] == ["q"]

@@ -3,7 +3,7 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
@@ -28,7 +28,7 @@ NO_LOCAL = 0x04  # in the options byte of a subscription
 
 async def counted(broker: RunningBroker, name: str, *labels: str) -> float:
     """Return the value of a metric, without its message VPN."""
-    samples = await NodeView(broker.node).metrics_snapshot()
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     return sum([each.value for each in samples if each.name == f"sluicegate_{name}" and each.labels == labels])
 
 
@@ -39,7 +39,7 @@ async def test_what_counts_towards_the_quota_of_the_spool_is_seen_beside_it(brok
     await publisher.publish("t", bytes(1000), qos=1)
     assert await counted(broker, "spool_messages_bytes") == usage_of("t", bytes(1000))
     assert await counted(broker, "spool_messages_limit_bytes") == broker.config.spool.usage_bytes_max
-    await NodeView(broker.node).purge_queue("q")
+    await NodeOperations(broker.node).purge_queue("q")
     assert await counted(broker, "spool_messages_bytes") == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.gateway.views.errors import (
     AclExceptionAlreadyExists,
@@ -29,7 +29,7 @@ CLIENT, ACL = ProfileKind.CLIENT, ProfileKind.ACL
 @ONLY_USERS
 async def test_a_changed_profile_applies_to_connected_clients(broker: RunningBroker) -> None:
     """Decision 0036: changed profiles are in force at once."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_profile(ACL, {"name": "devices", "publish_topic_exceptions": [{"topic": "up/>"}]})
     await node.create_user({"name": "ada", "password": "engine", "acl_profile": "devices"})
     ada = Mqtt(broker)
@@ -53,7 +53,7 @@ async def test_a_changed_profile_applies_to_connected_clients(broker: RunningBro
 
 
 async def test_a_profile_that_a_user_has_stays(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_profile(CLIENT, {"name": "small"})
     await node.create_profile(ACL, {"name": "strict"})
     await node.create_user({"name": "ada", "password": "engine", "client_profile": "small", "acl_profile": "strict"})
@@ -65,13 +65,13 @@ async def test_a_profile_that_a_user_has_stays(broker: RunningBroker) -> None:
     await node.delete_user("ada")
     await node.delete_profile(ACL, "strict")
     await broker.restart()
-    view = await NodeView(broker.node).list_profiles()
+    view = await NodeOperations(broker.node).list_profiles()
     assert [each.name for each in (*view.client_profiles, *view.acl_profiles)] == ["default", "default"]
 
 
 async def test_of_two_profiles_of_one_name_that_of_the_configuration_counts(broker: RunningBroker) -> None:
     """The other one is kept for when that is gone, with the users that have it."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_profile(ACL, {"name": "devices", "publish_topic_default_action": "allow"})
     await node.create_user({"name": "ada", "password": "engine", "acl_profile": "devices"})
     configured = load(None, settings=(*broker.settings, "authentication.acl_profiles=[{name: devices}]"))
@@ -91,7 +91,7 @@ async def test_of_two_profiles_of_one_name_that_of_the_configuration_counts(brok
 
 
 async def test_an_invalid_profile_is_refused_with_its_place(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     for kind, wrong, field in (
         (CLIENT, {"name": ""}, "name"),
         (CLIENT, {"name": "x" * 33}, "name"),
@@ -118,7 +118,7 @@ async def test_an_invalid_profile_is_refused_with_its_place(broker: RunningBroke
 
 async def test_exceptions_that_come_at_the_same_time_are_all_there(broker: RunningBroker) -> None:
     """Each is added to those that there are then; none is lost to another one's change."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_profile(ACL, {"name": "devices"})
     topics = [f"t/{number}" for number in range(8)]
     field = "subscribe_topic_exceptions"
@@ -131,7 +131,7 @@ async def test_a_client_that_is_back_gets_nothing_more_of_what_it_may_not_subscr
     broker: RunningBroker,
 ) -> None:
     """docs/security.md: subscriptions of a kept session are checked again, before what they have yet to bring comes."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_profile(ACL, {"name": "devices", "subscribe_topic_exceptions": [{"topic": "news/>"}]})
     await node.create_user({"name": "ada", "password": "engine", "acl_profile": "devices"})
     publisher = await broker.connect(level=5)

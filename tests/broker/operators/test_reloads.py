@@ -11,7 +11,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes
 from sluicegate.gateway.node import vpn
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.process.run import Reloading
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.storage.catalog.recovered import StoredVpn
@@ -56,14 +56,14 @@ async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_
 
     monkeypatch.setattr(broker.node.services.store, "commit", commit)
     broker.node.configuration = lambda: config
-    warned = (await NodeView(broker.node).reload()).warnings
+    warned = (await NodeOperations(broker.node).reload()).warnings
     assert [line for line in told(caplog, logging.WARNING) if "declared" in line] == list(warned)
     assert [line.partition(" as declared: ")[0] for line in warned] == [
         "queue template 'small' was not created",
         "queue 'fresh' was not created",
     ]
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
-    new = NodeView(broker.node, "new")
+    new = NodeOperations(broker.node, "new")
     with pytest.raises(QueueNotFound):
         await new.show_queue("fresh")
     full = False
@@ -86,7 +86,7 @@ async def test_a_message_vpn_accepts_no_client_before_it_has_started(
     broker.node.configuration = lambda: config
     with monkeypatch.context() as patch:
         patch.setattr(vpn, "define_virtual_destinations", fails)
-        warned = (await NodeView(broker.node).reload()).warnings
+        warned = (await NodeOperations(broker.node).reload()).warnings
     assert told(caplog, logging.ERROR) == list(warned)
     assert [line for line in warned if "'new'" in line] == [
         "message VPN 'new' has not taken over what is configured: OSError('for this test'); "
@@ -95,7 +95,7 @@ async def test_a_message_vpn_accepts_no_client_before_it_has_started(
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
     assert await comes_in(Mqtt(broker), "x@new") == VPN_DOWN["mqtt"]
     assert await comes_in(Http(broker), "") == VPN_DOWN["http"]
-    assert (await NodeView(broker.node).reload()).warnings == ()
+    assert (await NodeOperations(broker.node).reload()).warnings == ()
     assert await comes_in(Mqtt(broker), "x@new") == OK
 
 
@@ -127,7 +127,7 @@ async def test_a_reload_completes_though_its_client_has_left(broker: RunningBrok
     wanted = "queues.declared=[{name: first}, {name: second}]"
     config = load(settings=(*broker.settings, wanted, "listeners.mqtt.max_connections=7"))
     broker.node.configuration = lambda: config
-    asked = asyncio.create_task(NodeView(broker.node).reload())
+    asked = asyncio.create_task(NodeOperations(broker.node).reload())
     while not broker.node.services.config.queues.declared:
         await asyncio.sleep(0)
     asked.cancel()
@@ -137,7 +137,7 @@ async def test_a_reload_completes_though_its_client_has_left(broker: RunningBrok
     async with asyncio.timeout(DEADLINE_S):
         while broker.node.mqtt.listeners["mqtt"].connections_max != 7:
             await asyncio.sleep(0.01)
-    assert {"first", "second"} <= set(await NodeView(broker.node).queue_names())
+    assert {"first", "second"} <= set(await NodeOperations(broker.node).queue_names())
 
 
 async def test_signals_that_come_during_a_reload_are_one_more_together(broker: RunningBroker) -> None:
@@ -194,12 +194,12 @@ async def test_an_unreadable_row_of_the_store_is_skipped_and_reported(
     broker: RunningBroker, caplog: pytest.LogCaptureFixture, name: bytes
 ) -> None:
     """A later release may have written it: everything else is there, and the row stays."""
-    await NodeView(broker.node).create_user({"name": "bob", "password": "builder"})
+    await NodeOperations(broker.node).create_user({"name": "bob", "password": "builder"})
     await broker.node.default.catalog.ask(WriteRow(TableWrite(Table.CATALOG, b"user/" + name, b"{}")))
     await broker.restart()
     (line,) = told(caplog, logging.ERROR)
     assert line.startswith(f"user {name.decode(errors='backslashreplace')!r} of the store is left out: ")
-    assert list(broker.node.default.users.made.objects) == ["bob"]
+    assert list(broker.node.default.users.provisioned.objects) == ["bob"]
 
 
 async def test_a_declaration_that_an_existing_queue_contradicts_is_reported(broker: RunningBroker) -> None:
@@ -220,4 +220,4 @@ async def test_a_declaration_that_an_existing_queue_contradicts_is_reported(brok
     ):
         config = load(settings=(*broker.settings, declared))
         broker.node.configuration = lambda config=config: config
-        assert (await NodeView(broker.node).reload()).warnings == warnings
+        assert (await NodeOperations(broker.node).reload()).warnings == warnings

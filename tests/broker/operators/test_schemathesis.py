@@ -18,7 +18,7 @@ from sluicegate.gateway.admin.rest.openapi import document
 from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.admin.semp import openapi as semp_openapi
 from sluicegate.gateway.admin.semp import routes as semp
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
 from support.broker.running_broker import RunningBroker
 
@@ -69,7 +69,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         done(broker.start())
         try:
             admin = broker.operator_ports.servers["admin"]
-            done(NodeView(broker.node).create_queue({"name": "q", "retention_size_mb": 1}))
+            done(NodeOperations(broker.node).create_queue({"name": "q", "retention_size_mb": 1}))
             yield f"http://127.0.0.1:{admin.port}"
         finally:
             done(broker.stop())

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.message_usage import usage_of
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, http_client, poll, publish, ready_count
@@ -118,7 +118,7 @@ async def test_the_flows_of_an_http_client_end_when_it_is_sent_away(broker: Runn
     async with semp(broker) as client:
         await done(client, "PUT", "/action/msgVpns/default/clients/worker/disconnect", {})
     async with asyncio.timeout(DEADLINE_S):
-        while (await NodeView(broker.node).show_queue("q")).flows:
+        while (await NodeOperations(broker.node).show_queue("q")).flows:
             await asyncio.sleep(0.01)
     assert await ready_count(broker, "q") == 1
 

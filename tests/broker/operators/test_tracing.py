@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.delivery_states import RELEASED, DeliveryState
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, find_sections
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
@@ -259,7 +259,7 @@ async def test_spans_that_a_collector_refuses_are_counted_and_do_no_harm(tmp_pat
             assert export is not None
             while export.failed_count == 0:
                 await device.round_trip()
-            samples = {each.name: each.value for each in await NodeView(broker.node).metrics_snapshot()}
+            samples = {each.name: each.value for each in await NodeOperations(broker.node).metrics_snapshot()}
         assert samples["sluicegate_trace_spans_failed_total"] > 0
         assert samples["sluicegate_trace_spans_exported_total"] == 0
         assert export.buffer.dropped_count + export.failed_count == 300

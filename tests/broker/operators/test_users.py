@@ -12,7 +12,7 @@ from scramp import ScramClient
 
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import open_store
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.flow.codec.frames.session import AUTH_CHALLENGE, AUTH_DONE, AUTH_FAILED
@@ -61,7 +61,7 @@ async def test_a_door_to_the_outside_is_shut_until_there_are_users(broker: Runni
     """docs/security.md: nobody comes in off loopback before there are users, and then only they."""
     assert await comes_in(broker, protocol, "", "") == UNNAMED[protocol]
     assert await comes_in(broker, protocol, "ada", "engine") == WRONG[protocol]
-    await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     assert await comes_in(broker, protocol, "ada", "engine") == OK
     assert await comes_in(broker, protocol, "ada", "wrong") == WRONG[protocol]
     assert await comes_in(broker, protocol, "", "") == UNNAMED[protocol]
@@ -75,7 +75,7 @@ async def test_at_home_a_newcomer_needs_no_account(broker: RunningBroker, protoc
 
 async def test_unknown_user_names_are_no_guesses_where_no_account_is_required(broker: RunningBroker) -> None:
     """docs/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
-    await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+    await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     for number in range(25):
         assert await comes_in(broker, "mqtt", f"device-{number}", "whatever") == OK
     attempts, now_ms = broker.node.services.attempts, broker.node.services.clock.now_ms()
@@ -90,7 +90,7 @@ async def test_unknown_user_names_are_no_guesses_where_no_account_is_required(br
 @ONLY_USERS
 async def test_a_user_that_is_shut_down_or_deleted_is_sent_away_at_once(broker: RunningBroker, protocol: str) -> None:
     """Its connections end, and no new one begins; everybody else stays."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     for name in ("ada", "bob"):
         await node.create_user({"name": name, "password": "engine"})
     bob = Mqtt(broker, "bob")
@@ -112,11 +112,11 @@ async def test_a_user_that_is_shut_down_or_deleted_is_sent_away_at_once(broker: 
 @ONLY_USERS
 async def test_a_user_is_there_after_a_restart_and_its_password_is_nowhere(broker: RunningBroker) -> None:
     """Kept are an argon2id hash and what SCRAM needs, and neither is shown."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     view = await node.create_user({"name": "ada", "password": "the-engine", "enabled": True})
     assert (view.origin, view.enabled, view.client_profile, view.connected_count) == ("operator", True, "default", 0)
-    assert "the-engine" not in repr(broker.node.default.users.made.objects)
-    assert "argon2" not in repr(broker.node.default.users.made.objects)
+    assert "the-engine" not in repr(broker.node.default.users.provisioned.objects)
+    assert "argon2" not in repr(broker.node.default.users.provisioned.objects)
     await broker.stop()
     store = open_store(broker.config)
     (row,) = [value for key, value in store.recover().tables[Table.CATALOG] if key.endswith(b"user/ada")]
@@ -130,7 +130,7 @@ async def test_a_user_is_there_after_a_restart_and_its_password_is_nowhere(broke
 
 async def test_a_started_operation_completes_though_its_client_has_left(broker: RunningBroker) -> None:
     """An operator who hangs up, or a time limit: what the store has and who is let in stay the same thing."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     begun = asyncio.create_task(node.create_user({"name": "ada", "password": "engine"}))
     await asyncio.sleep(0)  # it begins
     begun.cancel()
@@ -141,7 +141,7 @@ async def test_a_started_operation_completes_though_its_client_has_left(broker: 
     assert await comes_in(broker, "mqtt", "ada", "engine") == OK
     await node.update_user("ada", {"enabled": False})
     await broker.restart()
-    (ada,) = await NodeView(broker.node).list_users()
+    (ada,) = await NodeOperations(broker.node).list_users()
     assert (ada.name, ada.enabled) == ("ada", False)
 
 
@@ -167,7 +167,7 @@ async def scram(broker: RunningBroker, password: str, *, meanwhile: Callable[[],
 @ONLY_USERS
 async def test_a_password_holds_for_every_mechanism_and_is_another_at_once(broker: RunningBroker) -> None:
     """RFC 7677: an exchange that began with the old password is not ended with it."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_user({"name": "ada", "password": "old"})
     assert await scram(broker, "old") == "proven"
     changing = lambda: node.update_user("ada", {"password": "new"})  # noqa: E731 - a name for what happens
@@ -178,7 +178,7 @@ async def test_a_password_holds_for_every_mechanism_and_is_another_at_once(broke
 
 
 def _iterations(broker: RunningBroker, name: str) -> int:
-    return iterations_of(broker.node.default.users.made.objects[name].scram)
+    return iterations_of(broker.node.default.users.provisioned.objects[name].scram)
 
 
 @ONLY_USERS
@@ -191,14 +191,14 @@ async def test_the_next_password_renews_a_scram_key_of_fewer_iterations(
             "sluicegate.protocols.security.scram.stored_text",
             lambda password, _, random: stored_text(password, 4096, random),
         )
-        await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+        await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     await broker.restart()
     assert _iterations(broker, "ada") == 4096
     assert await scram(broker, "engine") == "proven"
-    await NodeView(broker.node).update_user("ada", {"client_profile": "default"})
+    await NodeOperations(broker.node).update_user("ada", {"client_profile": "default"})
     assert _iterations(broker, "ada") == 4096  # nobody knows the password
     await broker.node.reload(load(settings=(*broker.settings, "authentication.scram_iterations=20000")))
-    await NodeView(broker.node).update_user("ada", {"password": "engine"})
+    await NodeOperations(broker.node).update_user("ada", {"password": "engine"})
     assert _iterations(broker, "ada") == 20_000
     assert await scram(broker, "engine") == "proven"
 
@@ -209,7 +209,7 @@ async def test_an_http_connection_from_before_knows_users_of_after(broker: Runni
     await create(broker, "q")
     async with http_client(broker) as client:
         assert (await client.post("/TOPIC/a", content=b"x", auth=("ada", "engine"))).status_code == 401
-        await NodeView(broker.node).create_user({"name": "ada", "password": "engine"})
+        await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
         assert (await client.post("/TOPIC/a", content=b"x", auth=("ada", "engine"))).status_code == 200
 
 
@@ -242,7 +242,7 @@ async def test_a_reload_that_fails_leaves_all_users_as_they_are(broker: RunningB
     password.write_text("\n")
     broker.node.configuration = lambda: without_ada
     with pytest.raises(Refused, match=r"cannot be used: .* is empty"):
-        await NodeView(broker.node).reload()
+        await NodeOperations(broker.node).reload()
     assert "ada" in broker.node.default.clients.let_in()
     password.write_text(kept)
     await broker.node.reload(without_ada)
@@ -274,7 +274,7 @@ PROFILES: Final = "authentication.client_profiles=[{name: devices, allow_guarant
 @ONLY_USERS
 @pytest.mark.settings(PROFILES)
 async def test_other_profiles_apply_to_connected_clients(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_user({"name": "ada", "password": "engine"})
     ada = Mqtt(broker)
     assert await ada.connect("ada", "engine") == OK
@@ -290,7 +290,7 @@ async def test_who_has_lost_its_profile_is_shut_down_until_it_is_back(broker: Ru
     with_profile = load(None, settings=(*broker.settings, PROFILES, "authentication.allow_anonymous=false"))
     without = broker.node.services.config
     await broker.node.reload(with_profile)
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.create_user({"name": "ada", "password": "engine", "client_profile": "devices"})
     ada = Mqtt(broker)
     assert await ada.connect("ada", "engine") == OK
@@ -308,7 +308,7 @@ async def test_who_has_lost_its_profile_is_shut_down_until_it_is_back(broker: Ru
 @pytest.mark.accounts(bob="builder")
 async def test_a_user_of_the_configuration_is_changed_there(broker: RunningBroker) -> None:
     """And of two of one name it is the one that counts."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     (view,) = await node.list_users()
     assert (view.name, view.origin) == ("bob", "configuration")
     for deed in (node.update_user("bob", {"enabled": False}), node.delete_user("bob")):
@@ -331,7 +331,7 @@ async def test_a_user_of_the_configuration_is_changed_there(broker: RunningBroke
 
 
 async def test_an_invalid_user_is_refused_with_its_place(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     fine = {"name": "ada", "password": "engine"}
     for wrong, field in (
         ({**fine, "name": ""}, "name"),
@@ -359,7 +359,7 @@ async def test_an_invalid_user_is_refused_with_its_place(broker: RunningBroker) 
 
 @pytest.mark.settings("vpns.shop.enabled=true", "authentication.allow_anonymous=false")
 async def test_users_belong_to_one_message_vpn(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.in_vpn("shop").create_user({"name": "ada", "password": "engine"})
     assert await node.list_users() == []
     assert await comes_in(broker, "mqtt", "ada", "engine") == WRONG["mqtt"]
@@ -369,7 +369,7 @@ async def test_users_belong_to_one_message_vpn(broker: RunningBroker) -> None:
 @ONLY_USERS
 async def test_http_flows_of_a_user_that_is_shut_down_end_with_it(broker: RunningBroker) -> None:
     """They outlive connections, and hold what was delivered to them."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await create(broker, "q")
     await node.create_user({"name": "ada", "password": "engine"})
     async with http_client(broker, auth=("ada", "engine")) as client:

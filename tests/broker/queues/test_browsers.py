@@ -9,7 +9,7 @@ import pytest
 
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import BindRefused, DeleteBrowsed
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.records.page import PageRuns
 from support.broker.browser_client import Browser
@@ -203,7 +203,7 @@ async def test_a_browser_hears_that_its_queue_was_deleted(broker: RunningBroker)
     await create(broker)
     browser = Browser(broker)
     await browser.bind()
-    await NodeView(broker.node).delete_queue("q")
+    await NodeOperations(broker.node).delete_queue("q")
     assert (await browser.is_told_that_it_ended()).reason == "the queue was deleted"
 
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.figures import QueuesQuestion
+from sluicegate.gateway.views.figures import QueuesQuery
 from sluicegate.gateway.views.selections import MessageSelection
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
@@ -15,15 +15,15 @@ from support.broker.running_broker import RunningBroker
 QUEUES = 20
 LAST = f"q{QUEUES - 1:02}"  # asked behind all others, when it is gone
 
-Question = Callable[[NodeView], Awaitable[object]]
+Question = Callable[[NodeOperations], Awaitable[object]]
 
 
 @pytest.mark.parametrize(
     "question",
     [
-        NodeView.metrics_snapshot,
-        NodeView.list_queues,
-        lambda view: view.queues_figures(QueuesQuestion()),
+        NodeOperations.metrics_snapshot,
+        NodeOperations.list_queues,
+        lambda view: view.queues_figures(QueuesQuery()),
     ],
     ids=["metrics", "queues", "figures"],
 )
@@ -32,7 +32,7 @@ async def test_a_list_is_without_the_queue_that_is_deleted_while_it_is_made(
 ) -> None:
     for number in range(QUEUES):
         await create(broker, f"q{number:02}")
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     answer, _ = await asyncio.gather(question(view), view.delete_queue(LAST))
     assert "q00" in repr(answer)
     assert LAST not in repr(answer)
@@ -54,21 +54,21 @@ async def test_a_queue_that_is_deleted_before_it_answers_is_not_there(
 ) -> None:
     """Both have found it when it is deleted."""
     await create(broker, LAST)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     with pytest.raises(QueueNotFound):
         await asyncio.gather(view.delete_queue(LAST), question(view))
 
 
 async def test_a_change_of_a_queue_that_is_deleted_meanwhile_is_refused(broker: RunningBroker) -> None:
     await create(broker, LAST)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     with pytest.raises(Refused, match="deleted meanwhile"):
         await asyncio.gather(view.delete_queue(LAST), view.update_queue(LAST, {"max_ttl": 1}))
 
 
 async def test_following_a_queue_that_is_deleted_before_it_is_bound_ends(broker: RunningBroker) -> None:
     await create(broker, LAST)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     followed = await view.follow_queue(LAST)
     await view.delete_queue(LAST)
     assert [each async for each in followed] == []

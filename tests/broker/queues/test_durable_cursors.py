@@ -14,7 +14,7 @@ from sluicegate.actors.messages.readers import (
     UnbindCursor,
 )
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import CursorNotFound
 from sluicegate.messaging.bulk.durable_cursors import (
     AHEAD,
@@ -284,7 +284,7 @@ async def test_cursors_go_with_their_queue_or_alone(broker: RunningBroker) -> No
 async def test_what_readers_say_of_their_batches_is_counted_while_their_cursors_exist(broker: RunningBroker) -> None:
     """docs/metrics.md: there are as many readers as cursors; the next one that comes finds no trace of one gone."""
     orders = await orders_with(broker, 1)
-    view, batches = NodeView(broker.node), broker.node.default.reader_batches
+    view, batches = NodeOperations(broker.node), broker.node.default.reader_batches
     batch = ReaderBatch(job="j", reference="q/0", rows_count=1, undecodable_count=0, duration_ms=1)
     for cursor in ("one", "other"):
         await orders.bind(cursor)

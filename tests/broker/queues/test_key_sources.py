@@ -4,8 +4,8 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import MOVE
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.explanations import DestinationView, Specimen
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage
 from sluicegate.gateway.views.queues import MessageView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -28,12 +28,12 @@ async def partitioned(broker: RunningBroker, name: str = "q", *, source: str, co
 
 
 async def messages(broker: RunningBroker, name: str = "q") -> list[MessageView]:
-    return list(await NodeView(broker.node).browse_queue(name, limit=1000))
+    return list(await NodeOperations(broker.node).browse_queue(name, limit=1000))
 
 
 async def explained(broker: RunningBroker, topic: str, **message: object) -> DestinationView:
-    specimen = Specimen(topic=topic, **message)  # type: ignore[arg-type]  # fields of a specimen
-    [destination] = (await NodeView(broker.node).explain_publish(specimen, queue=None)).destinations
+    specimen = ExampleMessage(topic=topic, **message)  # type: ignore[arg-type]  # fields of a specimen
+    [destination] = (await NodeOperations(broker.node).explain_publish(specimen, queue=None)).destinations
     return destination
 
 
@@ -124,7 +124,7 @@ async def test_messages_move_to_a_queue_by_the_key_that_it_finds(broker: Running
     client = await broker.connect(level=4)
     for device in DEVICES:
         await client.publish(f"plant/{device}", qos=1)
-    await NodeView(broker.node).take_messages("q", MOVE, selection_from_dict({"to": "other"}, FIELDS_OF_MOVE))
+    await NodeOperations(broker.node).take_messages("q", MOVE, selection_from_dict({"to": "other"}, FIELDS_OF_MOVE))
     await partitioned(broker, "like", source="topic-level:2")
     for device in DEVICES:
         await client.publish(f"plant/{device}", qos=1)

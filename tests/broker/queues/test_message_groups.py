@@ -7,7 +7,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate import Client
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.protocols.amqp.messages.annotations import FIRST_OF_GROUP
@@ -82,7 +82,7 @@ async def test_what_a_lost_consumer_did_not_settle_comes_first_to_the_next(broke
     assert [is_first(message) for message in held] == [True, False]
     other = await consumer(broker, "b")
     await other.is_quiet()
-    assert (await NodeView(broker.node).explain_key("q", "k")).reason is WaitReason.GROUP_BUSY
+    assert (await NodeOperations(broker.node).explain_key("q", "k")).reason is WaitReason.GROUP_BUSY
     lost.acknowledge(held[0])
     await lost.message()
 

@@ -8,7 +8,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.actors.messages.spool import ReadPage
 from sluicegate.actors.partitions.jobs.job import PartitionJob
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues import RedriveView, TakenView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
@@ -23,13 +23,13 @@ KEY = "JMSXGroupID"
 BACKLOG_COUNT = 4000
 
 
-async def take(broker: RunningBroker, deed: str, name: str = "q", **selection: object) -> TakenView:
-    return await NodeView(broker.node).take_messages(name, deed, selection_from_dict(selection, FIELDS_OF_MOVE))
+async def take(broker: RunningBroker, action: str, name: str = "q", **selection: object) -> TakenView:
+    return await NodeOperations(broker.node).take_messages(name, action, selection_from_dict(selection, FIELDS_OF_MOVE))
 
 
 async def redriven(broker: RunningBroker, name: str = DMQ, **selection: object) -> RedriveView:
     """Re-drive, and return what it came to at its end."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     view = await node.start_redrive(name, selection_from_dict(selection, FIELDS_OF_REDRIVE))
     async with asyncio.timeout(3 * DEADLINE_S):
         while view.state == "running":
@@ -39,7 +39,7 @@ async def redriven(broker: RunningBroker, name: str = DMQ, **selection: object) 
 
 
 async def payloads(broker: RunningBroker, name: str) -> list[str]:
-    return [message.payload for message in await NodeView(broker.node).browse_queue(name, limit=1000)]
+    return [message.payload for message in await NodeOperations(broker.node).browse_queue(name, limit=1000)]
 
 
 async def published(broker: RunningBroker, *texts: str, topic: str = "t", properties: bytes = b"") -> None:
@@ -175,7 +175,7 @@ async def test_messages_move_by_their_key_between_partitioned_queues(broker: Run
 
     assert (await take(broker, MOVE, to="other")).done_count == 20
 
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     places = {message.payload: message.partition for message in await node.browse_queue("other")}
     assert places == {message.payload: message.partition for message in await node.browse_queue("like")}
     for key in range(7):
@@ -212,9 +212,9 @@ async def test_a_backlog_on_disk_moves_as_a_whole(broker: RunningBroker) -> None
 
 
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
-@pytest.mark.parametrize("deed", [MOVE, COPY])
+@pytest.mark.parametrize("action", [MOVE, COPY])
 async def test_a_move_that_breaks_off_over_a_mistake_says_so_and_leaves_the_rest_in_its_place(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, deed: str
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, action: str
 ) -> None:
     """What is neither here nor there waits for consumers, and may be moved another time."""
     await backlog(broker)
@@ -231,10 +231,10 @@ async def test_a_move_that_breaks_off_over_a_mistake_says_so_and_leaves_the_rest
     caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
     async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(ValueError, match="a mistake"):
-            await take(broker, deed, to="other", limit=BACKLOG_COUNT)
+            await take(broker, action, to="other", limit=BACKLOG_COUNT)
     assert await ready_counts(broker) == {"q": BACKLOG_COUNT, "other": 0}
 
-    assert (await take(broker, deed, to="other", limit=BACKLOG_COUNT)).done_count == BACKLOG_COUNT
+    assert (await take(broker, action, to="other", limit=BACKLOG_COUNT)).done_count == BACKLOG_COUNT
     await has_the_backlog(broker, "other")
 
 
@@ -269,7 +269,7 @@ async def test_a_message_whose_queue_is_gone_stays_and_is_reported(broker: Runni
     await create(broker, "other")
     await died(broker, "1", "2")
     await published(broker, "never alive", topic="direct")
-    await NodeView(broker.node).delete_queue("q")
+    await NodeOperations(broker.node).delete_queue("q")
 
     view = await redriven(broker)
     assert (view.done_count, view.kept) == (0, {"queue_not_found": 2, "not_dead": 1})
@@ -277,7 +277,7 @@ async def test_a_message_whose_queue_is_gone_stays_and_is_reported(broker: Runni
     view = await redriven(broker, to="other", dead_queue="q")
     assert (view.done_count, view.kept) == (2, {})
     assert await payloads(broker, DMQ) == ["never alive"]
-    assert [message.dead for message in await NodeView(broker.node).browse_queue("other")] == [None, None]
+    assert [message.dead for message in await NodeOperations(broker.node).browse_queue("other")] == [None, None]
 
 
 async def test_a_redrive_takes_what_its_filter_says(broker: RunningBroker) -> None:
@@ -313,7 +313,7 @@ async def test_a_cancelled_redrive_is_taken_up_where_it_ended(broker: RunningBro
     await create(broker, subscriptions=["t"])
     numbers = [str(number) for number in range(20)]  # twenty seconds' worth
     await died(broker, *numbers)
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.start_redrive(DMQ, selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE))
     await shows(broker, lambda view: view.ready_count > 0)
     with pytest.raises(Refused, match="is running"):
@@ -334,7 +334,7 @@ async def test_a_redrive_that_fails_says_so_and_another_one_may_begin(
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])
     await died(broker, "1", "2", "3")
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.start_redrive(DMQ, selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE))
     (redrive,) = [each for each in broker.node.default.cell.children or () if each.kind == "redrive"]
     caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
@@ -352,7 +352,7 @@ async def test_of_two_concurrent_redrives_one_is_refused_as_already_running(brok
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])
     await died(broker, "1", "2", "3")
-    node, slowly = NodeView(broker.node), selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE)
+    node, slowly = NodeOperations(broker.node), selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE)
     begun, refused = await asyncio.gather(
         node.start_redrive(DMQ, slowly), node.start_redrive(DMQ, slowly), return_exceptions=True
     )
@@ -373,7 +373,7 @@ async def test_what_dies_again_is_left_for_the_next_redrive(broker: RunningBroke
     await shows(broker, lambda view: view.ready_count == 1, DMQ)
 
     assert (view.state, view.done_count) == ("done", 1)
-    (message,) = await NodeView(broker.node).browse_queue(DMQ)
+    (message,) = await NodeOperations(broker.node).browse_queue(DMQ)
     assert message.dead is not None
     assert (message.dead.queue, message.dead.via) == ("q", ())
 
@@ -382,7 +382,7 @@ async def test_a_redrive_of_a_queue_that_is_deleted_meanwhile_ends(broker: Runni
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])
     await died(broker, *[str(number) for number in range(20)])
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     await node.start_redrive(DMQ, selection_from_dict({"rate": 1}, FIELDS_OF_REDRIVE))
     await shows(broker, lambda view: view.ready_count > 0)
     await node.delete_queue(DMQ)

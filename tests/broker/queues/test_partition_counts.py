@@ -5,7 +5,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.readers import DeleteCursor, ReplayQueue, ReplayRefused
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues import QueueView
 from support.broker.browser_client import Browser
@@ -130,7 +130,7 @@ async def test_what_was_counted_stays_counted_when_partitions_retire(broker: Run
     assert (view.delivered_total, view.settled_total) == (len(KEYS), len(KEYS))
 
     async def rebalances() -> float:
-        samples = await NodeView(broker.node).metrics_snapshot()
+        samples = await NodeOperations(broker.node).metrics_snapshot()
         return sum([each.value for each in samples if each.name == "sluicegate_queue_rebalances_total"])
 
     before = await rebalances()

@@ -4,7 +4,7 @@ import pytest
 
 from sluicegate.actors.messages.queues import PurgeQueue
 from sluicegate.actors.messages.readers import AskPartitions, FindRangeEnd, ReadFailed
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.outcomes import DISCARD_PURGED
 from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
 from sluicegate.storage.errors import StoreFailed
@@ -112,7 +112,7 @@ async def test_retention_that_is_switched_off_lets_go(broker: RunningBroker) -> 
     await orders.consume_all()
     assert (await orders.overview()).partitions[0].kept_from == 1
 
-    await NodeView(broker.node).update_queue("orders", {"retention_time_s": 0})
+    await NodeOperations(broker.node).update_queue("orders", {"retention_time_s": 0})
 
     async def has_let_go() -> bool:
         return (await orders.overview()).partitions[0].kept_from == 4

@@ -8,7 +8,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.gateway.operations.messages import LOOKED_AT_ONCE
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.queues import TakenView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -30,12 +30,12 @@ async def published(broker: RunningBroker, *numbers: int) -> None:
 
 
 async def browsed(broker: RunningBroker, selector: str, *, name: str = "q", limit: int = 1000) -> list[str]:
-    messages = await NodeView(broker.node).browse_queue(name, limit=limit, selector=selector)
+    messages = await NodeOperations(broker.node).browse_queue(name, limit=limit, selector=selector)
     return [message.payload for message in messages]
 
 
-async def take(broker: RunningBroker, deed: str, **selection: object) -> TakenView:
-    return await NodeView(broker.node).take_messages("q", deed, selection_from_dict(selection, FIELDS_OF_MOVE))
+async def take(broker: RunningBroker, action: str, **selection: object) -> TakenView:
+    return await NodeOperations(broker.node).take_messages("q", action, selection_from_dict(selection, FIELDS_OF_MOVE))
 
 
 async def test_a_page_shows_what_the_selector_selects(broker: RunningBroker) -> None:
@@ -102,7 +102,7 @@ async def test_an_invalid_selector_moves_nothing_and_is_refused_with_its_place(b
     with pytest.raises(QueueInvalid, match="selector: character 9: "):
         await browsed(broker, "number =")
     with pytest.raises(QueueInvalid, match="selector: "):
-        await NodeView(broker.node).follow_queue("q", selector="5")
+        await NodeOperations(broker.node).follow_queue("q", selector="5")
 
 
 async def test_dead_messages_are_driven_back_by_what_they_carry(broker: RunningBroker) -> None:
@@ -114,7 +114,7 @@ async def test_dead_messages_are_driven_back_by_what_they_carry(broker: RunningB
         await published(broker, number)
         worker.send(mqtt.puback((await worker.message()).packet_id, 0x83))
         await shows(broker, lambda view, number=number: view.ready_count == number + 1, DMQ)  # type: ignore[misc]
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     selector = "\"sluicegate-dead-queue\" = 'q' AND \"sluicegate-dead-reason\" = 'rejected' AND number <> '1'"
 
     view = await node.start_redrive(DMQ, selection_from_dict({"selector": selector}, FIELDS_OF_REDRIVE))

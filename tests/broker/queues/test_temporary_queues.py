@@ -14,7 +14,7 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.messaging.clients.rights import ClientDenied
@@ -38,7 +38,7 @@ async def declare(
 
 
 async def temporary(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:
-    return await NodeView(broker.node).create_queue({"name": name, **attributes}, durable=False)
+    return await NodeOperations(broker.node).create_queue({"name": name, **attributes}, durable=False)
 
 
 async def is_deleted(broker: RunningBroker, name: str = "q") -> None:
@@ -126,7 +126,7 @@ async def test_a_durable_queue_expires_where_configured(broker: RunningBroker) -
     await broker.restart()
     await is_deleted(broker)
     await broker.restart()
-    assert [view.name for view in await NodeView(broker.node).list_queues()] == ["kept"]
+    assert [view.name for view in await NodeOperations(broker.node).list_queues()] == ["kept"]
 
 
 async def test_a_client_s_temporary_queue_takes_that_client_only(broker: RunningBroker) -> None:
@@ -196,7 +196,7 @@ async def test_names_of_temporary_queues_may_be_longer(broker: RunningBroker) ->
     with pytest.raises(QueueInvalid, match="it has 201 characters; allowed: 1 to 200 for a durable queue"):
         await create(broker, "x" * 201)
     with pytest.raises(QueueInvalid, match="name: it is missing"):
-        await NodeView(broker.node).create_queue({})
+        await NodeOperations(broker.node).create_queue({})
 
 
 # --- templates ---
@@ -204,7 +204,7 @@ async def test_names_of_temporary_queues_may_be_longer(broker: RunningBroker) ->
 
 async def put(broker: RunningBroker, name: str, name_filter: str, **values: object) -> None:
     template = template_from_dict({"name": name, "queue_name_filter": name_filter, **values})
-    await NodeView(broker.node).put_template(template, must_be_new=True)
+    await NodeOperations(broker.node).put_template(template, must_be_new=True)
 
 
 async def test_a_template_says_what_was_left_open(broker: RunningBroker) -> None:
@@ -226,19 +226,19 @@ async def test_a_template_can_make_queues_temporary(broker: RunningBroker) -> No
     await put(broker, "t", "tmp/>", durability_override="non-durable", expires_unbound_s=300)
     view = await create(broker, "tmp/a")
     assert (view.durable, view.config.expires_unbound_s) == (False, 300)
-    assert (await NodeView(broker.node).create_queue({"name": "tmp/b"}, durable=True)).durable
+    assert (await NodeOperations(broker.node).create_queue({"name": "tmp/b"}, durable=True)).durable
 
 
 async def test_a_template_that_is_deleted_leaves_its_queues_alone(broker: RunningBroker) -> None:
     await put(broker, "t", "q*", max_bind_count=7)
     await create(broker)
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     with pytest.raises(TemplateAlreadyExists):
         await put(broker, "t", "q*")
     await node.delete_template("t")
     with pytest.raises(TemplateNotFound):
         await node.delete_template("t")
     await broker.restart()
-    assert await NodeView(broker.node).list_templates() == []
+    assert await NodeOperations(broker.node).list_templates() == []
     assert (await shown(broker)).config.max_bind_count == 7
     assert (await create(broker, "q2")).config.max_bind_count == 1000

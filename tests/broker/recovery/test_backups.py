@@ -10,7 +10,7 @@ import pytest
 
 from sluicegate.actors.spool.backups import BackupThread
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.spool import BackupState, BackupView
 from sluicegate.messaging.bulk.durable_cursors import CONSUME
@@ -216,7 +216,7 @@ async def test_a_backup_goes_on_when_the_actor_that_watches_over_it_fails(
     held.may_go_on.set()
     ended = await cancelling
     assert ended.name == "one"
-    samples = await NodeView(broker.node).metrics_snapshot()
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     assert sum([each.value for each in samples if each.name == "sluicegate_backups_total"]) == 2
 
 

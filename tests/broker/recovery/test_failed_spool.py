@@ -8,7 +8,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.actors.spool.health import TRIES_MAX
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.problems import answer_error
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.protocols.amqp.codec.delivery_states import REJECTED, RELEASED, DeliveryState
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
@@ -63,7 +63,7 @@ async def test_a_publisher_of_mqtt_hears_0x83_at_the_failure_and_ever_after(
     assert await answer_to(client) == (IMPLEMENTATION_SPECIFIC_ERROR, f"{FAILED} (q)"), "and the store is not asked"
     assert store.tries == tries
     assert await counted(broker, "sluicegate_messages_refused_total") == {"spool_failed": 1}
-    health = await NodeView(broker.node).health()
+    health = await NodeOperations(broker.node).health()
     assert (health.live, health.ready) == (True, False)
     assert str(error) in health.reasons[0]
     store.fails = False
@@ -120,7 +120,7 @@ async def test_a_temporary_failure_and_its_end_are_reported_once_each(
     store.fails = False
     await until(lambda: not broker.node.services.spool_gate.blocked, "the spool to accept messages")
     assert await answer_to(client) == (0, "")
-    assert (await NodeView(broker.node).health()).ready
+    assert (await NodeOperations(broker.node).health()).ready
     assert len(await event_texts(broker, "SYSTEM_AD_MSG_SPOOL_FAILED")) == 1
     assert len(await event_texts(broker, "SYSTEM_AD_MSG_SPOOL_CHG")) == 1
     assert await counted(broker, "sluicegate_spool_failed") == {}
@@ -140,7 +140,7 @@ async def test_damage_does_not_pass_and_nothing_is_written_beside_it(
     assert store.tries == 1
     assert health.tries_failed == TRIES_MAX
     assert (await answer_to(client))[0] == IMPLEMENTATION_SPECIFIC_ERROR
-    assert not (await NodeView(broker.node).health()).live
+    assert not (await NodeOperations(broker.node).health()).live
     assert lines(caplog, "the spool has failed") == 2, "that it has, and that /health/live fails"
     assert await counted(broker, "sluicegate_spool_failed") == {"damaged": 1}
 
@@ -184,7 +184,7 @@ async def test_an_operator_who_deletes_a_queue_hears_that_it_is_not_stored(
     await create(broker, subscriptions=["t"])
     FailingStore(broker, monkeypatch, DAMAGED)
     with pytest.raises(StoreRefused, match="damaged") as refused:
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
     answer = await answer_error(Request({"type": "http"}), refused.value)
     assert answer.status_code == 503
 
@@ -210,10 +210,10 @@ async def test_a_page_that_lmdb_cannot_reach_shuts_the_spool_and_is_reported_onc
     await until(lambda: len(tries) >= 3, "three attempts to commit")
     assert lines(caplog, "pages of partition 1 cannot be read: data.mdb is damaged") == 1
     assert await counted(broker, "sluicegate_spool_failed") == {"damaged": 1}
-    assert "pages of partition 1 cannot be read" in (await NodeView(broker.node).health()).reasons[0]
-    samples = await NodeView(broker.node).metrics_snapshot()
+    assert "pages of partition 1 cannot be read" in (await NodeOperations(broker.node).health()).reasons[0]
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     assert [each.value for each in samples if each.name == "sluicegate_spool_unread_partitions"] == [1]
     with pytest.raises(Refused, match="a damaged spool cannot be backed up"):
-        await NodeView(broker.node).start_backup("b")
+        await NodeOperations(broker.node).start_backup("b")
     view = await shown(broker)
     assert view.ready_count + view.unacked_count == 200

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views import errors as answers
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
@@ -61,11 +61,11 @@ async def loses(broker: RunningBroker, name: str = "q", *, torn: bool = False, o
 
 
 async def browsed(broker: RunningBroker, name: str = "q") -> list[str]:
-    return [each.payload for each in await NodeView(broker.node).browse_queue(name, limit=1000)]
+    return [each.payload for each in await NodeOperations(broker.node).browse_queue(name, limit=1000)]
 
 
 async def events(broker: RunningBroker, kind: str) -> list[str]:
-    return [each.text for each in await NodeView(broker.node).events(after=0, limit=1000) if each.event == kind]
+    return [each.text for each in await NodeOperations(broker.node).events(after=0, limit=1000) if each.event == kind]
 
 
 async def taken(broker: RunningBroker, name: str, count: int) -> list[bytes]:
@@ -108,7 +108,7 @@ async def test_the_messages_are_served_under_the_queues_name_and_kept_from_clien
         publisher.publishes(opened.flow_id, [1], queue="q", payload=b"3")
         (refusal,) = await publisher.answered(opened.flow_id, 1)
         assert (refusal.first, refusal.last) == (1, 1)
-    samples = await NodeView(broker.node).metrics_snapshot()
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     assert [each.value for each in samples if each.name == "sluicegate_queues_definition_lost"] == [1]
 
 
@@ -138,7 +138,7 @@ async def test_its_messages_are_moved_out_and_it_is_deleted(broker: RunningBroke
     await loses(broker)
     await create(broker, "other")
 
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     moved = await node.take_messages("q", "move", selection_from_dict({"to": "other"}, FIELDS_OF_MOVE))
     assert moved.done_count == 2
     assert (await browsed(broker), await browsed(broker, "other")) == ([], ["1", "2"])
@@ -243,7 +243,7 @@ async def test_partitions_and_the_slot_map_outlive_the_definition(broker: Runnin
 
 
 async def partition_of(broker: RunningBroker, key: str) -> int:
-    return (await NodeView(broker.node).explain_key("q", key)).partition
+    return (await NodeOperations(broker.node).explain_key("q", key)).partition
 
 
 async def test_a_change_of_partitions_that_was_under_way_goes_on(broker: RunningBroker) -> None:
@@ -286,7 +286,7 @@ async def test_a_partition_without_a_row_is_found_beside_the_others(broker: Runn
     counts = [each.ready_count for each in (await shown(broker)).partitions]
     await loses(broker, owners=(1, 3))
 
-    assert [each.name for each in await NodeView(broker.node).list_queues()] == ["q"]
+    assert [each.name for each in await NodeOperations(broker.node).list_queues()] == ["q"]
     assert [each.ready_count for each in (await shown(broker)).partitions] == counts
 
 
@@ -296,11 +296,11 @@ async def test_what_was_deleted_does_not_come_back(broker: RunningBroker) -> Non
     await create(broker, "other", subscriptions=["t"])
     client = await broker.connect(level=5)
     assert await client.publish("t", b"2") == 0
-    await NodeView(broker.node).delete_queue("q")
+    await NodeOperations(broker.node).delete_queue("q")
     await broker.all_vanish()
     await broker.crash()
 
-    assert [each.name for each in await NodeView(broker.node).list_queues()] == ["other"]
+    assert [each.name for each in await NodeOperations(broker.node).list_queues()] == ["other"]
     await broker.stop()
     folder = broker.config.data.path
     assert names_in(folder, "owners") == {b"partition/2"}
@@ -320,7 +320,7 @@ async def test_a_partition_that_retired_leaves_nothing(broker: RunningBroker, ow
         lose_owners(broker.config.data.path, 1, 4)
     await broker.start()
 
-    assert [each.name for each in await NodeView(broker.node).list_queues()] == ["other", "q"]
+    assert [each.name for each in await NodeOperations(broker.node).list_queues()] == ["other", "q"]
     await broker.stop()
     assert names_in(broker.config.data.path, "owners") == {b"partition/1", b"partition/4"}, "they are written anew"
     await broker.start()
@@ -392,7 +392,7 @@ async def test_an_amqp_subscription_of_another_user_stays_that_users(broker: Run
 
 @pytest.mark.settings("vpns.sales.enabled=true")
 async def test_a_queue_is_found_in_its_message_vpn(broker: RunningBroker) -> None:
-    sales = NodeView(broker.node).in_vpn("sales")
+    sales = NodeOperations(broker.node).in_vpn("sales")
     await sales.create_queue({"name": "q", "subscriptions": ["t"]})
     async with FlowClient(broker.flow_port, name="p", vpn="sales") as client:
         opened = await client.opens_publisher()
@@ -403,8 +403,8 @@ async def test_a_queue_is_found_in_its_message_vpn(broker: RunningBroker) -> Non
     lose(broker.config.data.path, b"\0sales\0staging/partition-id", "catalog", "catalog_copy")
     await broker.start()
 
-    assert await NodeView(broker.node).list_queues() == []
-    sales = NodeView(broker.node).in_vpn("sales")
+    assert await NodeOperations(broker.node).list_queues() == []
+    sales = NodeOperations(broker.node).in_vpn("sales")
     assert is_lost(await sales.show_queue("q"))
     assert [each.payload for each in await sales.browse_queue("q")] == ["1"]
     assert [each.name for each in await sales.list_queues()] == ["q"], "where transactions are staged is no queue"

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RELEASED, DeliveryState
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import columns as c
@@ -188,7 +188,7 @@ async def test_what_an_operator_purges(broker: RunningBroker, how: str) -> None:
     await orders.create()
     for number in range(4):
         await orders.publish(b"%d" % number)
-    assert await NodeView(broker.node).purge_queue("orders") == 4
+    assert await NodeOperations(broker.node).purge_queue("orders") == 4
     await ends(broker, how)
     assert await left_in(broker) == []
 

@@ -4,7 +4,7 @@ import lzma
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 
 WRITTEN = datetime(2026, 11, 21, 18, 5, tzinfo=UTC)  # later the session in the store has expired
@@ -24,7 +24,7 @@ async def test_a_store_that_knew_no_message_vpns_is_that_of_default(tmp_path: Pa
     broker = RunningBroker(folder)
     broker.clock.set_wall(WRITTEN)
     async with broker:
-        view = NodeView(broker.node)
+        view = NodeOperations(broker.node)
         ready = {queue.name: queue.ready_count for queue in await view.list_queues()}
         assert ready == {"#mqtt/device": 1, "orders": 3, "plain": 0}
         assert [template.name for template in await view.list_templates()] == ["t"]

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused, RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.running_broker import RunningBroker
@@ -28,12 +28,12 @@ def described(name: str, server: WebServer, queue: str = "q", **more: Any) -> di
 
 async def until_settled(broker: RunningBroker) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while (view := await NodeView(broker.node).show_queue("q")).ready_count or view.unacked_count:
+        while (view := await NodeOperations(broker.node).show_queue("q")).ready_count or view.unacked_count:
             await asyncio.sleep(0.01)
 
 
 async def test_a_point_that_lacks_a_kind_of_part_says_so(broker: RunningBroker) -> None:
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     bare = await node.create_rest_delivery_point({"name": "bare"})
     off = await node.create_rest_delivery_point({"name": "off", "enabled": False})
     binding = {"queue": "q", "post_request_target": "/"}
@@ -45,7 +45,7 @@ async def test_a_point_that_lacks_a_kind_of_part_says_so(broker: RunningBroker) 
 async def test_a_point_that_is_made_pushes_and_is_there_after_a_restart(broker: RunningBroker) -> None:
     await create(broker, "q")
     async with WebServer() as server:
-        view = await NodeView(broker.node).create_rest_delivery_point(described("p", server))
+        view = await NodeOperations(broker.node).create_rest_delivery_point(described("p", server))
         assert (view.name, view.origin, view.enabled, view.reason) == ("p", "operator", True, "")
         for payload in ("before", "after"):
             async with http_client(broker) as client:
@@ -54,14 +54,14 @@ async def test_a_point_that_is_made_pushes_and_is_there_after_a_restart(broker: 
             await until_settled(broker)
             await broker.restart()
         assert [each.body for each in server.requests] == [b"before", b"after"]
-        shown = await NodeView(broker.node).show_rest_delivery_point("p")
+        shown = await NodeOperations(broker.node).show_rest_delivery_point("p")
         assert shown.definition == view.definition
 
 
 async def test_a_point_that_is_changed_begins_anew_and_one_that_is_deleted_is_gone(broker: RunningBroker) -> None:
     """What is not named stays as it is; the queue keeps what is not pushed."""
     await create(broker, "q")
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     async with WebServer() as server, http_client(broker) as client:
         await node.create_rest_delivery_point(described("p", server, enabled=False))
         await publish(client, "q", "waits")
@@ -74,13 +74,13 @@ async def test_a_point_that_is_changed_begins_anew_and_one_that_is_deleted_is_go
         await publish(client, "q", "stays")
         assert (await node.show_queue("q")).ready_count == 1
     await broker.restart()
-    assert await NodeView(broker.node).list_rest_delivery_points() == []
+    assert await NodeOperations(broker.node).list_rest_delivery_points() == []
 
 
 async def test_a_change_of_one_point_leaves_the_others_as_they_are(broker: RunningBroker, tmp_path: Path) -> None:
     """Their files are read at their own changes and at a reload: one that is not there meanwhile stops nobody."""
     await create(broker, "q")
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     password = tmp_path / "password"
     password.write_text("secret\n")
     async with WebServer() as server, http_client(broker) as client:
@@ -105,7 +105,7 @@ async def test_a_change_of_one_point_leaves_the_others_as_they_are(broker: Runni
 
 async def test_an_invalid_delivery_point_is_refused_with_its_place(broker: RunningBroker) -> None:
     async with WebServer() as server:
-        node = NodeView(broker.node)
+        node = NodeOperations(broker.node)
         for wrong, field in (
             ({"rest_consumers": [{"name": "web", "remote_host": ""}]}, "rest_consumers.0.remote_host"),
             ({"queue_bindings": [{"queue": "q"}]}, "queue_bindings.0.post_request_target"),
@@ -139,7 +139,7 @@ async def test_an_invalid_delivery_point_is_refused_with_its_place(broker: Runni
 @pytest.mark.settings("rest_delivery_points=[{name: fixed, enabled: false}]")
 async def test_a_point_of_the_configuration_is_changed_there(broker: RunningBroker) -> None:
     """It is shown as such, and no operator's change outlives the next reload unseen."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     [view] = await node.list_rest_delivery_points()
     assert (view.name, view.origin, view.enabled, view.up) == ("fixed", "configuration", False, False)
     with pytest.raises(Refused, match="change it there, and reload"):
@@ -152,10 +152,10 @@ async def test_a_point_of_the_configuration_is_changed_there(broker: RunningBrok
 
 async def test_of_two_points_of_one_name_that_of_the_configuration_counts(broker: RunningBroker) -> None:
     """The other one is kept, and comes back when the configuration has it no more."""
-    await NodeView(broker.node).create_rest_delivery_point({"name": "p", "enabled": False})
+    await NodeOperations(broker.node).create_rest_delivery_point({"name": "p", "enabled": False})
     origins: list[str] = []
     for settings in (("rest_delivery_points=[{name: p}]",), ()):
         await broker.node.reload(load(None, settings=(*broker.settings, *settings)))
-        [view] = await NodeView(broker.node).list_rest_delivery_points()
+        [view] = await NodeOperations(broker.node).list_rest_delivery_points()
         origins.append(view.origin)
     assert origins == ["configuration", "operator"]

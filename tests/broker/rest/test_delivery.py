@@ -13,7 +13,7 @@ import pykka
 import pytest
 
 from sluicegate.actors.queues import actor as queue
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
@@ -262,7 +262,7 @@ async def test_a_queue_that_comes_later_is_bound_then(broker: RunningBroker) -> 
         await create(broker, "late")
         await publish(client, "late", "x")
         await server.has(1)
-        await NodeView(broker.node).delete_queue("late")
+        await NodeOperations(broker.node).delete_queue("late")
         async with asyncio.timeout(DEADLINE_S):
             while binding.is_up:
                 await asyncio.sleep(0.01)
@@ -486,7 +486,7 @@ async def test_what_waits_for_a_web_server_as_its_queue_is_deleted_is_not_pushed
         await publish(client, "q", "1", "2", "3")
         await configure(broker, point(server, "q"))
         await shows(broker, lambda view: view.unacked_count == 3)
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
         await create(broker, "q")
         await publish(client, "q", "new")
         await server.start()

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.rest.consumer import RestConsumer
 from support.broker.named_queues import shows
 from support.broker.running_broker import RunningBroker
@@ -94,7 +94,7 @@ async def test_a_server_that_reads_nothing_holds_up_neither_a_reload_nor_a_stop(
             reached.clear()
             await deed()
         over.set()
-        assert (await NodeView(broker.node).show_queue("q")).ready_count == 1
+        assert (await NodeOperations(broker.node).show_queue("q")).ready_count == 1
 
 
 @pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")

@@ -14,7 +14,7 @@ from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.provisioning.rest_points import POINTS
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.interface import Table, TableWrite
@@ -73,7 +73,7 @@ def resolved_in_turn(monkeypatch: pytest.MonkeyPatch, *answers: list[str]) -> No
 )
 async def test_a_point_that_would_write_the_gateways_headers_is_not_made(broker: RunningBroker, name: str) -> None:
     """RFC 9112 11.2: a request that two servers read in two ways is one that somebody else's can be hidden in."""
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     with pytest.raises(QueueInvalid) as refused:
         await node.create_rest_delivery_point(body(1, headers={"X-From": "us", name: "chunked"}))
     assert refused.value.field == "queue_bindings.0.request_headers"
@@ -117,7 +117,7 @@ async def test_a_point_of_an_earlier_release_with_such_a_header_is_shown_as_wron
         assert orjson.loads(row)["queue_bindings"][0]["request_headers"]["Transfer-Encoding"] == "chunked"
         await broker.node.default.catalog.ask(WriteRow(TableWrite(Table.CATALOG, POINTS.row_key + b"p", row)))
         await broker.restart()
-        node = NodeView(broker.node)
+        node = NodeOperations(broker.node)
         view = await node.show_rest_delivery_point("p")
         assert (view.enabled, view.up, view.rest_consumers) == (True, False, [])
         assert view.reason.startswith("queue_bindings.0.request_headers: Transfer-Encoding is written by the gateway")
@@ -142,7 +142,7 @@ async def test_a_point_of_an_earlier_release_with_such_a_header_is_shown_as_wron
 @pytest.mark.parametrize("host", [METADATA, "::ffff:169.254.169.254", "fe80::1", "2852039166"])
 async def test_a_host_that_may_never_be_pushed_to_is_refused_at_once(broker: RunningBroker, host: str) -> None:
     with pytest.raises(QueueInvalid) as refused:
-        await NodeView(broker.node).create_rest_delivery_point(body(80, host=host))
+        await NodeOperations(broker.node).create_rest_delivery_point(body(80, host=host))
     assert refused.value.field == "rest_consumers.0.remote_host"
     assert refused.value.allowed == "hosts that `rest.allowed_targets` allows"
     consumer = f"[{{name: web, remote_host: '{host}'}}]"
@@ -162,7 +162,7 @@ async def test_a_name_that_resolves_to_a_link_local_address_is_not_connected_to(
 ) -> None:
     """Event, metric and state tell of it; when it resolves to another one, what waited is pushed."""
     await create(broker, "q")
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     async with WebServer() as server, http_client(broker) as client:
         resolved_in_turn(monkeypatch, [METADATA, "fe80::1"], ["::ffff:169.254.169.254"], ["127.0.0.1"])
         await publish(client, "q", "waits")
@@ -193,7 +193,7 @@ async def test_a_name_that_leads_elsewhere_when_a_request_is_made_gains_nothing(
 ) -> None:
     """DNS rebinding: the look found an allowed address, and the next one has another server, which listens."""
     await create(broker, "q")
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     reached: list[bytes] = []
 
     def elsewhere(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -224,7 +224,7 @@ async def test_of_several_addresses_those_that_are_allowed_are_used(
     await create(broker, "q")
     async with WebServer() as server, http_client(broker) as client:
         resolved_in_turn(monkeypatch, ["127.0.0.2", "127.0.0.1", "::1"])
-        await NodeView(broker.node).create_rest_delivery_point(body(server.port, host="web.example"))
+        await NodeOperations(broker.node).create_rest_delivery_point(body(server.port, host="web.example"))
         await publish(client, "q", "arrives")
         await server.has(1)
         await until_settled(broker, "q")
@@ -248,7 +248,7 @@ async def test_a_redirect_to_elsewhere_is_not_followed(broker: RunningBroker) ->
 
     server = await asyncio.start_server(redirects, "127.0.0.1", 0)
     async with http_client(broker) as client:
-        node = NodeView(broker.node)
+        node = NodeOperations(broker.node)
         await node.create_rest_delivery_point(body(server.sockets[0].getsockname()[1]))
         await publish(client, "q", "x")
         await until_settled(broker, "q")
@@ -261,7 +261,7 @@ async def test_a_redirect_to_elsewhere_is_not_followed(broker: RunningBroker) ->
 async def test_a_list_that_is_reloaded_is_in_force_for_points_that_run(broker: RunningBroker) -> None:
     """Those of the configuration that it refuses are a mistake of that; those that operators made go down."""
     await create(broker, "q")
-    node = NodeView(broker.node)
+    node = NodeOperations(broker.node)
     async with WebServer() as server, http_client(broker) as client:
         await node.create_rest_delivery_point(body(server.port))
         await publish(client, "q", "first")

@@ -138,7 +138,7 @@ async def test_a_connection_that_fails_as_time_passes_costs_the_others_nothing(
     connection.identity.authenticated(Principal("", valid_until_ms=1))
 
     broker.clock.forward(60)
-    broker.node.mqtt.look_at_the_clock()
+    broker.node.mqtt.tick()
 
     await failing.is_closed()
     await silent.is_ended(0x8D)
@@ -176,10 +176,10 @@ async def test_a_connection_that_fails_to_write_costs_the_others_nothing(
     """Goal 2: one client harms nobody else. At the end of a turn all write, whoever's turn it was."""
     broker.ignores_violations()
     other = await broker.connect("other", 5)
-    fronts = {front.name: front for front in broker.node.fronts}
-    front, broken = fronts[protocol], BrokenSocket()
+    servers = {server.name: server for server in broker.node.servers}
+    server, broken = servers[protocol], BrokenSocket()
     cell = broker.node.services.runtime.spawn(
-        front.make_connection, kind="connection", name="broken", policy=ONE_CONNECTION, parent=front.connections
+        server.make_connection, kind="connection", name="broken", policy=ONE_CONNECTION, parent=server.connections
     )
     connection = cell.behaviour
     connection.opened(broken, PeerInfo(listener=protocol, host="here", port=1))
@@ -207,12 +207,12 @@ class DeafSocket(FullSocket):
 async def test_clients_of_all_protocols_get_the_shutdown_at_once(broker: RunningBroker) -> None:
     """docs/operations.md, start and stop: those of one that do not let go cost the others, and the stop, no time."""
     node = broker.node
-    deaf = {front.name: DeafSocket(broker.clock) for front in node.fronts}
-    for front in node.fronts:
+    deaf = {server.name: DeafSocket(broker.clock) for server in node.servers}
+    for server in node.servers:
         cell = node.services.runtime.spawn(
-            front.make_connection, kind="connection", name="deaf", policy=ONE_CONNECTION, parent=front.connections
+            server.make_connection, kind="connection", name="deaf", policy=ONE_CONNECTION, parent=server.connections
         )
-        cell.behaviour.opened(deaf[front.name], PeerInfo(listener=front.name, host="here", port=1))
+        cell.behaviour.opened(deaf[server.name], PeerInfo(listener=server.name, host="here", port=1))
 
     stopping = asyncio.create_task(broker.stop())
     async with asyncio.timeout(DEADLINE_S):

@@ -16,7 +16,7 @@ from websockets.asyncio.client import connect
 from websockets.typing import Subprotocol
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, DeliveryState
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec.frame import SUBSCRIBE
@@ -33,7 +33,7 @@ from support.mqtt.raw_client import DEADLINE_S
 ROOMS: Final = tuple(f"sluicegate.{room}." for room in ("actors", "gateway", "messaging", "protocols", "storage"))
 # What was told and what was stored stays for a while, and has bounds of its own; the thread that writes has its last
 # commit until the next; views are what tests ask with.
-STAYS: Final = (".Event", ".JournalSlot", ".CommitJob", ".TableWrite", ".NodeView", ".MessageDeeds")
+STAYS: Final = (".Event", ".JournalSlot", ".CommitJob", ".TableWrite", ".NodeOperations", ".MessageOperations")
 ACCEPT: Final = DeliveryState(ACCEPTED)
 
 
@@ -70,7 +70,7 @@ async def leaves_nothing(broker: RunningBroker, comes_and_goes: Callable[[], Awa
 async def all_gone(broker: RunningBroker) -> None:
     """Wait until clients are gone, and what they have asked for last is done."""
     async with asyncio.timeout(DEADLINE_S):
-        while any(front.connections.children for front in broker.node.fronts):
+        while any(server.connections.children for server in broker.node.servers):
             await asyncio.sleep(0.01)
     idle = asyncio.get_running_loop().create_future()
     broker.node.services.spool_actor().when_idle(lambda: idle.set_result(None))
@@ -192,7 +192,7 @@ async def test_an_amqp_client_that_published_and_consumed(broker: RunningBroker,
         if vanishes:
             client.vanish()
             await shows(broker, lambda view: view.unacked_count == 0)
-            await NodeView(broker.node).purge_queue("q")
+            await NodeOperations(broker.node).purge_queue("q")
         else:
             client.settle(message.delivery_id, message.delivery_id, ACCEPT)
             await client.round_trip()
@@ -252,7 +252,7 @@ async def test_a_flow_client_that_published_and_consumed(broker: RunningBroker, 
             client.cut()
             await client.ended()
             await shows(broker, lambda view: view.unacked_count == 0)
-            await NodeView(broker.node).purge_queue("q")
+            await NodeOperations(broker.node).purge_queue("q")
         else:
             client.accepts_through(flow_id, 1)
             await client.unbinds(flow_id)
@@ -334,7 +334,7 @@ async def test_a_queue_that_is_deleted(broker: RunningBroker) -> None:
         await client.answered(publisher.flow_id, 2)
         await client.receives_in_all(2, flow_id)
         client.accepts_through(flow_id, 1)
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
         await client.close()
 
     await leaves_nothing(broker, comes_and_goes)

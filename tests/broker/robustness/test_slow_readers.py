@@ -14,8 +14,8 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.node.servers import front as protocol_front
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.node.servers import server as protocol_server
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
@@ -39,12 +39,12 @@ Reads = Callable[[int], Awaitable[list[bytes]]]
 @pytest.fixture(autouse=True)
 def _no_clock_is_brought(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is forgotten would go out the next time that connections look at the clock: here they never do."""
-    monkeypatch.setattr(protocol_front, "TICK_MS", 3_600_000)
+    monkeypatch.setattr(protocol_server, "TICK_MS", 3_600_000)
 
 
 async def slow_count(broker: RunningBroker) -> float:
     """Return how many clients read slower than they are written to, as operators see it."""
-    samples = await NodeView(broker.node).metrics_snapshot()
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     return next(each.value for each in samples if each.name == "sluicegate_slow_subscribers")
 
 

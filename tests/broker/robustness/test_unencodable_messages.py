@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.observability.events import VPN_MESSAGE_UNWRITABLE
 from sluicegate.protocols.flow.codec.frames.flow import Bind
 from support.amqp.client import AmqpClient
@@ -38,7 +38,7 @@ async def only_one_is_rejected(broker: RunningBroker) -> None:
     """The queue, the counters and operators know of one."""
     view = await shows(broker, lambda view: view.ready_count + view.unacked_count == 0)
     assert view.discards == {"rejected_discarded": 1}
-    view_of_node = NodeView(broker.node)
+    view_of_node = NodeOperations(broker.node)
     samples = await view_of_node.metrics_snapshot()
     dropped = [each for each in samples if each.name == "sluicegate_messages_dropped_total" and each.value]
     assert [(each.labels[-1], each.value) for each in dropped] == [("unwritable", 1)]

@@ -7,7 +7,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.transport.unfinished import COUNTER
@@ -76,7 +76,7 @@ async def test_a_client_that_stopped_sending_makes_room_for_another(
     send_rest()
     assert await client.answered(mqtt.PUBACK, 1) in (0, 0x10)
     await held(broker, 0, 0)
-    samples = {(each.name, each.labels): each.value for each in await NodeView(broker.node).metrics_snapshot()}
+    samples = {(each.name, each.labels): each.value for each in await NodeOperations(broker.node).metrics_snapshot()}
     assert samples["sluicegate_unfinished_ended_total", ()] == 1
     assert samples["sluicegate_unfinished_limit_bytes", ()] == 1 << 20
     if kind is not WebSocketSender:  # what ended there was never one of MQTT

@@ -15,7 +15,7 @@ import pytest
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.node import Log
 from sluicegate.gateway.observability.logs import set_up_logging
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.security.certificates import validity_of
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
@@ -55,12 +55,12 @@ def showing(certificates: Certificates) -> ssl.SSLContext:
 
 
 def port_of(broker: RunningBroker, name: str) -> int:
-    return next(front.listeners[name].port for front in broker.node.fronts if name in front.listeners)
+    return next(server.listeners[name].port for server in broker.node.servers if name in server.listeners)
 
 
 async def refuses(broker: RunningBroker, name: str, context: ssl.SSLContext) -> None:
     """Wait until a listener has refused a handshake, and the client has heard it."""
-    listener = next(front.listeners[name] for front in broker.node.fronts if name in front.listeners)
+    listener = next(server.listeners[name] for server in broker.node.servers if name in server.listeners)
     before = listener.handshake_failed_count
     with pytest.raises((ConnectionError, ssl.SSLError)):
         await _hears(listener.port, context)
@@ -147,7 +147,7 @@ async def test_an_expired_certificate_is_reported_until_it_is_replaced(
     validity = validity_of(certificates.server)
     assert validity is not None
     async with RunningBroker(tmp_path / "data", tls_settings(certificates, "flow_tls")) as broker:
-        samples = await NodeView(broker.node).metrics_snapshot()
+        samples = await NodeOperations(broker.node).metrics_snapshot()
         told = {each.name: each for each in samples if each.name.startswith("sluicegate_certificate")}
         begins, ends = (told[f"sluicegate_certificate_{name}_seconds"] for name in ("begins", "expires"))
         assert (begins.labels, begins.value) == (("flow_tls",), validity.begins_s)

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.security.audit import KINDS
 from sluicegate.messaging.clients import rights
 from sluicegate.protocols.flow.codec import codes
@@ -121,8 +121,8 @@ async def test_who_is_denied_something_hears_it_in_the_protocols_words(
     else:
         assert events.record.counts["CLIENT_CLIENT_BIND_FAILED"] == 1
     if case.verb == "connect":
-        fronts = {front.name: front for front in broker.node.fronts}
-        assert fronts[protocol].counters.refused == {case.reason: 1}
+        servers = {server.name: server for server in broker.node.servers}
+        assert servers[protocol].counters.refused == {case.reason: 1}
     told = [each[1].text() for each in events.record.recent(0, 1000)] + caplog.messages
     assert not [line for line in told if SECRET in line or "guess" in line]
 
@@ -195,7 +195,7 @@ async def test_guaranteed_messages_are_a_right_of_the_profile(
     assert await client.bind("open") == bound
     assert await client.bind("Consumer.a.VirtualTopic.O") == bound
     await client.leave()
-    assert [each.name for each in await NodeView(broker.node).list_queues()] == ["open"]
+    assert [each.name for each in await NodeOperations(broker.node).list_queues()] == ["open"]
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, allow_guaranteed_msg_receive_enabled: false}]")

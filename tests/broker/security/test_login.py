@@ -14,7 +14,7 @@ from argon2.exceptions import VerifyMismatchError
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.observability.metrics import Exposition
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import INIT, Open
 from sluicegate.protocols.amqp.types.encoding import encode_composite
@@ -110,7 +110,7 @@ async def test_the_logins_of_one_address_take_some_places_and_another_address_ha
         assert await answered(reader) == 401
     await asyncio.gather(*guessing)
     assert set(statuses) == {401, 503}
-    text = Exposition(queue_label_max=0).render(await NodeView(broker.node).metrics_snapshot()).decode()
+    text = Exposition(queue_label_max=0).render(await NodeOperations(broker.node).metrics_snapshot()).decode()
     # Where a check takes long, some have also waited too long for theirs.
     without_place = statuses.count(503) - broker.node.services.password_checks.refused_count
     refused = 'sluicegate_operator_requests_refused_total{listener="admin",reason="logins"}'
@@ -238,7 +238,7 @@ async def test_a_wrong_password_costs_the_same_and_hears_the_same_whatever_the_n
     """OWASP, Authentication Cheat Sheet: response times are told apart over a network, by a median of a few."""
     work = Work(monkeypatch)  # before the node is made, which keeps what it checks with
     async with RunningBroker(tmp_path / "data", settings_of(tmp_path)) as broker:
-        await NodeView(broker.node).create_user({"name": "made", "password": RIGHT})
+        await NodeOperations(broker.node).create_user({"name": "made", "password": RIGHT})
         heard = {}
         for name in NAMES:
             client: ProtocolClient = CLIENTS[protocol](broker, name)

@@ -11,10 +11,10 @@ from argon2 import PasswordHasher
 
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.observability.metrics import Exposition
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.clients import ClientQuestion
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.clients import ClientQuery
 from sluicegate.gateway.views.errors import VpnNotFound
-from sluicegate.gateway.views.subscriptions import SmrpQuestion
+from sluicegate.gateway.views.subscriptions import SmrpQuery
 from sluicegate.messaging.clients.rights import (
     ENDPOINT_COUNT,
     NOT_AUTHENTICATED,
@@ -87,11 +87,11 @@ def denied(broker: RunningBroker, vpn: str) -> dict[str, int]:
 
 
 async def collect(broker: RunningBroker, vpn: str, queue: str, **attributes: object) -> None:
-    await NodeView(broker.node, vpn).create_queue({"name": queue, **attributes})
+    await NodeOperations(broker.node, vpn).create_queue({"name": queue, **attributes})
 
 
 async def ready(broker: RunningBroker, vpn: str, queue: str) -> int:
-    return (await NodeView(broker.node, vpn).show_queue(queue)).ready_count
+    return (await NodeOperations(broker.node, vpn).show_queue(queue)).ready_count
 
 
 # --- who comes in where ---
@@ -127,8 +127,8 @@ async def test_an_unknown_vpn_is_refused_counted_and_reported(broker: RunningBro
     assert await answer_to(broker, protocol, "ann@elsewhere", SECRET) == NOT_THERE[protocol]
     assert denied(broker, "default") == {VPN_UNKNOWN: 1}
     assert broker.node.services.runtime.events.record.counts["CLIENT_CLIENT_CONNECT_FAIL"] == 1
-    (front,) = [each for each in broker.node.fronts if each.name == protocol]
-    assert front.counters.refused == {VPN_UNKNOWN: 1}
+    (server,) = [each for each in broker.node.servers if each.name == protocol]
+    assert server.counters.refused == {VPN_UNKNOWN: 1}
 
 
 @ACCOUNTS
@@ -137,8 +137,8 @@ async def test_a_vpn_that_is_shut_down_is_refused_counted_and_reported(broker: R
     """solace.md 7.4: 503 Message VPN Unavailable."""
     assert await answer_to(broker, protocol, "ann@lab", OTHER_SECRET) == SHUT_DOWN[protocol]
     assert denied(broker, "lab") == {VPN_DOWN: 1}
-    (front,) = [each for each in broker.node.fronts if each.name == protocol]
-    assert front.counters.refused == {VPN_DOWN: 1}
+    (server,) = [each for each in broker.node.servers if each.name == protocol]
+    assert server.counters.refused == {VPN_DOWN: 1}
     events = [event for _, event in broker.node.services.runtime.events.record.recent(0, 100)]
     assert [event.vpn for event in events if event.kind.name == "CLIENT_CLIENT_CONNECT_FAIL"] == ["lab"]
 
@@ -169,7 +169,7 @@ async def test_a_listener_is_for_one_vpn(broker: RunningBroker, protocol: str) -
     assert await client.connect("", "") == OK
     if protocol == "amqp":
         assert await client.bind("q") == OK
-        assert (await NodeView(broker.node, "sales").show_queue("q")).flows
+        assert (await NodeOperations(broker.node, "sales").show_queue("q")).flows
     else:
         assert await client.publish("t") == OK
         assert await ready(broker, "sales", "q") == 1
@@ -330,7 +330,7 @@ async def test_what_a_vpn_keeps_survives_a_restart(broker: RunningBroker) -> Non
         await sender.publish("news", vpn.encode(), qos=2)
     await broker.restart()
     for vpn in ("default", "sales"):
-        view = NodeView(broker.node, vpn)
+        view = NodeOperations(broker.node, vpn)
         assert {queue.name: queue.ready_count for queue in await view.list_queues()} == {"#mqtt/device": 1, "q": 1}
         assert (await view.show_queue("q")).config.max_ttl == (3 if vpn == "sales" else 4)
         client = await broker.connect_durable("device", user_name=f"x@{vpn}")
@@ -415,14 +415,14 @@ async def test_operators_look_at_one_vpn_at_a_time(broker: RunningBroker) -> Non
     await collect(broker, "sales", "q", subscriptions=["t"])
     client = await broker.connect("device", 5, user_name="x@sales")
     await client.publish("t", b"four", qos=1)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     there = view.in_vpn("sales")
     assert [queue.name for queue in await view.list_queues()] == []
     assert [queue.name for queue in await there.list_queues()] == ["q"]
-    assert (await view.list_clients(ClientQuestion())).clients == ()
-    assert [each.name for each in (await there.list_clients(ClientQuestion())).clients] == ["device"]
-    assert (await view.smrp_subscriptions(SmrpQuestion())).total_count == 0
-    assert (await there.smrp_subscriptions(SmrpQuestion())).vpn_name == "sales"
+    assert (await view.list_clients(ClientQuery())).clients == ()
+    assert [each.name for each in (await there.list_clients(ClientQuery())).clients] == ["device"]
+    assert (await view.smrp_subscriptions(SmrpQuery())).total_count == 0
+    assert (await there.smrp_subscriptions(SmrpQuery())).vpn_name == "sales"
     with pytest.raises(VpnNotFound):
         view.in_vpn("elsewhere")
     vpns = {vpn.name: vpn for vpn in (await view.list_message_vpns()).message_vpns}
@@ -447,7 +447,7 @@ async def test_metrics_and_events_say_which_vpn_they_are_of(broker: RunningBroke
         assert message.topic.endswith(f"/VPN_AD_QENDPT_CREATE/{vpn}")
         assert f": {vpn} - Queue q-{vpn} created".encode() in message.payload
         await client.is_quiet()
-    samples = await NodeView(broker.node).metrics_snapshot()
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     ready_of = {(each.labels, each.vpn) for each in samples if each.name == "sluicegate_queue_messages_ready"}
     assert ready_of == {(("q-default",), "default"), (("q-sales",), "sales")}
     text = Exposition(queue_label_max=10).render(samples).decode()

@@ -5,8 +5,8 @@ Those that begin with `$queue/` are MQTT's addresses of queues and no topics to 
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.explanations import Specimen
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.explanations import ExampleMessage
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient, AmqpClients, refused_with
@@ -45,7 +45,7 @@ async def test_what_is_dropped_without_a_word_to_its_mqtt_publisher_is_counted(
     client = await broker.connect(level=level)
     await client.publish(FORGED, b"forged", qos=qos)
     await client.round_trip()
-    samples = await NodeView(broker.node).metrics_snapshot()
+    samples = await NodeOperations(broker.node).metrics_snapshot()
     name = "sluicegate_messages_dropped_total"
     assert [each.value for each in samples if each.name == name and each.labels == ("invalid_topic",)] == [1]
 
@@ -53,7 +53,7 @@ async def test_what_is_dropped_without_a_word_to_its_mqtt_publisher_is_counted(
 @pytest.mark.parametrize("topic", [FORGED, "$queue/#q", "a/+/b", "a/#"])
 async def test_explain_says_that_no_client_may_publish_there(broker: RunningBroker, topic: str) -> None:
     await create(broker, subscriptions=[">"])
-    answer = await NodeView(broker.node).explain_publish(Specimen(topic=topic), queue=None)
+    answer = await NodeOperations(broker.node).explain_publish(ExampleMessage(topic=topic), queue=None)
     assert (answer.verdict, answer.reason[:17]) == ("refused", "400 Invalid Topic")
 
 
@@ -81,10 +81,10 @@ async def test_a_queue_is_published_to_by_its_own_address(broker: RunningBroker,
     await client.sender("out", "queue://q")
     async with http_client(broker) as web:
         assert (await web.post("/QUEUE/q", content="m")).status_code == 200
-    view = NodeView(broker.node)
-    explained = await view.explain_publish(Specimen(topic=""), queue="q")
+    view = NodeOperations(broker.node)
+    explained = await view.explain_publish(ExampleMessage(topic=""), queue="q")
     assert explained.verdict == "accepted"
-    as_topic = await view.explain_publish(Specimen(topic="$queue/q"), queue=None)
+    as_topic = await view.explain_publish(ExampleMessage(topic="$queue/q"), queue=None)
     assert (as_topic.verdict, as_topic.destinations) == ("accepted", explained.destinations)
-    missing = await view.explain_publish(Specimen(topic="$queue/none"), queue=None)
+    missing = await view.explain_publish(ExampleMessage(topic="$queue/none"), queue=None)
     assert (missing.verdict, missing.reason) == ("refused", "400 Queue Not Found: there is no such queue (none)")

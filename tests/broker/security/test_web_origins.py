@@ -16,7 +16,7 @@ from websockets.typing import Origin, Subprotocol
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.security.audit import KINDS
 from sluicegate.messaging.clients.rights import FOREIGN_HOST, FOREIGN_ORIGIN
 from support.broker.running_broker import RunningBroker
@@ -37,8 +37,8 @@ each_protocol = pytest.mark.parametrize("protocol", ["mqtt", "amqp"])
 
 
 def websocket_port(broker: RunningBroker, protocol: str, tls: str = "") -> int:
-    fronts = {front.name: front for front in broker.node.fronts}
-    return fronts[protocol].listeners[f"{protocol}_websocket{tls}"].port
+    servers = {server.name: server for server in broker.node.servers}
+    return servers[protocol].listeners[f"{protocol}_websocket{tls}"].port
 
 
 @asynccontextmanager
@@ -72,7 +72,7 @@ async def upgrade(broker: RunningBroker, protocol: str, **page: str) -> tuple[in
 
 def refused(broker: RunningBroker, protocol: str) -> dict[str, int]:
     """Return what is counted of the protocol's clients that were not let in, by reason."""
-    return {front.name: front for front in broker.node.fronts}[protocol].counters.refused
+    return {server.name: server for server in broker.node.servers}[protocol].counters.refused
 
 
 def in_browser(page: str, *, site: str = "cross-site") -> dict[str, str]:
@@ -412,7 +412,7 @@ async def test_metrics_count_what_was_refused(broker: RunningBroker) -> None:
     async with http_client(broker) as client:
         await client.post("/a", headers=in_browser(EVIL))
         await client.post("/a", headers={"Host": "evil.example"})
-    counted = {(each.name, each.labels): each.value for each in await NodeView(broker.node).metrics_snapshot()}
+    counted = {(each.name, each.labels): each.value for each in await NodeOperations(broker.node).metrics_snapshot()}
     for reason in (FOREIGN_ORIGIN, FOREIGN_HOST):
         assert counted["sluicegate_connections_refused_total", ("http", reason)] == 1
 

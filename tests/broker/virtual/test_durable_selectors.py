@@ -5,7 +5,7 @@ The numbers VD-nn are those of tests/data/virtual/cases.txt.
 
 import pytest
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 from support.broker.running_broker import RunningBroker
@@ -84,7 +84,7 @@ async def test_selectors_that_are_durable_no_more_are_forgotten_for_good(restart
     await (broker.restart(change) if restarts else redefine(broker, change))
     await alternate(broker)
     assert await depth(broker, queue("1")) == 0
-    assert await NodeView(broker.node).list_selectors() == []
+    assert await NodeOperations(broker.node).list_selectors() == []
     await redefine(broker, AWARE, "virtual_destinations.selector_cache.durable=true")
     await alternate(broker)
     assert await depth(broker, queue("1")) == 0
@@ -102,7 +102,7 @@ async def test_a_consumer_without_a_selector_wants_everything(broker: RunningBro
 async def test_an_operator_deletes_a_durable_selector(broker: RunningBroker) -> None:
     """VD-21."""
     await seen_once(broker, "1", "odd = 'no'")
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     [known] = await view.list_selectors()
     assert (known.queue, known.subscriber, known.selectors) == (queue("1"), "c", ("odd = 'no'",))
     await view.delete_selector(queue("1"), "c")
@@ -131,7 +131,7 @@ async def test_an_operator_hears_of_a_durable_selector_when_the_store_has_it(
         rows.extend(found)
 
     monkeypatch.setattr(store, "commit", refuse_at_first)
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
 
     await view.put_selector(queue("1"), "c", ["odd = 'yes'"])
     assert b"yes" in (rows[-1] or b"")
@@ -168,9 +168,9 @@ async def test_durable_selectors_survive_a_restart_and_go_with_their_queue(broke
     await broker.restart()
     await alternate(broker)
     assert await depth(broker, queue("1")) == 5
-    await NodeView(broker.node).delete_queue(queue("1"))
+    await NodeOperations(broker.node).delete_queue(queue("1"))
     await broker.restart()
-    assert await NodeView(broker.node).list_selectors() == []
+    assert await NodeOperations(broker.node).list_selectors() == []
 
 
 @aware

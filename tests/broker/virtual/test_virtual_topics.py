@@ -8,7 +8,7 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import template_from_dict
 from support.amqp.client import AmqpClients, body
@@ -83,7 +83,7 @@ async def test_queues_and_what_they_hold_survive_a_restart_and_go_on_collecting(
 async def test_a_queue_is_the_subscription_and_ends_with_it(broker: RunningBroker) -> None:
     """VD-35: deleting the queue is the unsubscribe."""
     await (await consumer(broker, A)).vanish()
-    await NodeView(broker.node).delete_queue(A)
+    await NodeOperations(broker.node).delete_queue(A)
     assert broker.node.default.space.route(TOPIC).is_empty
 
 
@@ -253,7 +253,7 @@ async def test_a_queue_that_no_virtual_topic_knows_is_not_made(broker: RunningBr
 
 async def test_a_template_says_what_a_consumers_queue_is(broker: RunningBroker) -> None:
     """Any queue: partitioned, exclusive, last value."""
-    view = NodeView(broker.node)
+    view = NodeOperations(broker.node)
     for name, attributes in (
         ("A", {"partition_count": 4, "access_type": "non-exclusive"}),
         ("B", {"access_type": "exclusive"}),
@@ -279,7 +279,7 @@ async def test_a_hundred_clients_come_and_go_at_once(broker: RunningBroker) -> N
         await publish(broker, f"VirtualTopic.TEST.{number}", b"m")
         await client.messages(1)
         await client.vanish()
-        await NodeView(broker.node).delete_queue(name)
+        await NodeOperations(broker.node).delete_queue(name)
 
     for first in range(0, 100, 25):  # all of them on this one loop would not all be let in within the time for that
         await asyncio.gather(*[come_and_go(number) for number in range(first, first + 25)])
@@ -322,7 +322,7 @@ async def test_one_dead_message_queue_takes_the_same_message_from_two_queues(bro
         client.send(_puback((await client.message()).packet_id, 0x83))
         await client.round_trip()
     assert (await shows(broker, lambda view: view.ready_count == 2, "Dead")).ready_count == 2
-    died_in = [each.dead.queue for each in await NodeView(broker.node).browse_queue("Dead") if each.dead]
+    died_in = [each.dead.queue for each in await NodeOperations(broker.node).browse_queue("Dead") if each.dead]
     assert died_in == ["Consumer.A.VirtualTopic.Test", "Consumer.B.VirtualTopic.Test"]
 
 

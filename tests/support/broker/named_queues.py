@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.queues import QueueView
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
@@ -11,17 +11,17 @@ from support.mqtt.raw_client import DEADLINE_S
 
 async def create(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:
     """Create a durable queue."""
-    return await NodeView(broker.node).create_queue({"name": name, **attributes})
+    return await NodeOperations(broker.node).create_queue({"name": name, **attributes})
 
 
 async def change(broker: RunningBroker, name: str = "q", **attributes: object) -> QueueView:
     """Change attributes of a queue."""
-    return await NodeView(broker.node).update_queue(name, attributes)
+    return await NodeOperations(broker.node).update_queue(name, attributes)
 
 
 async def shown(broker: RunningBroker, name: str = "q") -> QueueView:
     """Return a queue as operators see it."""
-    return await NodeView(broker.node).show_queue(name)
+    return await NodeOperations(broker.node).show_queue(name)
 
 
 async def shows(broker: RunningBroker, condition: Callable[[QueueView], bool], name: str = "q") -> QueueView:

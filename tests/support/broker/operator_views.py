@@ -1,24 +1,24 @@
 """What operators are shown by a broker under test."""
 
-from sluicegate.gateway.operations.node import NodeView
-from sluicegate.gateway.views.explanations import PublishExplanation, Specimen
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.explanations import ExampleMessage, PublishExplanation
 from support.broker.running_broker import RunningBroker
 
 
 async def explained(broker: RunningBroker, topic: str, **message: object) -> PublishExplanation:
-    specimen = Specimen(topic=topic, **message)  # type: ignore[arg-type]  # fields of a specimen
-    return await NodeView(broker.node).explain_publish(specimen, queue=None)
+    specimen = ExampleMessage(topic=topic, **message)  # type: ignore[arg-type]  # fields of a specimen
+    return await NodeOperations(broker.node).explain_publish(specimen, queue=None)
 
 
 async def counted(broker: RunningBroker, metric: str) -> dict[str, float]:
     """The values of a metric by reason."""
     found: dict[str, float] = {}
-    for sample in await NodeView(broker.node).metrics_snapshot():
+    for sample in await NodeOperations(broker.node).metrics_snapshot():
         if sample.name == metric and sample.value:
             found[sample.labels[-1]] = found.get(sample.labels[-1], 0) + sample.value
     return found
 
 
 async def event_texts(broker: RunningBroker, name: str) -> list[str]:
-    events = await NodeView(broker.node).events(after=0, limit=1000)
+    events = await NodeOperations(broker.node).events(after=0, limit=1000)
     return [each.text for each in events if each.event == name]

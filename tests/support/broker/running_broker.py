@@ -13,7 +13,7 @@ from sluicegate.actors.messages.directory import ListQueues
 from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.node.environment import Surroundings
+from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.process.operator_ports import AdminPorts
 from support.mqtt.raw_client import DEADLINE_S, Clients
@@ -106,8 +106,8 @@ class RunningBroker(Clients):
     def forward(self, seconds: float) -> None:
         """Put the broker's clock forward, and have it see to keep alive and connect timeouts."""
         self.clock.forward(seconds)
-        for front in self.node.fronts:
-            front.look_at_the_clock()
+        for server in self.node.servers:
+            server.tick()
 
     async def has_no_more_than(self, *, sessions: int, queues: int) -> None:
         """Wait until no more than these are left: a client's end is not seen by its peer at once."""
@@ -125,14 +125,14 @@ class RunningBroker(Clients):
                 await asyncio.sleep(0.01)
 
     async def start(self) -> None:
-        around = Surroundings(listener=judged(self._wire_violations))
+        around = Environment(listener=judged(self._wire_violations))
         store = open_store(self.config)
         self._node = Node(
             self.config,
             store=store,
             clock=self.clock,
             rng=random.Random(1),
-            surroundings=around,
+            environment=around,
             operator_ports=AdminPorts,
         )
         await self._node.start()

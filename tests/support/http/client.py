@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import orjson
 
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 from support.http.plain import plain_async_client
 from support.mqtt.raw_client import DEADLINE_S
@@ -29,11 +29,11 @@ async def http_client(broker: RunningBroker, **options: Any) -> AsyncIterator[ht
 
 
 async def create(broker: RunningBroker, name: str, **attributes: object) -> None:
-    await NodeView(broker.node).create_queue({"name": name, **attributes})
+    await NodeOperations(broker.node).create_queue({"name": name, **attributes})
 
 
 async def ready_count(broker: RunningBroker, name: str) -> int:
-    return (await NodeView(broker.node).show_queue(name)).ready_count
+    return (await NodeOperations(broker.node).show_queue(name)).ready_count
 
 
 async def publish(client: httpx.AsyncClient, queue: str, *payloads: str, key: str = "") -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.running_broker import RunningBroker
 from support.http.web_server import Pushed, WebServer
 from support.mqtt.raw_client import DEADLINE_S
@@ -27,7 +27,7 @@ async def configure(broker: RunningBroker, *settings: str) -> None:
 
 async def until_settled(broker: RunningBroker, queue: str) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while (view := await NodeView(broker.node).show_queue(queue)).ready_count or view.unacked_count:
+        while (view := await NodeOperations(broker.node).show_queue(queue)).ready_count or view.unacked_count:
             await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""A node that keeps its queues in a dict: the smallest thing that keeps the promises of `NodePort`."""
+"""A node that keeps its queues in a dict: the smallest thing that keeps the promises of `NodeInterface`."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,7 @@ from typing import Final
 from sluicegate.gateway.observability.reader_batches import ReaderBatch
 from sluicegate.gateway.operations.interface import template_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.views.clients import ClientQuestion, ClientsView, ClientView, MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients import ClientQuery, ClientsView, ClientView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -21,8 +21,8 @@ from sluicegate.gateway.views.errors import (
     TemplateNotFound,
     VpnNotFound,
 )
-from sluicegate.gateway.views.explanations import DestinationView, KeyExplanation, PublishExplanation, Specimen
-from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuestion
+from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage, KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.process import ProcessFigures
 from sluicegate.gateway.views.queues import (
     ActorView,
@@ -49,7 +49,7 @@ from sluicegate.gateway.views.spool import (
     CursorView,
     SpoolView,
 )
-from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.explain import WaitReason
@@ -90,7 +90,7 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
     destination: DestinationView | None = None  # where a publish would go
-    explained: Specimen = field(default_factory=lambda: Specimen(topic=""))  # the last one that was asked about
+    explained: ExampleMessage = field(default_factory=lambda: ExampleMessage(topic=""))  # the last one
     happened: Sequence[EventView] = ()
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
@@ -238,15 +238,15 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
         if self.templates.pop(name, None) is None:
             raise TemplateNotFound(name)
 
-    async def take_messages(self, name: str, deed: str, selection: MessageSelection) -> TakenView:
+    async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
         self._definition(name)
         wanted = {each.text() for each in selection.ids or ()}
         stored = self.messages[name]
         chosen = [each for each in stored if each.id in wanted or not wanted][: selection.limit]
-        if deed != "delete":
+        if action != "delete":
             self._definition(selection.to)
             self.messages[selection.to] += chosen
-        if deed != "copy":
+        if action != "copy":
             self.messages[name] = [each for each in stored if each not in chosen]
         found = {each.id for each in chosen}
         return TakenView(done_count=len(chosen), kept={}, not_found=tuple(sorted(wanted - found)))
@@ -338,7 +338,7 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
             protocols=(protocol,),
         )
 
-    async def queues_figures(self, question: QueuesQuestion) -> QueuesFigures:
+    async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         figures = []
         for name in sorted(filter(name_pattern(question.name).fullmatch, self.definitions)):
             view = await self.show_queue(name)
@@ -389,7 +389,7 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
             latest = self.backup = replace(latest, state=BackupState.CANCELLED, failure="it was cancelled")
         return latest
 
-    async def list_clients(self, question: ClientQuestion) -> ClientsView:
+    async def list_clients(self, question: ClientQuery) -> ClientsView:
         wanted, names = name_pattern(question.client_name), question.names
         found = [each for each in self.clients if wanted.fullmatch(each.name) and (not names or each.name in names)]
         return ClientsView(
@@ -444,10 +444,10 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
             )
         )
 
-    async def smrp_subscriptions(self, question: SmrpQuestion) -> SmrpSubscriptionsView:
+    async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)
 
-    async def explain_publish(self, message: Specimen, *, queue: str | None) -> PublishExplanation:
+    async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
         self.explained = message
         if queue is not None:
             self._definition(queue)

@@ -4,19 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
-from sluicegate.gateway.provisioning.stored_users import AskedUser, asked_user
+from sluicegate.gateway.provisioning.stored_users import UserRequest, user_request
 from sluicegate.gateway.views.accounts import UserView
 from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
 
-FIXED = asked_user({"name": "fixed"})  # of the configuration
+FIXED = user_request({"name": "fixed"})  # of the configuration
 
 
 @dataclass
 class MemoryUsers:
     """Users in a dict, with their passwords as they were sent."""
 
-    users: dict[str, AskedUser] = field(default_factory=lambda: {"fixed": FIXED})
+    users: dict[str, UserRequest] = field(default_factory=lambda: {"fixed": FIXED})
 
     async def list_users(self) -> Sequence[UserView]:
         return [await self.show_user(name) for name in sorted(self.users)]
@@ -36,7 +36,7 @@ class MemoryUsers:
         )
 
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
-        user = asked_user(asked)
+        user = user_request(asked)
         if user.name in self.users:
             raise UserAlreadyExists(user.name)
         if user.password is None:
@@ -46,14 +46,14 @@ class MemoryUsers:
 
     async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
         user = self._changeable(name)
-        self.users[name] = asked_user(dict(user) | dict(changes))
+        self.users[name] = user_request(dict(user) | dict(changes))
         return await self.show_user(name)
 
     async def delete_user(self, name: str) -> None:
         self._changeable(name)
         del self.users[name]
 
-    def _changeable(self, name: str) -> AskedUser:
+    def _changeable(self, name: str) -> UserRequest:
         if self.users.get(name) is FIXED:
             raise Refused("it is the configuration's")
         if name not in self.users:

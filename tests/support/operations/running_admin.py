@@ -16,9 +16,9 @@ from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.server import AdminServer, serve_admin
 from sluicegate.gateway.config.sections.admin import Admin
-from sluicegate.gateway.operations.interface import NodePort
-from sluicegate.gateway.security.credentials import read_proofs
-from sluicegate.gateway.security.operators import AdminAccounts
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.security.credentials import read_credentials
+from sluicegate.gateway.security.operators import Operators
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
 
@@ -62,7 +62,7 @@ class RunningAdmin:
 
 @contextmanager
 def running_admin(
-    node: NodePort,
+    node: NodeInterface,
     *,
     queue_label_max: int = 1000,
     admin: Admin = WITHOUT_ACCOUNTS,
@@ -73,9 +73,9 @@ def running_admin(
 ) -> Iterator[RunningAdmin]:
     """Serve a node's admin port while the block runs. `admin` has its accounts; `events` are what it tells of."""
     clock = SystemClock()
-    accounts = AdminAccounts(
+    accounts = Operators(
         admin,
-        read_proofs(admin.users, admin.oauth, clock.wall_ms),
+        read_credentials(admin.users, admin.oauth, clock.wall_ms),
         checks=PasswordChecks(memory_bytes_max=256 << 20, clock=clock),
         clock=clock,
         wait=lambda wait_ms: asyncio.sleep(wait_ms / 1000),

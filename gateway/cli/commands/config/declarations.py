@@ -158,7 +158,7 @@ def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -
         if kind.kind in wanted:
             complete = {name: kind.complete(given) for name, given in wanted[kind.kind].items()}
             for change in differences(kind.kind, complete, kind.present(client), prune=prune):
-                if change.deed == REMOVE:
+                if change.action == REMOVE:
                     removals.append(change)
                 else:
                     yield change
@@ -167,7 +167,7 @@ def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -
 
 def _secrets(change: Change, wanted: dict[str, Objects]) -> Fields:
     """Return what the document says that is not compared. Raises CommandFailed where it has to be there."""
-    return KINDS[change.kind].secrets(wanted[change.kind][change.name]) if change.deed == ADD else {}
+    return KINDS[change.kind].secrets(wanted[change.kind][change.name]) if change.action == ADD else {}
 
 
 def _missing(
@@ -175,7 +175,7 @@ def _missing(
 ) -> Iterator[str]:
     """Say what objects of a message VPN name, and that will not be there when they are made or changed."""
     changes = [change for its_vpn, change, _ in planned if its_vpn == vpn]
-    removed = {(change.kind, change.name) for change in changes if change.deed == REMOVE}
+    removed = {(change.kind, change.name) for change in changes if change.action == REMOVE}
     known: dict[str, Collection[str]] = {}
     for change in changes:
         of = KINDS[change.kind]
@@ -191,9 +191,9 @@ def _missing(
 
 def _do(client: AdminObjects, change: Change, secrets: Fields) -> None:
     kind = KINDS[change.kind]
-    if change.deed == ADD:
+    if change.action == ADD:
         kind.add(client, {**change.fields, **secrets})
-    elif change.deed == SET:
+    elif change.action == SET:
         kind.change(client, change.name, change.fields)
     else:
         kind.remove(client, change.name)
@@ -201,10 +201,10 @@ def _do(client: AdminObjects, change: Change, secrets: Fields) -> None:
 
 def _tell(vpn: str, change: Change, as_json: bool) -> None:
     if as_json:
-        print_json({"vpn": vpn, **asdict(change)})
+        print_json({"vpn": vpn, "deed": change.action, **asdict(change)})
         return
-    typer.echo(printable(f"{change.deed} {vpn}: {KINDS[change.kind].label} {change.name}"))
-    if change.deed == ADD:
+    typer.echo(printable(f"{change.action} {vpn}: {KINDS[change.kind].label} {change.name}"))
+    if change.action == ADD:
         for key, value in KINDS[change.kind].written(change.fields).items():
             if key != "name":
                 typer.echo(printable(f"    {key}: {_said(value)}"))

@@ -17,7 +17,7 @@ from sluicegate.gateway.config.sections.security.client_profiles import AclProfi
 from sluicegate.gateway.config.sections.values import plain_values
 from sluicegate.gateway.provisioning.declarations import Fields, Objects
 from sluicegate.gateway.provisioning.store import OPERATOR
-from sluicegate.gateway.provisioning.stored_users import asked_user
+from sluicegate.gateway.provisioning.stored_users import user_request
 from sluicegate.gateway.views.accounts import ProfileKind, ProfileView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from sluicegate.messaging.queues.definition import definition_from_dict, is_named
@@ -91,7 +91,7 @@ def _add_template(client: AdminObjects, fields: Fields) -> None:
 
 
 def _user(given: Fields) -> Fields:
-    return asked_user(given).settings()
+    return user_request(given).settings()
 
 
 def _users(client: AdminObjects) -> Objects:

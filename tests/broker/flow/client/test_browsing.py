@@ -7,7 +7,7 @@ import pytest
 
 import sluicegate
 from sluicegate import BlockingClient, Browser, Client, Message
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.named_queues import create, shows
 from support.broker.running_broker import RunningBroker
 from support.processes.gateway import free_port
@@ -89,7 +89,7 @@ async def test_the_end_of_the_queue_is_the_end_of_its_browsers(broker: RunningBr
             await closed.close()
             assert await reading is None
         async with client.browser("q") as browser:
-            await NodeView(broker.node).delete_queue("q")
+            await NodeOperations(broker.node).delete_queue("q")
             with pytest.raises(sluicegate.ConsumerEnded):
                 await browser.receive()
 

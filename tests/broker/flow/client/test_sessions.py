@@ -9,7 +9,7 @@ from argon2 import PasswordHasher
 
 import sluicegate
 from sluicegate import Client, ClientOptions, Connected, Disconnected, Message
-from sluicegate.gateway.operations.node import NodeView
+from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.flow.codec import codes
 from support.broker.named_queues import change, create, shown, shows
 from support.broker.running_broker import RunningBroker
@@ -190,7 +190,7 @@ async def test_a_consumer_ends_with_its_queue(broker: RunningBroker) -> None:
     await create(broker)
     async with Client(url(broker)) as client, client.consumer("q") as consumer:
         waiting = asyncio.create_task(consumer.receive())
-        await NodeView(broker.node).delete_queue("q")
+        await NodeOperations(broker.node).delete_queue("q")
         with pytest.raises(sluicegate.ConsumerEnded) as ended:
             await waiting
         assert ended.value.code == codes.REVOKED

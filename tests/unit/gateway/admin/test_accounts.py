@@ -18,8 +18,8 @@ from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel
-from sluicegate.gateway.security.credentials import Proofs, read_proofs
-from sluicegate.gateway.security.operators import AdminAccounts, NotSignedIn
+from sluicegate.gateway.security.credentials import ConfiguredCredentials, read_credentials
+from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.gateway.views.queues import ReloadView
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED, Event
 from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
@@ -265,7 +265,7 @@ class Door:
 
     def __init__(self, admin: Admin) -> None:
         self.clock = StandingClock()
-        self.accounts = AdminAccounts(
+        self.accounts = Operators(
             admin,
             self._proofs(admin),
             checks=PasswordChecks(memory_bytes_max=256 << 20, clock=self.clock),
@@ -278,8 +278,8 @@ class Door:
         """Go by another configuration."""
         self.accounts.configure(admin, self._proofs(admin))
 
-    def _proofs(self, admin: Admin) -> Proofs:
-        return read_proofs(admin.users, admin.oauth, self.clock.wall_ms)
+    def _proofs(self, admin: Admin) -> ConfiguredCredentials:
+        return read_credentials(admin.users, admin.oauth, self.clock.wall_ms)
 
     async def _wait(self, wait_ms: int) -> None:
         self.clock.at_ms += wait_ms

@@ -22,7 +22,7 @@ from sluicegate.gateway.provisioning.declarations import (
     differences,
     read_declaration,
 )
-from sluicegate.gateway.provisioning.stored_users import asked_user
+from sluicegate.gateway.provisioning.stored_users import user_request
 from sluicegate.gateway.views.accounts import ProfileKind
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
@@ -277,7 +277,7 @@ def test_a_document_has_nothing_in_it_that_a_terminal_obeys_and_reads_the_same(t
 def test_what_is_exported_can_be_looked_at_whatever_names_objects_have(shell: Shell, node: MemoryNode) -> None:
     """A name in which a mark turns the rest of the line around reads like that of somebody else."""
     name = "x\u202enimda\x9b31m"
-    node.users[name] = asked_user({"name": name, "password": "grace"})
+    node.users[name] = user_request({"name": name, "password": "grace"})
     for arguments in ((), ("--json",)):
         exported = shell.run("config", "export", *arguments)
         assert "x\\u202enimda\\" in exported
@@ -306,10 +306,10 @@ def test_differences_make_what_is_present_what_is_wanted(wanted: Objects, presen
     """Law: done to what is there, they leave no difference, and without `prune` they take nothing away."""
     after = {name: dict(fields) for name, fields in present.items()}
     for change in differences("queues", wanted, present, prune=prune):
-        if change.deed == REMOVE:
+        if change.action == REMOVE:
             del after[change.name]
         else:
-            assert (change.deed == ADD) == (change.name not in after)
+            assert (change.action == ADD) == (change.name not in after)
             after.setdefault(change.name, {}).update(change.fields)
     assert list(differences("queues", wanted, after, prune=prune)) == []
     assert after == (wanted if prune else {**present, **wanted})

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.views.subscriptions import SmrpQuestion, SmrpSubscriptionsView
+from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import priorities_of
@@ -62,7 +62,7 @@ def rows(view: SmrpSubscriptionsView) -> list[tuple[str, ...]]:
 
 
 def asked(space: TopicSpace, **question: str | int) -> SmrpSubscriptionsView:
-    made = SmrpQuestion(**question)  # type: ignore[arg-type]  # fields of a question
+    made = SmrpQuery(**question)  # type: ignore[arg-type]  # fields of a question
     return answer(rows_of(space, made), made)
 
 

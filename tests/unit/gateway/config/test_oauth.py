@@ -8,7 +8,7 @@ from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.security.accounts import Accounts
-from sluicegate.gateway.security.credentials import read_proofs
+from sluicegate.gateway.security.credentials import read_credentials
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from support.network.tokens import TokenServer
@@ -23,7 +23,7 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runti
     def mechanisms(*settings: str) -> list[str]:
         config = load(settings=settings)
         authentication = config.authentication
-        proofs = read_proofs(authentication.users, authentication.oauth, runtime.clock.wall_ms)
+        proofs = read_credentials(authentication.users, authentication.oauth, runtime.clock.wall_ms)
         checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=runtime.clock)
         accounts = Accounts(authentication, proofs, config.listeners, runtime, LoginAttempts(), checks, {})
         return sorted(accounts.authenticator.mechanisms)

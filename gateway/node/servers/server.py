@@ -13,7 +13,7 @@ from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
 from sluicegate.gateway.config.sections.listeners import TlsListener
-from sluicegate.gateway.node.servers.listening import make_listener, tell_failed_handshakes
+from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import opening
@@ -29,7 +29,7 @@ TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heart
 
 
 class ClientConnection(Connection, Protocol):
-    """A connection as its front sees it."""
+    """A connection as its server sees it."""
 
     identity: Identity
 
@@ -55,7 +55,7 @@ C = TypeVar("C", bound=ClientConnection)
 S = TypeVar("S", bound=VpnServices)
 
 
-class ProtocolFront(ABC, Generic[C, S]):
+class ProtocolServer(ABC, Generic[C, S]):
     """Everything of one protocol in one node."""
 
     name: ClassVar[str]  # in metrics, and among the actors
@@ -104,7 +104,7 @@ class ProtocolFront(ABC, Generic[C, S]):
                         name,
                         config,
                         self._connect,
-                        surroundings=self._services.surroundings,
+                        environment=self._services.environment,
                         alpn=self.alpn,
                         subprotocols=self.subprotocols,
                         message_bytes_max=self.message_bytes_max,
@@ -113,7 +113,7 @@ class ProtocolFront(ABC, Generic[C, S]):
                         unfinished=self._services.unfinished,
                     )
                     await listener.start()
-                tell_failed_handshakes(listener, self._services.runtime.events, f"{self.name} client")
+                report_failed_handshakes(listener, self._services.runtime.events, f"{self.name} client")
                 self.listeners[name] = listener
         self._tick()
 
@@ -165,7 +165,7 @@ class ProtocolFront(ABC, Generic[C, S]):
                 found = True
         return found
 
-    def look_at_the_clock(self) -> None:
+    def tick(self) -> None:
         """Bring time to every connection."""
         now_ms = self._services.clock.now_ms()
         for cell in list(self.connections.children or ()):
@@ -202,7 +202,7 @@ class ProtocolFront(ABC, Generic[C, S]):
         self.counters.count(self.counters.refused, foreign.reason)
 
     def _tick(self) -> None:
-        self.look_at_the_clock()
+        self.tick()
         self._ticker = self._services.runtime.after(TICK_MS, self._tick)
 
     def _connect(self) -> Connection:
