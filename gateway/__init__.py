@@ -1,4 +1,5 @@
 """The application: configuration, composition root, command line, admin API, metrics and logs.
 
-The only room that may import all others; nothing imports it. What a queue or a protocol does is not decided here.
+This package may import all others, and none imports it. Rules of queues and of protocols are not decided here. Its
+packages import downwards: cli, process, admin, operations, node, security, provisioning, observability, views, config.
 """

@@ -1,7 +1,7 @@
-"""How this installation was built: its release, and whether its hot modules run compiled.
+"""The release of this installation, and whether its hot modules run compiled.
 
-Which modules are compiled is decided in setup.py. A build falls back to the pure package with no more than a warning,
-so `sluicegate --version`, the gateway as it starts, and CI ask here what they really run.
+setup.py decides which modules are compiled. A build falls back to the pure package with only a warning, so `sluicegate
+--version`, the gateway at its start, and CI check here what they really run.
 """
 
 import importlib

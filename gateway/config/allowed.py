@@ -1,4 +1,4 @@
-"""Which values a setting may have, in words, read from the models so that no message can lag behind them."""
+"""Describe the values that a setting may have. The text is derived from the models, so that it is always true."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

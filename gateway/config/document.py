@@ -1,4 +1,4 @@
-"""What a configuration says, whatever it was read from, and where each value of it stood."""
+"""A configuration document of any source, with the position of each value, and the error for a wrong one."""
 
 import difflib
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a section, in our words: which key, what is wrong with it, and what would do."""
+"""Translate pydantic's errors about a section: the key, what is wrong with it, and what is allowed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""From the sources to a checked `Config`, or to a list of everything that is wrong with them."""
+"""Read the sources into a checked `Config`, or into a list of everything that is wrong with them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath

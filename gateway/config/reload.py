@@ -1,4 +1,4 @@
-"""What a running node can take over from a new configuration, and what only a restart brings."""
+"""Compare two configurations: what a running node can take over, and what needs a restart."""
 
 from dataclasses import dataclass
 from typing import Final, TypeVar

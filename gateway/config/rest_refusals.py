@@ -1,7 +1,7 @@
-"""What a REST delivery point may not ask for, though its keys and values have the right form.
+"""Settings of a REST delivery point that have the right form and are refused all the same.
 
-It is found where a point is configured or made, and again where one of the store is to run: an earlier release may have
-let it in.
+They are checked when a point is configured or created, and again before a stored one runs: an earlier release may have
+accepted it.
 """
 
 from collections.abc import Iterator

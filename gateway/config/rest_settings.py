@@ -1,4 +1,4 @@
-"""What a REST delivery point runs with: what was configured, and what the files hold that it names."""
+"""The settings that a REST delivery point runs with: its configuration, and the contents of the files that it names."""
 
 import base64
 import ssl

@@ -1,9 +1,8 @@
-"""Where settings come from, by rank: defaults, then the file, then the environment, then `--set`.
+"""The sources of settings, by rank: defaults, then the file, then the environment, then `--set`.
 
-`SLUICEGATE_LISTENERS__MQTT__PORT=0` and `--set listeners.mqtt.port=0` say the same. A number in the path counts in a
-list, and the one behind its last makes another item. Variables without a double underscore are not settings:
-Kubernetes sets `SLUICEGATE_PORT` and the like for a service of our name, and `SLUICEGATE_URL` belongs to the command
-line.
+`SLUICEGATE_LISTENERS__MQTT__PORT=0` and `--set listeners.mqtt.port=0` mean the same. A number in the path is an index
+of a list; the index after the last adds an item. Variables without a double underscore are not settings: Kubernetes
+sets `SLUICEGATE_PORT` and the like for a service of that name, and `SLUICEGATE_URL` belongs to the command line.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

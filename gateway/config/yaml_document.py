@@ -1,6 +1,6 @@
-"""A YAML file as plain values that remember where they stood. PyYAML reads; it says nothing about meaning.
+"""Read a YAML file into plain values that keep their position. PyYAML parses; meaning is not checked here.
 
-Whoever has no file to read does not import this: PyYAML takes as long as a twentieth of a node's start.
+It is imported only when there is a file to read: importing PyYAML takes a twentieth of a node's start.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Puts together the actor that makes a node's backups. Operators reach it by `gateway.operations.backups`."""
+"""Start the actor that makes a node's backups. Operators reach it by `gateway.operations.backups`."""
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import RESTARTED

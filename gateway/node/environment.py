@@ -1,6 +1,6 @@
-"""What a node has around it besides its store, clock and randomness: threads for the store, sockets, its process.
+"""What a node is given besides its store, clock and randomness: store threads, sockets, process, operator ports.
 
-The simulation puts its own in their place, and then nothing of a node touches the machine.
+The simulation supplies its own, and a node then touches nothing of the machine.
 """
 
 from collections.abc import Callable
@@ -17,19 +17,19 @@ from sluicegate.storage.interface import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What touches the machine, or makes what does; by default the real things."""
+    """What touches the machine, or makes what does. The defaults are real."""
 
     store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
     listener: type[Listener] = Listener
     process: Callable[[], ProcessFigures | None] = process_figures
-    turns: Callable[[], CallSoon] = turns_of_sockets  # what calls the actors for their turns, on the running loop
+    turns: Callable[[], CallSoon] = turns_of_sockets  # schedules the turns of the actors on the running loop
 
 
 MACHINE = Environment()
 
 
 class OperatorPorts:
-    """The ports that are not for clients, as a node uses them. Here there are none: whoever wants some overrides it."""
+    """The operator ports of a node: none here; `gateway.process.operator_ports` overrides this with real ones."""
 
     async def bind(self) -> None:
         """Take the addresses. Raises CannotStart."""
@@ -38,7 +38,7 @@ class OperatorPorts:
         """Serve at the addresses that were taken. Raises CannotStart."""
 
     def end_streams(self) -> None:
-        """End the answers that go on for as long as somebody reads: the node stops."""
+        """End the responses that stream until their client leaves: the node stops."""
 
     async def stop(self) -> None:
         """Close the ports, once the requests under way are answered."""

@@ -1,4 +1,4 @@
-"""The node: everything put together, started in order and stopped in the opposite one."""
+"""The node: made from the ground up, started in order, reloaded, and stopped in reverse order."""
 
 import asyncio
 import logging
@@ -44,13 +44,18 @@ log = logging.getLogger("sluicegate.node")
 USER_GONE = "the user is shut down"
 DISCONNECTED = "an operator disconnected the client"
 
-STOP_S = 10  # how long clients may take to let go of their connections
+STOP_S = 10  # for clients to close their connections, and for the spool to become idle
 
-RESERVE_OF_SMALL_MAPS = 4  # of a map below 128 MiB, a quarter is kept for settling and deleting
+RESERVE_OF_SMALL_MAPS = 4  # a quarter of a map below 128 MiB is kept for settling and deleting
 
 
 class Node:
-    """One gateway process, between `start` and `stop`."""
+    """One gateway process, between `start` and `stop`.
+
+    In: a configuration, at the start and with each reload; changed files with secrets; the stop of the process. Out:
+    open ports, events, and at the end a store that the next start reads. No message passes here: connections have the
+    services of their message VPN, and actors do the rest.
+    """
 
     def __init__(
         self,
@@ -62,29 +67,29 @@ class Node:
         environment: Environment = MACHINE,
         operator_ports: Callable[["Node"], OperatorPorts] = lambda node: OperatorPorts(),
     ) -> None:
-        """Make everything, from the ground up. No port is open before `start`. Raises StorageError.
+        """Make everything, from the ground up. Ports open in `start`. Raises StorageError.
 
-        The services come first, for all others use them. Message VPNs come next, with what the store has of them; they
-        register their partitions, whose accounts the spool then opens. What watches the VPNs or serves their clients is
-        made last.
+        1. Services, which all others use. 2. Message VPNs, with what the store has of them: each makes its queues, and
+        so knows the addresses of its partitions, for which the spool opens accounts afterwards. 3. The event log, which
+        publishes in the VPNs. 4. Servers, which give connections the services of a VPN. 5. Operators and their ports.
         """
         self.ready = False
         self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
-        self.configuration: Callable[[], Config] | None = None  # reads it again from where it came
-        self._alone = asyncio.Lock()  # of a start and reloads: it takes time to make what a configuration declares
+        self.configuration: Callable[[], Config] | None = None  # reads the configuration again; set by the process
+        self._change_lock = asyncio.Lock()  # one start or reload at a time: creating what is declared takes time
 
         self.services = NodeServices(
             config, store=store, clock=clock, rng=rng, environment=environment, on_fatal=self._fatal
         )
         services = self.services
 
-        self.vpns: dict[str, MessageVpn] = {}  # those that are configured, and those that the store knows
+        self.vpns: dict[str, MessageVpn] = {}  # configured ones, and those in the store
         names = dict.fromkeys([*config.message_vpns(), *services.recovered.vpns])
         secrets = read_secrets(config, names, [], clock.wall_ms)
         for name in names:
             self._add_vpn(name, services.recovered.stored(name), secrets)
         self.default = self.vpns[DEFAULT_VPN]
-        register_partitions(services.recovered, services.partition_addresses)  # what their ledgers have is known
+        register_partitions(services.recovered, services.partition_addresses)
 
         self.event_log = spawn_event_log(
             services.runtime,
@@ -95,7 +100,7 @@ class Node:
         )
         self.trace_export: TraceExport | None = None
         self.watched_files = WatchedFiles(
-            services.runtime, config, lambda: self._go_by(self._read_secrets(services.config))
+            services.runtime, config, lambda: self._apply_secrets(self._read_secrets(services.config))
         )
         self.backups = spawn_backups(services)
 
@@ -104,11 +109,11 @@ class Node:
         self.flow = FlowServer(services, self.vpns)
         self.http = HttpServer(services, self.vpns)
         self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
-        self.operators = self._make_admin_accounts(secrets.operators)
+        self.operators = self._make_operators(secrets.operators)
         self.operator_ports = operator_ports(self)
-        self.certificates: dict[str, Validity] = {}  # of the ports in TLS, by the names of their listeners
+        self.certificates: dict[str, Validity] = {}  # of TLS ports, by listener name
 
-    def _make_admin_accounts(self, credentials: ConfiguredCredentials) -> Operators:
+    def _make_operators(self, credentials: ConfiguredCredentials) -> Operators:
         services = self.services
         return Operators(
             services.config.admin,
@@ -125,11 +130,12 @@ class Node:
     # --- start ---
 
     async def start(self) -> None:
-        """Bring everything back, then open the doors, those of clients first.
+        """Restore everything from the store, then open the ports, those of clients first.
 
-        Raises CannotStart when a port cannot be had; it is known before anybody is let in.
+        Raises CannotStart for a port that cannot be bound. Operator ports are bound before clients are accepted, so
+        that such a start fails before a client is served.
         """
-        async with self._alone:
+        async with self._change_lock:
             await self._start()
 
     async def _start(self) -> None:
@@ -137,7 +143,7 @@ class Node:
         if services.recovered.damaged_count:
             text = f"{services.recovered.damaged_count} damaged records were set aside at the start"
             services.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
-        await self._spool_is_idle()  # sequences are reserved in the store before any is given out
+        await self._wait_for_spool()  # the store has sequences reserved before any is assigned
         for name, vpn in self.vpns.items():
             await vpn.start(services.recovered.stored(name))
         services.recovered.records.clear()
@@ -161,21 +167,21 @@ class Node:
         services.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {release()} takes traffic")
 
     async def reload(self, config: Config) -> Changes:
-        """Take over what can change while running; return what differs.
+        """Put a configuration in force, as far as a running node can; return what differs.
 
         Raises OSError and ValueError for a file that cannot be used; nothing has changed then.
         """
-        async with self._alone:
+        async with self._change_lock:
             return await self._reload(config)
 
     async def _reload(self, wanted: Config) -> Changes:
         changes = diff(self.services.config, wanted)
         config = in_force(self.services.config, wanted)
-        seen = look_at(config)  # what changes after this is read again later
+        seen = look_at(config)  # before the files are read: a later change is read again
         secrets = self._read_secrets(config)
         set_up_logging(config.log)
         for change in changes.restart_needed:
-            log.warning("%s: takes a restart", change)
+            log.warning("%s: needs a restart to take effect", change)
         for change in changes.reloadable:
             log.info("%s", change)
         if not changes.restart_needed and not changes.reloadable:
@@ -186,11 +192,11 @@ class Node:
         for name in config.message_vpns():
             if name not in self.vpns:
                 self._add_vpn(name, NOTHING_STORED, secrets)
-        # Before anything is waited for: files that change meanwhile are read after this, and put in force after this.
-        self._go_by(secrets)
+        # Before the first await: a file that changes meanwhile is read later, and must be put in force later.
+        self._apply_secrets(secrets)
         self.watched_files.follow(seen)
         for vpn in self.vpns.values():
-            await self._take_over(vpn)
+            await self._reload_vpn(vpn)
         for server in self.servers:
             server.reload()
         for vpn in self.vpns.values():
@@ -199,28 +205,28 @@ class Node:
             await vpn.rest.start()
         return changes
 
-    async def _take_over(self, vpn: MessageVpn) -> None:
-        """Have a message VPN go by the configuration. One that comes lets nobody in before it is there as a whole."""
+    async def _reload_vpn(self, vpn: MessageVpn) -> None:
+        """Put the configuration in force in a message VPN. A new one accepts no client until it is complete."""
         try:
             await (vpn.reload() if vpn.is_started else vpn.start(NOTHING_STORED))
-        except Exception as error:  # of whatever kind: the others go on
+        except Exception as error:  # whatever it is, the other VPNs are reloaded
             until_then = "" if vpn.is_started else ", and until then nobody is let in"
             text = f"has not taken over what is configured: {error!r}; a reload tries it again{until_then}"
             vpn.warnings = [f"message VPN {vpn.name!r} {text}"]
             log.error("%s", vpn.warnings[0])
 
     def _users_gone(self, vpn: str, users: frozenset[str]) -> None:
-        """Disconnect the clients of users of a message VPN who are let in no more."""
+        """Disconnect the clients of users of a message VPN who may no longer connect."""
         self._send_away(self.vpns[vpn], USER_GONE, users)
 
     def _send_away(self, vpn: MessageVpn, reason: str, users: frozenset[str] | None = None) -> None:
-        """Say goodbye to the clients of a message VPN, or to those of these users only."""
+        """Disconnect the clients of a message VPN, or those of these users only."""
         for server in self.servers:
             server.send_away(vpn.name, reason, users)
-        vpn.http_flows.end(reason, users)  # they outlive connections
+        vpn.http_flows.end(reason, users)  # flows outlive connections
 
     def disconnect(self, vpn: MessageVpn, client: str) -> bool:
-        """Say goodbye to a client, over whatever protocols it came. Return whether it was there."""
+        """Disconnect a client from all protocols. Return whether it was connected."""
         found = [server.disconnect(vpn.name, client, DISCONNECTED) for server in self.servers]
         return vpn.http_flows.end_of(client, DISCONNECTED) or any(found)
 
@@ -230,8 +236,8 @@ class Node:
             config, {*config.message_vpns(), *self.vpns}, self._listeners(), self.services.clock.wall_ms
         )
 
-    def _go_by(self, secrets: Secrets) -> None:
-        """Put in force what was read, for the next client; send away who is none any more."""
+    def _apply_secrets(self, secrets: Secrets) -> None:
+        """Put the secrets in force for new connections, and disconnect users who may no longer connect."""
         self.operators.configure(self.services.config.admin, secrets.operators)
         for name, credentials in secrets.clients.items():
             self._send_away(self.vpns[name], USER_GONE, self.vpns[name].configure(credentials))
@@ -243,7 +249,7 @@ class Node:
         self.certificates = check_certificates(self._listeners(), now_s=self.services.clock.wall_ms() / 1000)
 
     def _listeners(self) -> list[BaseListener]:
-        """Return whoever listens on an open port."""
+        """Return the listeners of all open ports."""
         listeners: list[BaseListener] = [each for server in self.servers for each in server.listeners.values()]
         return listeners + self.operator_ports.listeners()
 
@@ -254,7 +260,11 @@ class Node:
     # --- stop ---
 
     async def stop(self) -> None:
-        """Close the doors, let everybody finish, and leave the store in order."""
+        """Close the ports, let clients finish, and write to the store what a clean start reads.
+
+        What would react to clients that leave is ended first: queues are no longer deleted, streams and delivery points
+        stop. The spool has to be idle before the ledgers are closed, and again afterwards, for that settles messages.
+        """
         self.ready = False
         self.services.password_checks.stop()
         for vpn in self.vpns.values():
@@ -265,34 +275,34 @@ class Node:
         self.watched_files.end()
         await asyncio.gather(*[server.stop(within_s=STOP_S) for server in self.servers])
         await self.operator_ports.stop()
-        await self._spool_is_idle()
+        await self._wait_for_spool()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
-        await self._spool_is_idle()
+        await self._wait_for_spool()
         if self.trace_export is not None:
             await self.trace_export.stop()
         self.services.runtime.stop()
         self.services.threads.stop()
         try:
-            self._leave_in_order(last_cursors(closed, self.services.planner))
+            self._write_clean_state(last_cursors(closed, self.services.planner))
         except StorageError as error:
             log.error("the spool was not closed in order, and the next start takes it for a crash: %s", error)
         self.services.store.close()
 
-    def _leave_in_order(self, states: list[CursorRecord]) -> None:
-        """Write what a start in order reads. Raises StoreFull and StoreFailed."""
+    def _write_clean_state(self, states: list[CursorRecord]) -> None:
+        """Write what a clean start reads. Raises StoreFull and StoreFailed."""
         if self.services.spool_health.is_damaged():
             raise StoreDamaged(self.services.spool_gate.blocked)  # nothing is written beside damage
         if states:
             self.services.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
         self.services.store.mark_clean()
 
-    async def _spool_is_idle(self) -> None:
+    async def _wait_for_spool(self) -> None:
         done = asyncio.get_running_loop().create_future()
         self.services.spool_actor().when_idle(lambda: None if done.done() else done.set_result(None))
         try:
             await asyncio.wait_for(done, STOP_S)
         except TimeoutError:
-            log.warning("the spool did not come to rest in %d s", STOP_S)
+            log.warning("the spool is not idle after %d s; going on", STOP_S)
 
     def _fatal(self, error: BaseException) -> None:
         if not self.failed.done():

@@ -1,4 +1,4 @@
-"""How many files the gateway's process may have open: each connection is one."""
+"""Limits of the operating system: how many files the process may open, and how much freed memory it keeps."""
 
 import ctypes
 import logging
@@ -10,7 +10,7 @@ from sluicegate.gateway.config.model import Config
 
 log = logging.getLogger("sluicegate.node")
 
-FILES_OF_THE_NODE: Final = 100  # beside its clients' sockets: database, log, listeners, loop, and those below
+FILES_OF_THE_NODE: Final = 100  # besides sockets of clients: database, log, listeners, loop, and those below
 FILES_KEPT_BACK: Final = 50  # for operators, probes, backups and certificates, when clients have all others
 KEPT_BACK_SHARE: Final = 16  # of a limit below 800 one in so many: the alert at nine tenths has to come before
 
@@ -40,9 +40,6 @@ def files_for_clients() -> int:
 def files_wanted(config: Config) -> int:
     """Return how many files a node opens when all its listeners have all connections that they may have."""
     return sum(listener.max_connections for listener in config.listeners.enabled().values()) + FILES_OF_THE_NODE
-
-
-# What the C library does with memory that was freed: kept for what comes next, within a bound.
 
 
 KEPT_BYTES: Final = 32 << 20  # the most that glibc takes for its limit of what is mapped singly

@@ -1,4 +1,4 @@
-"""Reading what the store held into the forms that the actors start from."""
+"""Read what the store holds into the forms that actors start from, and write what the next start needs."""
 
 import logging
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ log = logging.getLogger("sluicegate.spool")
 
 @dataclass(slots=True)
 class Recovered:
-    """What a node starts with."""
+    """What the store holds when a node starts."""
 
     planner: CommitPlanner
     partitions: dict[int, StoredPartition]
@@ -34,7 +34,7 @@ class Recovered:
     damaged_count: int = 0
 
     def stored(self, vpn: str) -> StoredVpn:
-        """Return what the store has of a message VPN."""
+        """Return what the store has of a message VPN, or nothing."""
         return self.vpns.get(vpn, NOTHING_STORED)
 
 
@@ -59,7 +59,7 @@ def read_store(store: Store) -> Recovered:
 
 
 def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> None:
-    """Open the accounts of the queues' partitions, of those in which transactions are staged, and of the journal."""
+    """Open the spool's accounts: of the partitions of queues and of staged transactions, and of the journal."""
     planner = recovered.planner
     staging_ids = [staging_partition_id(name, vpn.catalog) for name, vpn in recovered.vpns.items()]
     for partition_id in (*partition_ids, *(each for each in staging_ids if each is not None)):
@@ -75,19 +75,19 @@ def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> N
         planner.recovered(number, publications)
 
 
-def bring_back_retained(stored: StoredVpn, space: TopicSpace) -> None:
-    """Give a topic space the retained messages that the store has, whatever its limits: they take the rows' memory."""
+def restore_retained(stored: StoredVpn, space: TopicSpace) -> None:
+    """Put the stored retained messages into a topic space, whatever its limits. The memory of the rows is reused."""
     rows = stored.retained
     for key in list(rows):
         batch, _ = decode_batch(rows.pop(key), 0, "retained message")
         space.retained.put(key.decode(), RetainedMessage(batch))
 
 
-# What a node that stops in good order leaves behind for the next start: the exact state of every partition.
-
-
 def last_cursors(closed: list[ClosedLedger], planner: CommitPlanner) -> list[CursorRecord]:
-    """Return the cursors to write last: the next start skips no sequences, and knows what was delivered and waits."""
+    """Return the cursors of a clean stop: the exact state of every partition.
+
+    With them the next start skips no sequences, and knows which waiting messages were delivered before.
+    """
     states = []
     for each in closed:
         cursor = planner.cursors[each.partition_id]

@@ -1,6 +1,6 @@
-"""What the message VPNs and protocol servers of a node share: its runtime, its store with the spool actor, its limits.
+"""What the message VPNs and protocol servers of a node share: its runtime, its store and spool actor, its limits.
 
-`Node` makes them first, and hands them to whatever it makes after that. Nothing here knows a message VPN or a server.
+`Node` makes them first and passes them to everything that it makes later. They know no message VPN and no server.
 """
 
 import asyncio
@@ -39,8 +39,8 @@ from sluicegate.storage.interface import Store
 class NodeServices:
     """The shared services of one node.
 
-    They are made in the order in which they need each other: what the store has is read first, for it fails most often;
-    then the limits; then the runtime with its threads; then the root of all actors, and the spool actor below it.
+    They are made in the order of their needs: selectors; what the store has; the limits of the node; the runtime with
+    the store's threads; the root of all actors and, below it, the spool actor, which needs all of these.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class NodeServices:
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """Read the store, and start the actors of the node itself. Raises StorageError."""
-        self.config = config  # as it is in force: a reload replaces it
+        self.config = config  # the one in force; a reload replaces it
         self.environment = environment
         self.clock = clock
 
@@ -83,7 +83,7 @@ class NodeServices:
         self.tracing = make_tracing(config.tracing, self.natives, rng)
 
         self.root = self.runtime.spawn(SupervisorActor, kind="node", name=config.node.name, policy=VITAL)
-        self.spool_health = SpoolHealth()  # asked for when the actor is gone, too
+        self.spool_health = SpoolHealth()  # read even after the actor has ended
         self.spool = self._spawn_spool()
 
         self.attempts = LoginAttempts()

@@ -1,8 +1,8 @@
-"""One message VPN of a node: a topic space, queues, sessions and accounts of its own, and the actors that keep them.
+"""One message VPN of a node: its topic space, queues, sessions and accounts, and the actors that keep them.
 
-Who is in one VPN sees nothing of another. What all of them share is the node's: the store with its one spool actor,
-the memory, the ports. What a connection uses of a VPN it is given once, when it is known which one it is in; messages
-do not say it, and no table that a message is looked up in has it in its keys.
+Clients of one VPN see nothing of another. All VPNs share the services of the node: the store with its one spool actor,
+the memory, the ports. A connection is given the services of its VPN once, when its VPN is known; messages do not name
+their VPN, and no table that is looked up for each message has it in its keys.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.actors.spool.catalog import CatalogActor, WriteRow
 from sluicegate.actors.transactions.staging import StagingActor, StagingServices
 from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
-from sluicegate.gateway.node.recovery import bring_back_retained
+from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.observability.rates import SAMPLE_MS, QueueRates
 from sluicegate.gateway.observability.reader_batches import ReaderBatches
@@ -60,7 +60,11 @@ from sluicegate.storage.catalog.staging import find_staging
 
 
 class MessageVpn:
-    """One message VPN. Its actors run from the beginning; messages come once the ports are open."""
+    """One message VPN. Its actors run from the beginning; messages arrive once the ports are open.
+
+    In: its configuration, at the start and with each reload; changes that operators make of users and profiles. Out:
+    the actors and tables that connections use, and the users who may no longer connect.
+    """
 
     def __init__(
         self,
@@ -71,11 +75,14 @@ class MessageVpn:
         *,
         on_users_gone: Callable[[str, frozenset[str]], None],
     ) -> None:
-        """Make everything in the order in which one part needs another.
+        """Make everything, each part after those that it needs.
 
-        First the topic space and its quotas, which need nothing of the VPN; then who may connect; then the actors, of
-        which the router comes before the queues that it routes to, and both before all that publishes and consumes.
-        `on_users_gone` is called with the VPN's name and the users that are let in no more.
+        1. Topic space and quotas. 2. Accounts: the roster, then profiles, then users, who name profiles. 3. Router,
+        then queues, which register their subscriptions with it; the cursor book before them, for they keep what
+        cursors have not read. 4. What publishes and consumes: cursors, transactions, sessions, publishers, flows.
+        5. Delivery points, which consume from queues.
+
+        `on_users_gone` is called with the VPN's name and the users who may no longer connect.
         """
         self.name = name
         self._services = services
@@ -83,7 +90,7 @@ class MessageVpn:
         config = services.config.message_vpn(name)
         self.events = services.runtime.events.of(name)
         self.selectors = services.selectors
-        self.warnings: list[str] = []  # of what it declares, or could not take over
+        self.warnings: list[str] = []  # about its configuration, of the last start or reload
         self.cell = services.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=services.root)
 
         self.space = TopicSpace(services.natives, name)
@@ -120,11 +127,11 @@ class MessageVpn:
         self._sampler: TimerHandle | None = None
         self.rest = self._make_rest_points(stored)
 
-    # --- from start to stop ---
+    # --- start, reload, stop ---
 
     async def start(self, stored: StoredVpn) -> None:
-        """Bring back what the store has, and make what the configuration declares."""
-        bring_back_retained(stored, self.space)
+        """Restore what the store has, and create what the configuration declares."""
+        restore_retained(stored, self.space)
         queues = self.queues.actor
         assert isinstance(queues, QueueDirectory)
         queues.report_lost_definitions()
@@ -143,16 +150,16 @@ class MessageVpn:
 
     @property
     def is_started(self) -> bool:
-        """Whether all that its configuration declares is there."""
+        """Whether everything that its configuration declares has been created."""
         return self.access.is_started
 
     @property
     def is_up(self) -> bool:
-        """Whether clients are let in: it is enabled, and has been started."""
+        """Whether clients may connect: the VPN is enabled and started."""
         return self.access.is_up
 
     async def reload(self) -> None:
-        """Take over what can change while the node runs, after `configure`: that is who is let in."""
+        """Put in force what can change while the node runs, after `configure` has done so for users and quotas."""
         config = self._services.config
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
@@ -163,10 +170,10 @@ class MessageVpn:
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
 
     def configure(self, credentials: ConfiguredCredentials) -> frozenset[str]:
-        """Go by quota and users of the configuration, and what was read of their files.
+        """Put quotas and users of the configuration in force, with the credentials read from their files.
 
-        Return those who are let in no more. Users and files together: who can prove to be somebody whom the roster does
-        not have would be let in with the profiles of strangers.
+        Return the users who may no longer connect. Users and credentials change together: a client with valid
+        credentials that is missing in the roster would connect with the profiles of unknown users.
         """
         self.access.config = self._services.config.message_vpn(self.name)
         self._apply_quotas()
@@ -174,17 +181,17 @@ class MessageVpn:
         return self.renew_roster()
 
     def renew_roster(self) -> frozenset[str]:
-        """Go by all accounts and profiles that there are. Return those who are let in no more."""
+        """Put all users and profiles in force. Return the users who may no longer connect."""
         before = self.clients.let_in()
         self._configure_roster()
         return before - self.clients.let_in()
 
     def _users_changed(self) -> None:
-        """Apply what operators have made of the profiles of users."""
+        """Put changed profiles in force: some users may connect now, others no longer."""
         self._on_users_gone(self.name, self.renew_roster())
 
     def _user_changed(self, name: str) -> None:
-        """Apply what operators have made of a user."""
+        """Put in force what operators changed of a user."""
         self.accounts.user_changed(name)
         if self.clients.set_username(name, self.users.username(name)):
             self._on_users_gone(self.name, frozenset({name}))
@@ -204,13 +211,13 @@ class MessageVpn:
         return self.client_profiles if kind is ProfileKind.CLIENT else self.acl_profiles
 
     def keep_queues(self) -> None:
-        """The node stops: no queue ends any more because nobody consumes it."""
+        """The node stops: from now on no queue is deleted for want of a consumer."""
         self.queues.inbox.post(KeepQueues())
         if self._sampler is not None:
             self._sampler.cancel()
 
     async def close_ledgers(self) -> list[ClosedLedger]:
-        """Return what every durable partition is to begin with after the next start."""
+        """Return the state in which every durable partition begins after the next start."""
         closed: list[ClosedLedger] = []
         handles: list[QueueHandle] = await self.queues.ask(ListQueues())
         for handle in handles:
@@ -221,12 +228,12 @@ class MessageVpn:
 
     @property
     def sessions_count(self) -> int:
-        """How many MQTT sessions there are."""
+        """The number of MQTT sessions."""
         return self._sessions().count
 
     @property
     def session_room(self) -> SessionRoom:
-        """What MQTT sessions count for."""
+        """The quota of MQTT sessions, and what is used of it."""
         return self._sessions().room
 
     def _sessions(self) -> SessionDirectory:
@@ -236,7 +243,7 @@ class MessageVpn:
 
     @property
     def queues_count(self) -> int:
-        """How many queues there are, those of subscriptions included."""
+        """The number of queues, those of subscriptions included."""
         queues = self.queues.actor
         assert isinstance(queues, QueueDirectory)
         return queues.queues_count
@@ -399,7 +406,7 @@ class MessageVpn:
         return self._spawn("staging", lambda cell: StagingActor(cell, found=found, services=staging_services))
 
     def _take_staging_partition(self) -> int:
-        """Return a partition for staged transactions, for good: the store hears of it before of what comes into it."""
+        """Return a new partition for staged transactions. Its row is written before any message in it."""
         services = self._services
         (partition_id,) = services.partition_ids.take(1)
         self._write_staging_rows(partition_id)
@@ -450,11 +457,11 @@ class MessageVpn:
         return HttpFlows(services.runtime, parent=cell, queues=self.queues, credit=services.credit)
 
     def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
-        """Put an actor under the VPN, without which the node cannot go on; without a name it is called by its kind."""
+        """Start a vital actor of the VPN: the node fails with it. Its name is its kind, unless given."""
         runtime = self._services.runtime
         return runtime.spawn(factory, kind=kind, name=name or kind, policy=VITAL, parent=self.cell)
 
     def _publisher_at(self, address: Address) -> Publisher:
-        """Return a publisher that is confirmed at an address which outlives connections."""
+        """Return a publisher whose confirmations go to an address that outlives connections."""
         services = self._services
         return Publisher(space=self.space, spool=services.spool.inbox, address=address, rng=services.runtime.rng)

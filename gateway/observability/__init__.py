@@ -1,1 +1,1 @@
-"""Logs, events, metrics, traces: how they leave the process."""
+"""Logs, events, metrics and traces, and how they leave the process."""

@@ -1,4 +1,4 @@
-"""A node's event log put together: which events it publishes, under which topics, from the configuration."""
+"""Set up a node's event log from the configuration: which events it publishes, and on which topics."""
 
 from collections.abc import Callable
 

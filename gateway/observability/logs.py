@@ -1,7 +1,7 @@
 """Log lines on standard error: for people, or one JSON object a line for machines.
 
-Structured values travel as `extra`: `logger.info("client connected", extra={"client": name, "protocol": "mqtt5"})`.
-What becomes of the lines (rotation, shipping) is the service manager's or the container's business.
+Structured values are passed as `extra`: `logger.info("client connected", extra={"client": name, "protocol": "mqtt5"})`.
+The service manager or the container rotates and ships the lines.
 """
 
 import logging

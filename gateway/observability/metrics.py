@@ -1,7 +1,7 @@
-"""Every metric a node exposes, one row each, and their rendering for Prometheus.
+"""Every metric of a node, one row each, and their rendering for Prometheus.
 
-The node supplies samples (`NodeInterface.metrics_snapshot`); what they are called and what they mean stands here only.
-Queues are the one thing whose number has no bound, so their label has one: beyond it values are summed into `other`.
+The node supplies samples (`NodeInterface.metrics_snapshot`); their names and meanings are only here. The number of
+queues has no bound, so their label has one: queues beyond it are summed as `other`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""How fast messages come into queues: the mean of the last minute, from counts that are taken every ten seconds."""
+"""The rate of messages into each queue: the mean of the last minute, from counts taken every ten seconds."""
 
 from collections import deque
 from collections.abc import Mapping

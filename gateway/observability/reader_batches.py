@@ -1,6 +1,6 @@
-"""What readers in bulk say of their batches, kept in memory for the metrics: one reader for each durable cursor.
+"""What bulk readers report of their batches, kept in memory for metrics: one reader for each durable cursor.
 
-How far a cursor is, the node knows; how long a batch took and what could not be decoded, its reader does.
+The node knows how far a cursor is. Only its reader knows how long a batch took and how many rows it could not decode.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,8 +1,7 @@
-"""Takes what was noted of traced messages to the collector, now and again, on a thread of its own.
+"""Export trace records to the collector at intervals, on a thread of its own.
 
-One request is under way at a time. While the collector is slow, records wait in their buffer up to its bound; what a
-request could not bring is not tried again after the exporter has given it up, nor what was to follow it at once. Both
-are counted.
+One request is under way at a time. While the collector is slow, records wait in a bounded buffer. A request that the
+exporter gives up is not repeated, and what was to follow it at once is dropped with it; both are counted.
 """
 
 import asyncio

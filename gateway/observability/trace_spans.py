@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry, made of what was noted of traced messages.
+"""Make OpenTelemetry spans of trace records.
 
     publish           in the context that the message brought; it begins the trace where the gateway did
     spool             beside it: from its arrival until the disk has it, or need not
@@ -7,8 +7,8 @@
         settle QUEUE  below that: from the delivery to its outcome
     move QUEUE        beside publish: to another queue, with the reason
 
-Names of attributes are those of OpenTelemetry's conventions for messaging; ours begin with `sluicegate.`. This is the
-one place that knows the SDK's spans, and it is loaded only where traces are on.
+Names of attributes are those of OpenTelemetry's conventions for messaging; ours begin with `sluicegate.`. Only this
+module knows the SDK's spans, and it is imported only where traces are on.
 """
 
 import logging

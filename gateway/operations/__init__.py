@@ -1,3 +1,4 @@
-"""What operators can do and ask, carried out against the actors.
+"""The operations of operators, carried out against the actors of a node.
 
-`interface` says what there is. The admin API, SEMP and the console go through it, and reach no actor past it."""
+`interface` lists them. The admin API, SEMP and the console use it, and ask no actor themselves.
+"""

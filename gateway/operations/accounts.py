@@ -1,4 +1,4 @@
-"""A node's port for operators, as far as it is about who may connect to a message VPN, and as what."""
+"""Operations on the users and profiles of a message VPN."""
 
 from collections.abc import Mapping, Sequence
 

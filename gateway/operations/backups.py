@@ -1,4 +1,4 @@
-"""Backups of a running node, between the admin port and the actor that makes them."""
+"""Start, show and cancel a backup of a running node, by the actor that makes it."""
 
 import asyncio
 from datetime import UTC, datetime

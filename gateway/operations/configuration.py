@@ -1,4 +1,4 @@
-"""Reading the configuration again, because an operator asked for it."""
+"""Reload the configuration at the request of an operator."""
 
 import asyncio
 

@@ -1,7 +1,7 @@
-"""Explaining a publish: where a message would go, and where not and why; its partition; what each gate would say.
+"""Explain a publish: where a message would go, where not and why, its partition, and the answer of each gate.
 
-It asks what publishing asks, in the same order, of the very message, and changes nothing. Publishing itself is
-`actors.publishing.publisher`, what a definition sends on is `messaging.routing.virtual.resolver`.
+It asks what publishing asks, in the same order, about the very message, and changes nothing. Publishing itself is
+`actors.publishing.publisher`; what a definition forwards is `messaging.routing.virtual.resolver`.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""What the admin API and the command line may ask of a node. The node implements it; tests have a small one in memory.
+"""The operations that the admin API and the command line may ask of a node. Tests have a node of their own, in memory.
 
-Everything is asynchronous, because every answer is an actor's; nothing here may block the loop.
+All are asynchronous, because actors answer them; none may block the loop.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence

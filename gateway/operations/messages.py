@@ -1,4 +1,4 @@
-"""Deleting, moving, copying and re-driving messages of a queue: what the admin API asks of the actors, in parts."""
+"""Browse, delete, move, copy and re-drive the messages of a queue, in parts that the actors can take at once."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A node's samples, one for each row of `gateway.observability.metrics.METRICS` that has a value."""
+"""The samples of a node: one for each row of `gateway.observability.metrics.METRICS` that has a value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""A running node as operators see it: the admin API's questions, asked of the actors."""
+"""The operations of a running node: each asks the actors and returns a view of what they answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""A browser on behalf of an HTTP client: it shows messages as fast as they are read, and ends with its connection."""
+"""Ask queues that may be deleted meanwhile, and follow a queue on behalf of an HTTP client.
+
+A follower is a browser that shows messages as fast as its client reads them, and ends with the client's connection.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
@@ -23,8 +26,6 @@ from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.messaging.selectors.selector import Selector
-
-# What operators ask of a queue's actor, which may be deleted before it has answered.
 
 
 async def ask_queue(handle: QueueHandle, message: object) -> Any:
@@ -57,7 +58,7 @@ CLIENT: Final = "admin"
 
 
 class FollowerActor(LoopActor):
-    """Where a browser leaves what it shows. None stands for the end."""
+    """Receives what a browser shows. None marks the end."""
 
     def __init__(self, cell: ActorCell) -> None:
         super().__init__(cell)

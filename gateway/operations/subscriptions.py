@@ -1,4 +1,4 @@
-"""How the rows of `show smrp subscriptions` come about: from a topic space, and chosen by what somebody asks for."""
+"""The rows of `show smrp subscriptions`: listed from a topic space, then selected and paged."""
 
 from sluicegate.gateway.views.subscriptions import (
     DestinationType,

@@ -1,4 +1,4 @@
-"""What actors say of queues, messages and themselves, in the form in which operators see it."""
+"""Make views for operators of what actors answer about queues, messages, cursors, the spool and themselves."""
 
 from collections.abc import Iterable, Sequence
 

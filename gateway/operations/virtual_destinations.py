@@ -1,4 +1,4 @@
-"""Durable selectors of virtual topics as operators see and change them."""
+"""List, set and delete the durable selectors of virtual topics."""
 
 from collections.abc import Sequence
 

@@ -1,1 +1,1 @@
-"""The composition root: starting and ending the process, ports of operators, `doctor`."""
+"""The composition root: start and end of the process, operator ports, `doctor`."""

@@ -1,6 +1,6 @@
-"""The examination of a node that does not run, or of a backup: configuration, folder, disk, and all that is stored.
+"""Examine a node that does not run, or a backup: configuration, folder, disk, and everything that is stored.
 
-It changes nothing. A node that runs has its spool open for writing, so its spool is examined in a backup.
+Nothing is changed. A running node has its spool open for writing, so its spool is examined in a backup.
 """
 
 import fcntl

@@ -1,6 +1,6 @@
-"""What a configuration says that is allowed, and that its owner may not have meant. Each finding is a warning.
+"""Warn of settings that are allowed, and that their owner may not have meant.
 
-What is not allowed at all is refused by gateway.config. Nothing is opened here but the files that settings name.
+gateway.config refuses what is not allowed. Only files that settings name are opened here.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The ports that are not for clients: the admin port, the same in TLS, and the one for probes.
+"""The operator ports: the admin port, the same in TLS, and the health port.
 
-What answers there is a third of all code that a node imports, and nobody needs it to publish. So it is imported when
-the ports of clients are open already, module by module when nobody asks for anything: a client waits for one at most.
+The code behind them is a third of all that a node imports, and clients do not need it. So it is imported after the
+ports of clients are open, one module at a time while no client sends: a client waits for one module at most.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A node in a process of its own: its event loop, its signals, and what it prints when it is ready."""
+"""Run a node in a process of its own: event loop, signals, and what is printed when it is ready."""
 
 import asyncio
 import gc
@@ -21,15 +21,13 @@ from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.storage.errors import StorageError
 
-# SIGHUP: the configuration is read again and taken over, one time after the other.
-#
-# However often it comes while one is under way, there is one more behind that: a file is read no more often than it can
-# be taken over, and who sends the signal a thousand times keeps the gateway from nothing else.
-
 
 @final
 class Reloading:
-    """The reloads of one node, until it stops: then nothing is taken over any more."""
+    """The reloads of one node by SIGHUP, one at a time, until it stops.
+
+    Signals that come during a reload are coalesced into one more reload.
+    """
 
     def __init__(self, node: "Node", read: Callable[[], Config]) -> None:
         self._node = node
@@ -38,11 +36,11 @@ class Reloading:
         self._task = asyncio.get_running_loop().create_task(self._go_on())
 
     def ask(self) -> None:
-        """Have the configuration read again, now or when what is under way is over."""
+        """Request a reload: now, or after the one that is under way."""
         self._asked.set()
 
     def end(self) -> None:
-        """Leave what is under way as it is, and hear nobody any more."""
+        """Cancel the reload that is under way, and ignore further requests."""
         self._task.cancel()
 
     async def _go_on(self) -> None:
@@ -99,7 +97,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     try:
         await node.start()
     except CannotStart:
-        _hear_no_more(reloading)
+        _stop_reloading(reloading)
         await node.stop()  # in order: a port that is taken must not have the next start flag everything as redelivered
         raise
     _announce(node)
@@ -109,7 +107,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     gc.enable()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
-    _hear_no_more(reloading)
+    _stop_reloading(reloading)
     if node.failed.done():
         log.error("the node cannot go on: %r", node.failed.result())
         store.close()
@@ -119,8 +117,8 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     return 0
 
 
-def _hear_no_more(reloading: Reloading) -> None:
-    """Take nothing over any more, and have SIGHUP not end the process before it has ended in order."""
+def _stop_reloading(reloading: Reloading) -> None:
+    """Stop reloading, and block SIGHUP: it would end the process before the node has stopped."""
     reloading.end()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
 
@@ -137,11 +135,11 @@ def _announce(node: Node) -> None:
     try:  # past its buffer, in which what could not be written would be written again at the end
         os.write(sys.stdout.fileno(), ("\n".join(lines) + "\n").encode())
     except OSError as error:
-        log.warning("nobody reads where to connect: standard output: %s", error.strerror)
+        log.warning("cannot write the endpoints to standard output: %s", error.strerror)
 
 
 def _first_commands(node: Node) -> list[str]:
-    """Return lines that show a newcomer the first three commands."""
+    """Return lines with the first three commands to try."""
     listener = node.mqtt.listeners.get("mqtt")
     if listener is None:
         return []

@@ -1,4 +1,4 @@
-"""`sluicegate doctor --salvage`: what became of a damaged spool, in the words of an examination."""
+"""`sluicegate doctor --salvage`: report what could be salvaged of a damaged spool, as an examination."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,8 +1,8 @@
-"""Everything that operators make while a gateway runs, as one document: what is wanted, and what differs from it.
+"""A document of everything that operators create while a gateway runs, and how it differs from what there is.
 
-A document has a version, and for each message VPN lists of objects by kind. An object is a mapping with a name; what it
-does not say has its default, so a document says all there is to an object. How objects are read and changed is a matter
-of those who talk to the gateway (`gateway.cli.commands.config.kinds`).
+A document has a version, and for each message VPN lists of objects by kind. An object is a mapping with a name; a field
+that is left out has its default, so a document describes its objects completely. `gateway.cli.commands.config.kinds`
+reads and changes the objects of a gateway.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

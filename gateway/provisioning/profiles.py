@@ -1,4 +1,4 @@
-"""The client profiles and the ACL profiles of a message VPN: of its configuration, made by operators, and `default`."""
+"""The client and ACL profiles of a message VPN: configured ones, those that operators created, and `default`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Queues and templates that a configuration declares: made at the start and by a reload, and then left as they are."""
+"""Queues that operators do not create: those that a configuration declares, and those of sessions and subscriptions.
+
+A declared queue or template is created at the start or by a reload; one that exists is left as it is.
+"""
 
 import logging
 from dataclasses import replace

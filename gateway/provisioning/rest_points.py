@@ -1,4 +1,7 @@
-"""The REST delivery points of a message VPN: of its configuration and made by operators; started, stopped, shown."""
+"""The REST delivery points of a message VPN, configured or created by operators: started, stopped, shown.
+
+Those that operators create are checked like those of a file, and kept in the catalog.
+"""
 
 import logging
 from collections.abc import Callable, Mapping

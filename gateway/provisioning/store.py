@@ -1,7 +1,7 @@
-"""Objects that operators make of a message VPN while the node runs, beside those of the same kind in its configuration.
+"""Objects of a message VPN that operators create while the node runs, beside configured ones of the same kind.
 
-They are kept in the catalog, a row each. What they are and what follows from a change is a matter of `users`,
-`rest_points` and `profiles`.
+Each is a row of the catalog. `users`, `rest_points` and `profiles` decide what the objects are, and what follows from a
+change.
 """
 
 import asyncio
@@ -21,9 +21,7 @@ from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.storage.interface import Table, TableWrite
 
-# Where an object comes from that both a configuration and operators can make.
-
-
+# The origin of an object, as operators see it.
 CONFIGURATION: Final = "configuration"
 OPERATOR: Final = "operator"  # made while the node ran
 
@@ -67,30 +65,30 @@ def object_rows(kind: ObjectKind[Any], catalog: Mapping[bytes, bytes]) -> dict[b
 
 @final
 class VpnAccess:
-    """What the objects made of a message VPN see of it: its configuration, its roster, and where their rows go.
+    """What provisioned objects use of their message VPN: its configuration, its roster, and its catalog.
 
-    The message VPN owns it, and all its provisioned objects share it.
+    The message VPN owns it. All its provisioned objects share it.
     """
 
     def __init__(
         self, config: MessageVpnSection, clients: ClientRoster, write_row: Callable[[WriteRow], Awaitable[None]]
     ) -> None:
-        self.config = config  # as it is in force: a reload replaces it
+        self.config = config  # the one in force; a reload replaces it
         self.clients = clients
         self.write_row = write_row  # raises StoreRefused
-        self.is_started = False  # all that the configuration declares is there
+        self.is_started = False  # everything that the configuration declares was created
 
     @property
     def is_up(self) -> bool:
-        """Whether clients are let in: the message VPN is enabled, and has been started."""
+        """Whether clients may connect: the message VPN is enabled and started."""
         return self.config.enabled and self.is_started
 
 
 class ProvisionedObjects(Generic[T]):
     """The objects of one kind in one message VPN.
 
-    Of two of one name that of the configuration counts; the other one is kept for when that is gone. One that this
-    release cannot read stays in the store, and is told of.
+    A configured object hides one of the same name that operators created, which is kept for when the configured one is
+    gone. A row that this release cannot read stays in the store, and is logged.
     """
 
     def __init__(
@@ -103,8 +101,8 @@ class ProvisionedObjects(Generic[T]):
         self._kind = kind
         self._vpn = vpn
         self._configured = configured  # the names of those that are not made
-        self._alone = asyncio.Lock()
-        self._under_way: set[asyncio.Task[None]] = set()
+        self._change_lock = asyncio.Lock()
+        self._changes: set[asyncio.Task[None]] = set()
         self.objects: dict[str, T] = {}  # as they are in the store, by name
         for name, value in object_rows(kind, catalog).items():
             try:
@@ -135,18 +133,18 @@ class ProvisionedObjects(Generic[T]):
             raise Refused(f"there are {len(self.objects)} of the kind {self._kind.not_found.kind}, and may be no more")
 
     async def change(self, change: Coroutine[Any, Any, None]) -> None:
-        """Do something, one change at a time, and to its end: also when nobody waits for it any more."""
+        """Carry out one change at a time, each to its end, even if its caller no longer waits."""
         task = asyncio.create_task(self._do(change))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._changes.add(task)
+        task.add_done_callback(self._changes.discard)
         await asyncio.shield(task)
 
     async def _do(self, change: Coroutine[Any, Any, None]) -> None:
-        async with self._alone:
+        async with self._change_lock:
             await change
 
     async def put(self, name: str, value: T | None) -> None:
-        """Keep an object, or with None delete it. Part of a change. Raises Refused."""
+        """Store an object, or with None delete it, as a part of a change. Raises Refused."""
         row = TableWrite(
             Table.CATALOG,
             self._kind.row_key + name.encode(),

@@ -1,6 +1,6 @@
-"""Users that operators make while the node runs: checked like those of a file, kept in the catalog with their secrets.
+"""Users that operators create while the node runs: checked like those of a file, and stored with their secrets.
 
-What is kept of a password proves it and does not tell it: an argon2id hash, and what SCRAM-SHA-256 needs.
+A password is stored as an argon2id hash and as the keys of SCRAM-SHA-256, from which it cannot be read.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""The users of a message VPN as operators see and change them: of its configuration, and made while the node runs.
+"""The users of a message VPN, configured or created by operators: listed, created, changed and deleted.
 
-What connecting clients prove is held against `gateway.security.accounts`.
+`gateway.security.accounts` checks the credentials of connecting clients.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The virtual destinations of a message VPN, as its configuration has them: told to those who keep to them."""
+"""Put the configured virtual destinations of a message VPN in force."""
 
 import logging
 

@@ -1,6 +1,6 @@
-"""Who may connect to a message VPN, and as what: accounts of the configuration, and those that operators made.
+"""The accounts by which clients connect to a message VPN: configured ones, and those that operators created.
 
-How operators make some is in `gateway.provisioning.users`.
+`gateway.provisioning.users` is how operators create them.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,6 @@
-"""Telling operators of what clients were denied: each denial becomes an event, and so a line of the audit log.
+"""Audit what clients were denied: each denial becomes an event, and so a line of the audit log.
 
-Counting is `messaging.clients.rights`; which events are written where, `actors.publishing.event_log`.
+`messaging.clients.rights` counts denials; `actors.publishing.event_log` decides which events are written where.
 """
 
 from typing import Final
@@ -49,9 +49,9 @@ KINDS: Final[dict[str, EventKind]] = {
 
 
 def report_denials(roster: ClientRoster, events: Events) -> None:
-    """Have every denial told from now on."""
+    """Emit an event for every denial from now on."""
 
-    def tell(reason: str, client: str, text: str) -> None:
+    def report(reason: str, client: str, text: str) -> None:
         events.emit(KINDS[reason], text, client=client or NOBODY)
 
-    roster.denials.listener = tell
+    roster.denials.listener = report

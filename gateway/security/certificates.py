@@ -1,4 +1,4 @@
-"""For how long certificates of ports in TLS are valid. One that has expired is shown, and clients refuse it."""
+"""The validity of the certificates of TLS ports. An expired one is still presented, and clients refuse it."""
 
 import logging
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""What is proven with the files that a configuration names: passwords and their hashes, keys of tokens, certificates.
+"""Read the credentials in the files that a configuration names: passwords and hashes, token keys, certificates.
 
-All of them are read before anything is in force, so one that cannot be used changes nothing. Who is let in with a
-proof is `gateway.security.accounts` for clients, and `gateway.security.operators` for operators.
+All files are read before any is in force, so an unusable one changes nothing. `gateway.security.accounts` uses the
+credentials of clients, `gateway.security.operators` those of operators.
 """
 
 import ssl

@@ -1,6 +1,6 @@
-"""Who may use the admin port: the operators of the configuration, and how their requests prove who sends them.
+"""The operators of the configuration, and how a request to the admin port proves who sends it.
 
-How far each may go is `gateway.config.sections.security.access_levels`; who clients are, `gateway.security.accounts`.
+`gateway.config.sections.security.access_levels` has their levels; `gateway.security.accounts` has the clients.
 """
 
 from collections.abc import Awaitable, Callable

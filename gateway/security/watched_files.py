@@ -1,7 +1,7 @@
-"""Files with secrets and keys that others replace while the node runs: certificates, revocations, key sets, passwords.
+"""Watch files with secrets and keys that may be replaced while the node runs: certificates, CRLs, key sets, passwords.
 
-An orchestrator that rotates a secret writes a file and tells nobody. So they are looked at every few seconds, and what
-changed is read again; SIGHUP does the same at once, and takes over changed settings as well.
+An orchestrator that rotates a secret writes a file and sends no signal. So the files are checked every few seconds, and
+changed ones are read again. SIGHUP does the same at once, and takes over changed settings as well.
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""What operators see: frozen values without a node behind them, and the errors they are told."""
+"""What operators see: frozen values, and the errors they are answered with. No node, no actor."""

@@ -1,4 +1,4 @@
-"""The client and ACL profiles of a message VPN as operators see them, and those that there are always."""
+"""Views of users and profiles, of the operator who asks, and the profiles that always exist."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""Views to documents and back: pydantic's adapters, each made when it is first used.
+"""pydantic's adapters between views and documents, each made at its first use.
 
-One takes a millisecond or two to make. A command needs a single one, and nobody should wait for sixty.
+Making one takes a millisecond or two. A command needs one of them, and should not wait for sixty.
 """
 
 from typing import Any, Final, TypeVar

@@ -1,4 +1,4 @@
-"""The clients that are connected, as operators see them: who they are, where they come from, what holds them up."""
+"""Views of connected clients and of message VPNs, and the query that selects clients."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

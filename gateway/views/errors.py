@@ -1,6 +1,6 @@
-"""What a node answers operators who ask for what is not there, for what there is already, or for what it will not do.
+"""Errors that operators are answered with: not found, already exists, refused; and why a node cannot start.
 
-What is wrong in what they ask is `messaging.queues.definition.QueueInvalid`.
+A wrong request is `messaging.queues.definition.QueueInvalid`.
 """
 
 import errno

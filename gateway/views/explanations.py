@@ -1,4 +1,4 @@
-"""What `explain` answers: frozen values, shared by the admin API, the command line and the tests."""
+"""Views of an explained publish or key, and the example message that a publish is explained for."""
 
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,7 @@
-"""What displays look at again and again: a node's totals, and a line of numbers for each queue.
+"""Counters for displays that refresh often: the totals of a node, and a row for each queue.
 
-Answers hold counters and the moment at which they were read, no rates: whoever asks twice has the rate between, over
-the time that it chose. A queue with all it has is a `QueueView`; metrics have everything, by name.
+Answers hold counters and the time at which they were read; a client computes rates between two answers, over the
+interval that it chose. A queue with everything it has is a `QueueView`; metrics have every counter, by name.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Memory and processor time of this process, as the operating system reports them. `/metrics` has the same figures."""
+"""Memory and processor time of this process, as the operating system reports them. `/metrics` has the same values."""
 
 import resource
 import time

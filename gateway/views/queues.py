@@ -1,6 +1,6 @@
-"""What a running node shows of itself: frozen values, shared by the admin API, the command line and the tests.
+"""Views of queues, messages, actors and events: frozen values, shared by the admin API, the command line and the tests.
 
-They are pictures taken at one moment, never live objects. Field names are the JSON names; every unit is in the name.
+A view is taken at one moment, and never changes. Field names are the JSON names; every unit is in the name.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""What operators see of REST delivery points: their state, what holds them up, and what became of messages."""
+"""Views of REST delivery points: their state, why they are down, and the outcomes of their messages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Values of metrics, as the parts of a node report them. Names and meanings are in `gateway.observability.metrics`."""
+"""Samples: values of metrics as the parts of a node report them. `gateway.observability.metrics` has their names."""
 
 from typing import Final, NamedTuple
 

@@ -1,6 +1,6 @@
-"""Which messages an operator means, and what is to become of them, as it comes in a request's body.
+"""Selections of messages, and the start of a replay, as request bodies have them.
 
-Checked once, here; what it selects at last is decided message by message, in the partitions
+They are checked once, here. The partitions decide message by message which ones are selected
 (actors.partitions.jobs.operator_actions).
 """
 

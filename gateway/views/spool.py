@@ -1,4 +1,4 @@
-"""What a node shows of those who read its spool in bulk: durable cursors, backups, and the spool itself."""
+"""Views of durable cursors, backups, and the spool."""
 
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,7 @@
-"""The subscriptions of a message VPN, as Solace's `show smrp subscriptions` has them: a row for each, by destination.
+"""Views of the subscriptions of a message VPN, as Solace's `show smrp subscriptions` has them: a row for each.
 
-Filters stand in MQTT's words where both syntaxes mean one. A node has no neighbours: nothing is exported, every
-destination is local, and there are no blocks of remote subscriptions.
+Filters are written in MQTT syntax where both syntaxes mean the same. A node has no neighbours: nothing is exported,
+every destination is local, and there are no blocks of remote subscriptions.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Patterns of names in questions to the admin port: `*` stands for any characters, `?` for one.
+"""Patterns of names in queries to the admin port (`*` is any characters, `?` is one), and printable text.
 
-They are matched on the event loop, so the time for it may not explode, whatever the pattern: a part between two `*` is
-looked for once, at the first place where it fits, and never again further on.
+Patterns are matched on the event loop, so no pattern may take exponential time: a part between two `*` is matched at
+the first place where it fits, and never tried again further on.
 """
 
 import re

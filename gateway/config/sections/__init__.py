@@ -1,1 +1,1 @@
-"""What can be configured, a section of the file each. `docs/configuration.md` lists all settings."""
+"""The sections of the configuration, a module for each subject. `docs/configuration.md` lists all settings."""

@@ -1,6 +1,6 @@
-"""The HTTP port for operators, and who may use it.
+"""The HTTP port for operators, and their accounts.
 
-What an operation asks for is in `gateway.admin.rest.operations`; accounts of clients are
+The access level that an operation needs is in `gateway.admin.rest`; accounts of clients are in
 `gateway.config.sections.security.authentication`.
 """
 

@@ -1,4 +1,4 @@
-"""Where clients connect: one section per protocol and transport. Ports are those of Solace, loopback unless said."""
+"""Listeners: one section for each protocol and transport. Default ports are Solace's, default hosts are loopback."""
 
 import ipaddress
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What belongs to one message VPN: its quotas, accounts, queues, virtual destinations and delivery points."""
+"""The section of one message VPN: its quotas, accounts, queues, virtual destinations and delivery points."""
 
 from typing import Annotated, Final, Literal
 

@@ -1,4 +1,4 @@
-"""REST delivery points as a file has them. Names and defaults are those of Solace, numbers say their unit."""
+"""The section of REST delivery points. Names and defaults are Solace's; numbers have their unit in the name."""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self

@@ -1,4 +1,4 @@
-"""The base of every configuration section: frozen, and closed to keys it does not know."""
+"""The base of every configuration section: frozen, and without unknown keys."""
 
 import os
 from typing import get_args

@@ -1,4 +1,4 @@
-"""Traces of messages for OpenTelemetry: which ones, and where their spans go."""
+"""Message traces for OpenTelemetry: which messages are traced, and where the spans go."""
 
 import re
 from typing import Annotated, Literal, Self

@@ -1,4 +1,4 @@
-"""What a text means as a value of a queue's attribute: in YAML `yes` is one, and the environment has nothing else."""
+"""Values of queue attributes and sizes as texts: YAML reads `yes` as a boolean, and the environment has only texts."""
 
 import re
 from collections.abc import Mapping

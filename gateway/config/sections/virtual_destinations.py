@@ -1,4 +1,4 @@
-"""The section of virtual destinations: options as ActiveMQ has them, checked together as they are loaded."""
+"""The section of virtual destinations, with ActiveMQ's options. Loading checks them together."""
 
 from typing import Annotated, Final, Literal, Self
 

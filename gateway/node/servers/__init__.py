@@ -1,1 +1,1 @@
-"""The servers of the node, one for each protocol: its listeners and what its connections need."""
+"""The servers of a node, one for each protocol: its listeners, and the services of its connections."""

@@ -1,4 +1,4 @@
-"""The AMQP side of a node: the connections of its clients."""
+"""The AMQP server: makes the connections of AMQP clients and their services."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -16,12 +16,12 @@ from sluicegate.protocols.amqp.services import AmqpServices
 
 
 class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
-    """Everything of AMQP in one node."""
+    """The server of AMQP in one node."""
 
     name = "amqp"
     schemes: ClassVar = {"amqp": "amqp", "amqp_tls": "amqps", "amqp_websocket": "ws", "amqp_websocket_tls": "wss"}
     alpn = "amqp"
-    # The standard's name, and those of before it, which clients of Azure and examples of rhea ask for.
+    # The standard's name, and earlier ones that clients of Azure and examples of rhea ask for.
     subprotocols = ("amqp", "AMQPWSB10", "binary")
 
     def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
@@ -39,28 +39,28 @@ class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
         return self._services.config.amqp.allowed_origins
 
     def make_connection(self, cell: ActorCell) -> AmqpConnection:
-        """Return a connection for a stream that was just accepted."""
+        """Return the behaviour of the connection of a stream that was just accepted."""
         return AmqpConnection(cell, self.vpns)
 
     def tick(self) -> None:
-        """Bring time to every connection, and to what waits for clients that are away."""
+        """Let every connection check its time limits, and expire links that wait for clients to return."""
         super().tick()
         for vpn in self._message_vpns.values():
             vpn.amqp_registry.resumable.tick(self._services.clock.now_ms())
 
     async def stop(self, *, within_s: float) -> None:
-        """Say goodbye to all clients, and give back what is kept for those that are away: it counts as delivered."""
+        """Disconnect all clients, and return what is kept for those that are away: it counts as delivered."""
         await super().stop(within_s=within_s)
         for vpn in self._message_vpns.values():
             vpn.amqp_registry.resumable.end()
 
     def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
-        """Say goodbye to the clients of a message VPN, or to those of these users only, and to those that are away."""
+        """Disconnect the clients of a message VPN, or those of these users only, and forget those that are away."""
         super().send_away(vpn, reason, users)
         self._message_vpns[vpn].amqp_registry.resumable.end(users)
 
     def make_services(self, vpn: MessageVpn) -> AmqpServices:
-        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        """Return the services that connections to a message VPN use."""
         services = self._services
         amqp = services.config.amqp
         return AmqpServices(

@@ -1,4 +1,4 @@
-"""The flow protocol's side of a node: the connections of its clients."""
+"""The server of the flow protocol: makes the connections of its clients and their services."""
 
 from typing import ClassVar
 
@@ -12,7 +12,7 @@ from sluicegate.protocols.flow.services import FlowServices
 
 
 class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
-    """Everything of the flow protocol in one node."""
+    """The server of the flow protocol in one node."""
 
     name = "flow"
     schemes: ClassVar = {"flow": "flow", "flow_tls": "flows"}
@@ -25,11 +25,11 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
         return self._services.config.flow.max_frame_size
 
     def make_connection(self, cell: ActorCell) -> FlowConnection:
-        """Return a connection for a stream that was just accepted."""
+        """Return the behaviour of the connection of a stream that was just accepted."""
         return FlowConnection(cell, self.vpns)
 
     def make_services(self, vpn: MessageVpn) -> FlowServices:
-        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        """Return the services that connections to a message VPN use."""
         services = self._services
         flow = services.config.flow
         return FlowServices(

@@ -1,6 +1,6 @@
-"""The HTTP side of a node: the connections of its clients, and the flows of its workers.
+"""The HTTP messaging server: makes the connections of its clients and their services, and expires the flows of workers.
 
-The port of operators is `gateway.admin`.
+The HTTP port for operators is `gateway.admin`.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from sluicegate.protocols.http.services import HttpServices
 
 
 class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
-    """Everything of HTTP messaging in one node."""
+    """The server of HTTP messaging in one node."""
 
     name = "http"
     schemes: ClassVar = {"http": "http", "http_tls": "https"}
@@ -40,24 +40,24 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
         return self._services.config.http.allowed_origins
 
     def make_connection(self, cell: ActorCell) -> HttpConnection:
-        """Return a connection for a stream that was just accepted."""
+        """Return the behaviour of the connection of a stream that was just accepted."""
         return HttpConnection(cell, self.vpns)
 
     def tick(self) -> None:
-        """Bring time to every connection, and the time of day to what they answer."""
+        """Let connections and flows check their time limits, and set the date of response headers."""
         self._heads.tick(self._services.clock.wall_ms())
         super().tick()
         for vpn in self._message_vpns.values():
             vpn.http_flows.tick(self._services.clock.now_ms())
 
     async def stop(self, *, within_s: float) -> None:
-        """Take no more clients, say goodbye to those there are, and let go of the queues that workers consume."""
+        """Disconnect all clients, and end the flows of workers."""
         await super().stop(within_s=within_s)
         for vpn in self._message_vpns.values():
             vpn.http_flows.end("the gateway stops")
 
     def make_services(self, vpn: MessageVpn) -> HttpServices:
-        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        """Return the services that connections to a message VPN use."""
         services = self._services
         http = services.config.http
         return HttpServices(

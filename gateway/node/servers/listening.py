@@ -1,4 +1,4 @@
-"""From a listener's configuration to the listener: plain or TLS, with WebSocket frames around the protocol or not."""
+"""Make a listener from its configuration: plain or TLS, with or without WebSocket framing."""
 
 from collections.abc import Callable
 
@@ -57,9 +57,9 @@ def make_listener(
 
 
 def report_failed_handshakes(listener: BaseListener, events: Events, who: str) -> None:
-    """Have each TLS handshake that fails become an event. `who` is whoever comes to that port."""
+    """Emit an event for each TLS handshake that fails. `who` names the clients of the port."""
 
-    def tell(host: str, reason: str) -> None:
+    def report(host: str, reason: str) -> None:
         events.emit(SYSTEM_TLS_FAILED, f"TLS handshake with {who} at {host} failed: {reason}")
 
-    listener.on_handshake_failed = tell
+    listener.on_handshake_failed = report

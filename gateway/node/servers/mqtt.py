@@ -1,4 +1,4 @@
-"""The MQTT side of a node: the connections of its clients."""
+"""The MQTT server: makes the connections of MQTT clients and their services."""
 
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
 
 class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
-    """Everything of MQTT in one node."""
+    """The server of MQTT in one node."""
 
     name = "mqtt"
     schemes: ClassVar = {"mqtt": "mqtt", "mqtt_tls": "mqtts", "mqtt_websocket": "ws", "mqtt_websocket_tls": "wss"}
@@ -33,11 +33,11 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         return self._services.config.mqtt.allowed_origins
 
     def make_connection(self, cell: ActorCell) -> MqttConnection:
-        """Return a connection for a stream that was just accepted."""
+        """Return the behaviour of the connection of a stream that was just accepted."""
         return MqttConnection(cell, self.vpns)
 
     def make_services(self, vpn: MessageVpn) -> MqttServices:
-        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        """Return the services that connections to a message VPN use."""
         services = self._services
         config: Config = services.config
         mqtt = config.mqtt

@@ -1,7 +1,6 @@
-"""What the front of every protocol does: its listeners, the connections on them, and the clock that is brought to them.
+"""The base of all protocol servers: their listeners, their open connections, and the clock tick of these.
 
-What a connection is, and what it needs of the node, each protocol's own module says: `mqtt_front`, `amqp_front`,
-`flow_front`.
+The servers of the protocols are `mqtt`, `amqp`, `flow` and `http`.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from sluicegate.protocols.transport.interface import Connection, PeerInfo
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
 
-TICK_MS = 500  # how often what has a time limit is looked at: keep alive, heartbeats, handshakes
+TICK_MS = 500  # between checks of time limits: keep alive, heartbeats, handshakes
 
 
 class ClientConnection(Connection, Protocol):
@@ -35,20 +34,20 @@ class ClientConnection(Connection, Protocol):
 
     @property
     def read_control(self) -> ReadControl | None:
-        """What says whether the client is read from; None: nothing has ever kept it from being."""
+        """What decides whether the client is read from; None: reading was never paused."""
 
     @property
     def is_writing_paused(self) -> bool:
-        """Whether the client reads slower than we write."""
+        """Whether the client reads more slowly than we write."""
 
     def peer_name(self) -> str:
-        """Return where the client is."""
+        """Return the address of the client."""
 
     def tick(self, now_ms: int) -> None:
-        """Time has passed."""
+        """Check time limits."""
 
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
-        """Say goodbye, and why, in the protocol's own words, and close: operators want it so, unless the node stops."""
+        """Close the connection, with the reason if the protocol has a place for one."""
 
 
 C = TypeVar("C", bound=ClientConnection)
@@ -56,7 +55,7 @@ S = TypeVar("S", bound=VpnServices)
 
 
 class ProtocolServer(ABC, Generic[C, S]):
-    """Everything of one protocol in one node."""
+    """The server of one protocol in one node. Start it, reload it, tick it, stop it."""
 
     name: ClassVar[str]  # in metrics, and among the actors
     schemes: ClassVar[dict[str, str]]  # of the URLs of its listeners, by the listener's name in the configuration
@@ -65,7 +64,7 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
         self._services = services
-        self._message_vpns = message_vpns  # a reload adds some
+        self._message_vpns = message_vpns  # a reload adds to it
         self.counters = ProtocolCounters()
         self.listeners: dict[str, Listener] = {}
         self.connections = services.runtime.spawn(
@@ -74,29 +73,31 @@ class ProtocolServer(ABC, Generic[C, S]):
         self._make_connection = self.make_connection  # one for all cells, which keep it
         self._ticker: TimerHandle | None = None
         self._accepted_count = 0
-        self.pages = {listener: self._pages(listener) for listener in self.schemes}  # which may use a listener's port
+        self.pages = {
+            listener: self._pages(listener) for listener in self.schemes
+        }  # that may use its port, by listener
         self.vpns: MessageVpns[S] = self._make_vpns()
 
     @property
     @abstractmethod
     def message_bytes_max(self) -> int:
-        """The longest packet or frame of a client, which a WebSocket may bring in one message."""
+        """The most bytes of one WebSocket message: the longest packet or frame of a client."""
 
     @property
     def allowed_origins(self) -> tuple[str, ...]:
-        """The web pages that may use its ports: none, for those that speak no HTTP."""
+        """The web pages that may use its ports; none unless the protocol runs over HTTP."""
         return ()
 
     @abstractmethod
     def make_connection(self, cell: ActorCell) -> Behaviour:
-        """Return a connection for a stream that was just accepted: what its actor does."""
+        """Return the behaviour of the connection of a stream that was just accepted."""
 
     @abstractmethod
     def make_services(self, vpn: MessageVpn) -> S:
-        """Return what connections use of the node, and of the message VPN that their clients are in."""
+        """Return the services that connections to a message VPN use."""
 
     async def start(self) -> None:
-        """Open the listeners. Raises CannotStart when a port cannot be had, or a certificate not be used."""
+        """Open the listeners. Raises CannotStart for a port that cannot be bound, or an unusable certificate."""
         for name, config in self._services.config.listeners.enabled().items():
             if name in self.schemes:
                 with opening(f"listeners.{name}", config.host, config.port):
@@ -118,7 +119,7 @@ class ProtocolServer(ABC, Generic[C, S]):
         self._tick()
 
     async def stop(self, *, within_s: float) -> None:
-        """Take no more clients, say goodbye to those there are, and wait until they are gone."""
+        """Accept no more clients, disconnect those there are, and wait until they are gone, for `within_s` at most."""
         for listener in self.listeners.values():
             await listener.stop()
         if self._ticker is not None:
@@ -130,7 +131,7 @@ class ProtocolServer(ABC, Generic[C, S]):
             await asyncio.sleep(0.01)
 
     def reload(self) -> None:
-        """Take over a changed configuration, for the next connection."""
+        """Put a changed configuration in force, for new connections."""
         self.vpns = self._make_vpns()
         for name, listener in self.listeners.items():
             listener.connections_max = self._services.config.listeners.by_name()[name].max_connections
@@ -145,18 +146,18 @@ class ProtocolServer(ABC, Generic[C, S]):
         return urls
 
     def open_connections(self) -> list[C]:
-        """Return the connections there are now."""
+        """Return the open connections."""
         return [cell.behaviour for cell in self.connections.children or ()]
 
     def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
-        """Say goodbye to the clients of a message VPN, or to those of these users only."""
+        """Disconnect the clients of a message VPN, or those of these users only."""
         for connection in self.open_connections():
             identity = connection.identity
             if identity.vpn == vpn and (users is None or identity.user in users):
                 connection.send_away(reason)
 
     def disconnect(self, vpn: str, client: str, reason: str) -> bool:
-        """Say goodbye to a client of a message VPN. Return whether it was there."""
+        """Disconnect a client of a message VPN. Return whether it was connected."""
         found = False
         for connection in self.open_connections():
             rights = connection.identity.admitted()
@@ -166,7 +167,7 @@ class ProtocolServer(ABC, Generic[C, S]):
         return found
 
     def tick(self) -> None:
-        """Bring time to every connection."""
+        """Let every connection check its time limits."""
         now_ms = self._services.clock.now_ms()
         for cell in list(self.connections.children or ()):
             if cell.is_stopped():
@@ -186,7 +187,7 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def _pages(self, listener: str) -> WebPages:
         services, vpns = self._services, self._message_vpns
-        config = services.config.listeners.by_name()[listener]  # its host and kind stay until a restart
+        config = services.config.listeners.by_name()[listener]  # its host and kind change only with a restart
         return WebPages(
             is_tls=isinstance(config, TlsListener),
             origins_setting=f"{self.name}.allowed_origins",
@@ -196,7 +197,7 @@ class ProtocolServer(ABC, Generic[C, S]):
         )
 
     def _refused_a_page(self, peer: PeerInfo, foreign: ForeignRequest) -> None:
-        """Count and tell of a WebSocket that was refused before there was a connection in it."""
+        """Count and report a WebSocket that was refused before a connection was made in it."""
         text = f"{foreign.status} {foreign.title}: {self.name} client at {peer.host}:{peer.port}: {foreign.detail}"
         self.vpns.of_listener(peer.listener).clients.denials.deny(foreign.reason, "", text)
         self.counters.count(self.counters.refused, foreign.reason)

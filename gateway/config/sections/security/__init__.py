@@ -1,1 +1,1 @@
-"""What can be configured of accounts, profiles, logins and web pages."""
+"""Sections of accounts, profiles, logins and web pages."""

@@ -1,4 +1,4 @@
-"""How far operators may go: levels, as the broker we learn from has them, and what an account has of them."""
+"""Access levels of operators, as Solace has them, and what an account has of them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
-"""Who may connect. Passwords are kept as argon2 hashes wherever they stand in a file.
+"""Accounts of clients, and how they prove who they are. Passwords in a file are argon2 hashes.
 
-Checking a password at connect is the protocols' business; `User.password_hash` is what they check against.
+`User.password_hash` is what protocols check a password against when a client connects.
 """
 
 from collections import Counter

@@ -1,6 +1,6 @@
-"""Client profiles and ACL profiles: what clients may do, by the profiles that their user names have.
+"""Client profiles and ACL profiles: what clients may do, by the profiles of their user.
 
-The names of attributes are Solace's, in snake case. What they mean to a client that is connected stands in
+Names of attributes are Solace's, in snake case. Their effect on a connected client is described in
 `messaging.clients.client_profile` and `messaging.clients.acl_profile`.
 """
 

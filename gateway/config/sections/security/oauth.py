@@ -1,4 +1,4 @@
-"""Tokens of an authorization server: which are believed, and by which keys."""
+"""Tokens of an authorization server: which issuer and audience are accepted, and the keys that verify them."""
 
 from pathlib import Path
 from typing import Final, Self

@@ -1,4 +1,4 @@
-"""Files that hold a secret in their first line: a password, its hash, a token, the value of a header."""
+"""Files with a secret in their first line: a password, its hash, a token, or the value of a header."""
 
 from pathlib import Path
 from typing import BinaryIO, Final

@@ -1,5 +1,6 @@
-"""Which web pages may use a port, and by which names browsers may call it. The rule itself is
-`protocols.transport.origins`.
+"""The web pages that may use a port, and the host names under which browsers may call it.
+
+The rule itself is `protocols.transport.origins`.
 """
 
 import re
