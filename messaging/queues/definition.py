@@ -5,7 +5,7 @@ at the moment is the business of its actor; the syntax of subscriptions is the t
 """
 
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
 from sluicegate.messaging.message.keys import PROPERTY
 from sluicegate.messaging.queues.attributes import (
@@ -22,6 +22,7 @@ from sluicegate.messaging.queues.attributes import (
     REJECT_ALWAYS,
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
+    Attribute,
     AttributeValue,
     quoted,
 )
@@ -59,9 +60,9 @@ class QueueInvalid(ValueError):
 @final
 @dataclass(frozen=True)
 class QueueConfig:
-    """The attributes of one queue. Build it with `checked` or `config_from_dict` unless the values are our own.
+    """The attributes of one queue. Values from outside are checked by `config_from_dict`.
 
-    Meaning, range and default of each field: the row of the same name in `queue_attributes.ATTRIBUTES`.
+    Meaning, range and default of each field: the row of the same name in `ATTRIBUTES`.
     """
 
     name: str
@@ -213,47 +214,9 @@ def config_from_dict(
         raise QueueInvalid("name", "it is missing" if name is None else f"{quoted(name)} is not a text", "a text")
     if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
         values = {**values, "dead_msg_queue": ""}  # the default would make it its own
-    config = QueueConfig(
-        name=name,
-        access_type=_text(values, "access_type"),
-        partition_count=_number(values, "partition_count"),
-        partition_key_source=_text(values, "partition_key_source"),
-        ingress_enabled=_flag(values, "ingress_enabled"),
-        egress_enabled=_flag(values, "egress_enabled"),
-        max_msg_size=_number(values, "max_msg_size"),
-        max_msg_spool_usage=_number(values, "max_msg_spool_usage"),
-        max_bind_count=_number(values, "max_bind_count"),
-        max_delivered_unacked_msgs_per_flow=_number(values, "max_delivered_unacked_msgs_per_flow"),
-        max_redelivery_count=_number(values, "max_redelivery_count"),
-        redelivery_enabled=_flag(values, "redelivery_enabled"),
-        redelivery_delay_enabled=_flag(values, "redelivery_delay_enabled"),
-        redelivery_delay_initial_interval_ms=_number(values, "redelivery_delay_initial_interval_ms"),
-        redelivery_delay_max_interval_ms=_number(values, "redelivery_delay_max_interval_ms"),
-        redelivery_delay_multiplier=_number(values, "redelivery_delay_multiplier"),
-        delivery_delay_s=_number(values, "delivery_delay_s"),
-        deliver_after_commit=_flag(values, "deliver_after_commit"),
-        consumer_ack_timeout_ms=_number(values, "consumer_ack_timeout_ms"),
-        respect_msg_priority_enabled=_flag(values, "respect_msg_priority_enabled"),
-        respect_ttl_enabled=_flag(values, "respect_ttl_enabled"),
-        max_ttl=_number(values, "max_ttl"),
-        dead_msg_queue=_text(values, "dead_msg_queue"),
-        respect_dmq_eligible_enabled=_flag(values, "respect_dmq_eligible_enabled"),
-        reject_msg_to_sender_on_discard_behavior=_text(values, "reject_msg_to_sender_on_discard_behavior"),
-        reject_low_priority_msg_enabled=_flag(values, "reject_low_priority_msg_enabled"),
-        reject_low_priority_msg_limit=_number(values, "reject_low_priority_msg_limit"),
-        event_bind_count_threshold=_text(values, "event_bind_count_threshold"),
-        event_msg_spool_usage_threshold=_text(values, "event_msg_spool_usage_threshold"),
-        event_reject_low_priority_msg_limit_threshold=_text(values, "event_reject_low_priority_msg_limit_threshold"),
-        owner=_text(values, "owner"),
-        permission=_text(values, "permission"),
-        expires_unbound_s=_number(values, "expires_unbound_s"),
-        group_buckets=_number(values, "group_buckets"),
-        group_rebalance=_flag(values, "group_rebalance"),
-        partition_rebalance_delay_s=_number(values, "partition_rebalance_delay_s"),
-        partition_rebalance_max_handoff_time_s=_number(values, "partition_rebalance_max_handoff_time_s"),
-        retention_time_s=_number(values, "retention_time_s"),
-        retention_size_mb=_number(values, "retention_size_mb"),
-    )
+    # The fields of QueueConfig and the rows of ATTRIBUTES have the same names; a test compares their types.
+    attributes: dict[str, Any] = {each.name: _checked_value(values, each) for each in ATTRIBUTES}
+    config = QueueConfig(name=name, **attributes)
     if not reserved_name:
         check_queue_name(name, wildcards=wildcards, durable=durable)
     _check_together(config)
@@ -341,29 +304,10 @@ def _subscriptions(given: object) -> tuple[str, ...]:
     return tuple(topics)
 
 
-def _checked_value(values: dict[str, object], name: str) -> object:
-    attribute = ATTRIBUTE_BY_NAME[name]
-    value = values.get(name, attribute.default)
+def _checked_value(values: dict[str, object], attribute: Attribute) -> object:
+    value = values.get(attribute.name, attribute.default)
     if not attribute.accepts(value):
-        raise QueueInvalid(name, f"{quoted(value)} is not allowed", attribute.allowed())
-    return value
-
-
-def _text(values: dict[str, object], name: str) -> str:
-    value = _checked_value(values, name)
-    assert isinstance(value, str), name  # the table says so
-    return value
-
-
-def _number(values: dict[str, object], name: str) -> int:
-    value = _checked_value(values, name)
-    assert isinstance(value, int), name  # the table says so
-    return value
-
-
-def _flag(values: dict[str, object], name: str) -> bool:
-    value = _checked_value(values, name)
-    assert isinstance(value, bool), name  # the table says so
+        raise QueueInvalid(attribute.name, f"{quoted(value)} is not allowed", attribute.allowed())
     return value
 
 
