@@ -22,7 +22,7 @@ FOREIGN: Final = frozenset({"SupervisorActor", "Final", "Any"})
 
 @cache
 def members() -> dict[str, set[str]]:
-    """Return every class of the sources, with the names of its methods and attributes; functions under the empty name."""
+    """Return every class of the sources with the names of its members, and all functions under the empty name."""
     found: dict[str, set[str]] = {"": set()}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
@@ -83,5 +83,7 @@ def test_what_the_page_names_exists(page: str) -> None:
 
 
 def test_a_name_that_is_gone_is_found() -> None:
-    gone = "`Ledger.burying`, `actors/errands.py`, `NoSuchClass`, `messaging.moments`\n```\nBurial -> LedgerOfOld\n```\n"
+    gone = (
+        "`Ledger.burying`, `actors/errands.py`, `NoSuchClass`, `messaging.moments`\n```\nBurial -> LedgerOfOld\n```\n"
+    )
     assert missing(gone) == ["LedgerOfOld", "Ledger.burying", "actors/errands.py", "NoSuchClass", "messaging.moments"]
