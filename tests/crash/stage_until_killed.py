@@ -1,8 +1,8 @@
-"""A program for test_kill_while_staging: stage and commit transactions without end on one data folder.
+"""A program for test_kill_while_staging: it stages and commits transactions without end on one data folder.
 
-It prints "found N ..." with every message of the queue after its start, and "committed N" for each transaction whose
-commit was answered. Each transaction has two parts of which the first has a failed attempt; numbers go on where the
-queue ends, and a transaction that may have been decided before the kill is committed again, as a driver would.
+After its start it prints "found N ..." with every message of the queue, and "committed N" for each transaction whose
+commit was answered. Each transaction has two parts, and the first part has a failed attempt. Numbers continue where the
+queue ends. As a driver would, the program commits a transaction again that may have been decided before the kill.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Backups of a real gateway under load: what was confirmed before is there, in order, once; restored, it serves."""
+"""Backups of a real gateway under load hold every confirmed message, in order and once; a restored one serves."""
 
 import os
 from collections import defaultdict

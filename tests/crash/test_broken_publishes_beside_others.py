@@ -1,6 +1,6 @@
-"""Writes of a good and a broken PUBLISH beside honest publishers, and kill -9: no confirmed message of theirs is lost.
+"""kill -9 during writes of a good and a broken PUBLISH: honest publishers lose no confirmed message.
 
-Half a message that was stored would cost the whole journal record at the next start, with what others had in it.
+If half a message was stored, the next start would set aside the whole journal record with messages of other publishers.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""SIGTERM under load: the gateway stops cleanly, and the next start continues exactly there."""
+"""SIGTERM under load: the gateway stops cleanly, and the next start continues at the same point."""
 
 import json
 import os

@@ -1,6 +1,6 @@
-"""Damage on the disk: of a record, which is set aside, and of LMDB's own pages, which ends all writing.
+"""Damage on disk: a damaged record is set aside; damage to the pages of LMDB ends all writing.
 
-What is left of a spool whose pages are broken is brought into a new one, from which a broker serves it.
+The readable part of a spool with broken pages is copied into a new spool, and a broker serves it.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""kill -9 under bulk reads and writes with the client library: each row once, whatever was under way."""
+"""kill -9 during bulk reads and writes with the client library: each row is there once."""
 
 import asyncio
 from itertools import count

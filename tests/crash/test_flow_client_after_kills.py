@@ -1,4 +1,4 @@
-"""kill -9 while programs use the client library: they notice nothing but repeated deliveries."""
+"""kill -9 while programs use the client library: they notice only repeated deliveries."""
 
 import asyncio
 from pathlib import Path

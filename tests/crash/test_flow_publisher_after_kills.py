@@ -1,7 +1,7 @@
 """kill -9 while a named publisher of the flow protocol sends: it returns, and each message is there once, in order.
 
-The gateway is killed at an answer, again and again, so that messages before it are confirmed, some behind it have
-arrived, and some have not.
+The gateway is killed repeatedly as it sends a response. So earlier messages are confirmed, and of the later ones some
+have arrived and some have not.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""`sluicegate restore` under programs with named publishers: who may miss something is told, and the others go on."""
+"""`sluicegate restore` under programs with named publishers: those that may miss messages are told, others continue."""
 
 import asyncio
 import shutil

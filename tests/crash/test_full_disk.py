@@ -1,4 +1,4 @@
-"""A disk that runs full under a running gateway: a small file system of its own, with other files on it or without."""
+"""A disk that becomes full under a running gateway: a small file system, with and without other files on it."""
 
 import os
 import subprocess

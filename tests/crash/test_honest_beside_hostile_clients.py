@@ -1,8 +1,8 @@
-"""kill -9, twenty times, while hostile clients of every protocol do what they can: honest ones lose nothing by it.
+"""kill -9, twenty times, beside hostile clients of every protocol: honest clients lose nothing.
 
-Honest publishers and consumers of every protocol keep account of what was confirmed and what came. Hostile clients
-(`support.hostile.clients`) have an account with the limits that a sensible operator gives, a queue of their own with a
-quota, and no right to anything else; or no account at all.
+Honest publishers and consumers of every protocol record confirmed and delivered messages. Hostile clients
+(`support.hostile.clients`) have an account with the limits of a careful operator, a queue of their own with a quota,
+and no other right; or no account at all.
 """
 
 import random

@@ -1,6 +1,6 @@
 """Sessions with large wills, long names and long filters: limits of a message VPN bound memory and disk.
 
-Method: as in test_hostile_shapes.py. Clients connect, leave their sessions behind, and come under another name.
+Method: as in test_hostile_shapes.py. Clients connect, leave their sessions behind, and return under another name.
 """
 
 import asyncio

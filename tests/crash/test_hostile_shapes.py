@@ -1,7 +1,7 @@
-"""Messages that are all properties, all topic, or many and tiny: no limit lets them take much more than it says.
+"""Messages with very large properties or topics, or many tiny ones: every limit bounds the memory that they take.
 
-Method: fill one limit of a real gateway with one shape until it refuses or drops, and look at what the process and
-its data folder have grown by.
+Method: fill one limit of a real gateway with messages of one shape until it refuses or drops them, then measure how
+much the process and its data folder have grown.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Clients of any protocol that stop in the middle of something large: one bound holds for all of them together.
+"""Clients of every protocol that stop in the middle of a large packet: one limit bounds all of them together.
 
-Method: as in test_hostile_shapes.py. Each of many connections sends most of what it may, and no more.
+Method: as in test_hostile_shapes.py. Each of many connections sends most of what it may send, and then stops.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""kill -9 while messages move between queues and die: afterwards each is in exactly one queue.
+"""kill -9 while messages move between queues and die: afterwards each message is in exactly one queue.
 
-There is no consumer that accepts anything, so every message that was published is always somewhere.
+No consumer accepts a message, so every published message is always in some queue.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""kill -9 while AMQP clients work in transactions: what one takes from a queue and what it makes of it go together.
+"""kill -9 while AMQP clients use transactions: the settlement and the publishes of one take effect together.
 
-Each transaction settles one message of a queue and publishes two others, to two queues. So every number is, after each
-crash, either in the first queue or once in both others; and what was answered is in the others.
+Each transaction settles one message of a queue and publishes two, to two other queues. So after each crash every number
+is either in the first queue, or once in each of the others. If its commit was answered, it is in the others.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""kill -9 under load, again and again on one data folder: what was confirmed comes, in order; exactly once where asked.
+"""kill -9 under load, repeatedly on one data folder: confirmed messages come in order, and at QoS 2 exactly once.
 
-The clients behave as devices do: after a crash they connect again, with the sessions they had, and send again what was
-not confirmed. So at QoS 1 a message may come twice. At QoS 2, from a persistent session to a persistent session, not.
+The clients behave like devices: after a crash they connect again, resume their sessions, and send unconfirmed messages
+again. So a message may come twice at QoS 1, but not at QoS 2 from a persistent session to a persistent session.
 """
 
 import random

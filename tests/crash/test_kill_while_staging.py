@@ -1,4 +1,4 @@
-"""kill -9 between any two steps of staged publishing: a transaction is there whole and once, or not at all."""
+"""kill -9 between any two steps of staged publishing: a transaction is complete and there once, or not at all."""
 
 import random
 import signal

@@ -1,7 +1,7 @@
-"""kill -9 while consumers have messages that the store does not have yet: what comes a second time says so.
+"""kill -9 while consumers have messages that are not stored yet: a second delivery is flagged as redelivered.
 
-The time between two commits is long, so that at each kill there are messages that somebody was sent and nobody stored.
-Publishers send them again: MQTT with DUP, AMQP with `resume`, those of the flow protocol under their names.
+Commits are rare, so at each kill some messages were sent to consumers and not stored. Their publishers send them again:
+MQTT with DUP, AMQP with `resume`, and publishers of the flow protocol under their names.
 """
 
 from collections.abc import Callable

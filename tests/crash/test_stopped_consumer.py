@@ -1,4 +1,4 @@
-"""A consumer process that is stopped and continued: others get its messages meanwhile, and none is lost."""
+"""A consumer process is stopped and continued: meanwhile other consumers get its messages, and none is lost."""
 
 import json
 import signal

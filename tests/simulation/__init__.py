@@ -1,4 +1,4 @@
-"""The whole node on virtual time, under a seed: real actors, cores, wire bytes and record formats, in one process.
+"""A whole node on virtual time, under a seed: real actors, cores, wire bytes and record formats, in one process.
 
-What is not real: the clock, the loop, sockets, the store's disk. Start reading at `run.py`.
+Simulated are the clock, the event loop, the sockets and the store's disk. Start reading at `run.py`.
 """

@@ -1,4 +1,4 @@
-"""`python -m simulation`: play seeds, replay one, and shrink what fails."""
+"""`python -m simulation`: play seeds, replay one seed, and shrink a failing run."""
 
 from simulation.command import main
 

@@ -1,4 +1,4 @@
-"""What each kind of step does to the world."""
+"""The effect of each kind of step on the world."""
 
 from collections.abc import Callable
 from typing import Final

@@ -1,4 +1,4 @@
-"""What administrators ask of the node, one request after the other."""
+"""Requests of operators to the node, one after another."""
 
 from collections.abc import Callable, Coroutine
 from contextlib import suppress

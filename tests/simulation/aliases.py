@@ -1,4 +1,4 @@
-"""Topic aliases on one connection, in both directions [MQTT 3.3.2.3.4]. The next connection knows nothing of them."""
+"""Topic aliases on one connection, in both directions [MQTT 3.3.2.3.4]. They end with the connection."""
 
 from random import Random
 

@@ -1,11 +1,15 @@
-"""What passes one connection of an AMQP client whose links come back, seen at the node's end and told to the truth.
+"""The frames of one connection of an AMQP client whose links resume, seen at the node's end and reported to the judge.
 
-Rules it holds the node to, beside those of any consumer and publisher: what the client holds when its link is detached
-goes to nobody else until its time is over, and comes back under its tag, or the node says at once that it does not; an
-outcome that the node has settled after the client, or that was in force before a link was attached again, is so over
-crashes too; what a client has declined does not come to it again, though the same message may that died elsewhere;
-what it is unsure of and the node has is not asked for again. Of a map that the client calls incomplete (2.7.3): what is
-not in it stays with the client, and nothing new is sent before the link is attached with a map that is complete.
+Rules beside those for every consumer and publisher:
+
+- when a link is detached, the client's unsettled deliveries go to no other consumer until the link's time is over. They
+  come back under their tags, or the node says at once that they do not;
+- an outcome that the node has settled after the client, or that was in force before a link was attached again, holds
+  over crashes;
+- a message that a client has declined does not come to it again, except as a dead message;
+- the node does not ask again for deliveries that it has and the client is unsure of;
+- if the client calls its unsettled map incomplete (2.7.3), deliveries that are missing from the map stay with the
+  client, and no new delivery comes before the link is attached with a complete map.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""A client that publishes and consumes: a well-behaved MQTT 5.0 peer that is slow, forgetful or gone when told to."""
+"""A publishing and consuming MQTT 5.0 client that follows the standard, and is slow, forgetful or absent on command."""
 
 from collections.abc import Callable
 from functools import partial

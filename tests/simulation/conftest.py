@@ -1,4 +1,4 @@
-"""What tests of the simulation begin with."""
+"""The fixtures of the simulation tests."""
 
 from collections.abc import Iterator
 

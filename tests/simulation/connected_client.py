@@ -1,4 +1,4 @@
-"""What all clients have in common that hold one connection at a time: the ways to lose it."""
+"""The base of all clients that have one connection at a time, with the ways to lose it."""
 
 from abc import ABC, abstractmethod
 

@@ -1,8 +1,8 @@
-"""A durable cursor that taps one queue, over all lives of the node: what it is shown, and that it is shown everything.
+"""A durable cursor that taps one queue, over all lives of the node: every confirmed message is read.
 
-Rules it holds the node to: a sequence stands for the same message whenever it is read; a position never goes back, nor
-ahead of what was acknowledged; and what was confirmed after the cursor was made is read in the end, whatever consumers
-and administrators do to it, unless it lay in a page that the simulation damaged.
+Rules: a sequence stands for the same message whenever it is read; a position never goes back, nor ahead of the
+acknowledged one; a message that was confirmed after the cursor was created is read in the end, whatever consumers and
+operators do to it, unless it was in a page that the simulation damaged.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What befalls the node: power, disk, damage, and mistakes of its own."""
+"""Faults of the node and its machine: power, disk, damage, and failures of actors."""
 
 from collections import Counter
 from collections.abc import Callable

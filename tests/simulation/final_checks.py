@@ -1,4 +1,4 @@
-"""What is held against the truth at the end of a run, when all was drained: nothing that was promised is lost."""
+"""Checks at the end of a run, when all queues are empty: nothing that was promised is lost."""
 
 from simulation.scenario import SPARE
 from simulation.targets import QUEUE_KINDS, Message, Target, Violation

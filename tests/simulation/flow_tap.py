@@ -1,4 +1,4 @@
-"""What passes one connection of the flow protocol, seen at the node's end and told to the truth."""
+"""The frames of one connection of the flow protocol, seen at the node's end and reported to the judge."""
 
 from simulation.mqtt_tap import Written, number_of
 from simulation.targets import Message, Target

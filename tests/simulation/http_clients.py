@@ -1,6 +1,7 @@
-"""Connections of HTTP clients, which are one program: they publish, and share the flows by which they consume.
+"""Connections of HTTP clients that form one program: they publish, and share flows to consume.
 
-A request may be sent ahead of the answers before it, or be broken off. Whoever is cut off before an answer never knows.
+A request may be sent before earlier responses have come, or be broken off. A client whose connection ends before a
+response never knows the outcome.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""What a node answers over HTTP, read as it comes: statuses, refusals, and the deliveries in answers and streams."""
+"""The HTTP responses of a node, parsed as they come: statuses, refusals, and deliveries in responses and streams."""
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple

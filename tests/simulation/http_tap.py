@@ -1,9 +1,9 @@
-"""What passes one HTTP connection, seen at the node's end and told to the truth.
+"""The bytes of one HTTP connection, seen at the node's end and reported to the judge.
 
-Rules it holds the node to, beside those of any publisher and consumer: requests are answered in their order, each for
-what it says; of a request that never came whole nothing is published; a settlement that was answered with 204 is in
-force for ever, over crashes too; 409 names what a flow does not hold any more, which is not settled then, and 404 a
-flow that has ended: neither comes where a worker has done all that it had to.
+Rules beside those for every publisher and consumer: each request gets its own response, in order; a request that never
+came completely publishes nothing; a settlement that got 204 holds for ever, over crashes too; 409 names messages that a
+flow no longer has in flight, which are not settled then; 404 means that the flow has ended. A worker that has done all
+that it must gets neither.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Sockets in memory: the node's end is an asyncio transport under the real `Stream`, the other end is a client.
 
-Bytes take a while in both directions and arrive in order, cut anywhere. A client that does not read fills its buffer;
-one that is cut off loses what was on the way.
+Bytes take some time in both directions and arrive in order, divided anywhere. The buffer of a client that does not read
+fills up; a client whose connection breaks loses the bytes on the way.
 """
 
 import asyncio

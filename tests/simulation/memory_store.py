@@ -1,8 +1,8 @@
-"""A store in memory with real record bytes, and with everything that can go wrong with a disk.
+"""A store in memory with real record bytes and every failure that a disk can have.
 
-The image outlives the node: what a power failure leaves is the image as the last commit made it. Bytes are encoded and
-decoded with the store's own record formats, and each record is read back when it is written; what LMDB adds
-(transactions, space) is played here.
+The image outlives the node: a power failure leaves the image as the last commit wrote it. Bytes are encoded and decoded
+with the store's own record formats, and each record is read back when it is written. What LMDB adds (transactions,
+space) is simulated here.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,6 +1,6 @@
-"""What passes one connection, seen at the node's end and told to the truth.
+"""The packets of one connection, seen at the node's end and reported to the judge.
 
-It also holds the node to the protocol's own promises: the client's Receive Maximum, and packet ids that are not reused.
+It also checks two promises of the protocol: the client's Receive Maximum, and packet ids that are not reused.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""A client of the flow protocol, by the product's own client core: its publisher has a name, under which it returns.
+"""A client of the flow protocol with the real client core: its publisher has a name and returns under it.
 
-What it sends again the gateway knows, so nothing comes twice, and nothing out of order. It consumes queues as well,
-and gives deliveries back, or holds on to them, as clients of no other protocol here can.
+The gateway recognises messages that it sends again, so none comes twice or out of order. The client also consumes
+queues, and releases deliveries or keeps them, as no client of another protocol in the simulation can.
 """
 
 from collections.abc import Callable

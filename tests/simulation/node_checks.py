@@ -1,7 +1,7 @@
-"""What has to hold inside the node between two moments, when no message is on its way between its actors.
+"""Invariants of the node at moments when no message is on its way between its actors.
 
-The one place of the simulation that looks at private parts: queues, ledgers, gates and the spool's accounts have to add
-up, whatever clients can see of it.
+Only this module of the simulation reads private attributes: the accounts of queues, ledgers, gates and the spool must
+add up, whatever clients can see of them.
 """
 
 from collections.abc import Iterator

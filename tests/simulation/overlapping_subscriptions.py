@@ -1,8 +1,8 @@
-"""A second subscription of a session, to some of the topics of its first one: what both match comes once, and for both.
+"""A second subscription of a session to some topics of its first one: a message that both match comes once.
 
-Rules it holds the node to [MQTT 3.3.4-2 to 3.3.4-4, 4.1.0-1]: what was published since the second one was answered says
-its identifier, too, also over later connections of the session and restarts; nothing does that does not match, or was
-published since it was answered that there is none any more.
+Rules [MQTT 3.3.4-2 to 3.3.4-4, 4.1.0-1]: messages that were published after the second subscription was acknowledged
+carry its identifier too, over later connections of the session and restarts; no message carries it that does not match,
+or that was published after the end of the subscription was acknowledged.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
-"""Faults to be planted into a copy of the sources, to see that the simulation finds them.
+"""Faults that tests plant into a copy of the sources, to check that the simulation finds them.
 
-Each is the kind of mistake that a change could bring in, as small as such mistakes are. They are text edits, because
-compiled classes cannot be patched: the copy runs uncompiled.
+Each is a small mistake that a change could introduce. They are text edits, because compiled classes cannot be patched;
+the copy runs uncompiled.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""An AMQP client whose links come back: it keeps what is unsettled, in both directions, while it is cut off.
+"""An AMQP client whose links resume: it keeps its unsettled deliveries, in both directions, while it is away.
 
-It publishes on one link and consumes a queue on another, says all outcomes that there are, and attaches both links
-again with its maps of what it does not know the end of (2.6.13): now and then with a part of them first (2.7.3).
+It publishes on one link and consumes a queue on another, and uses every outcome. It attaches both links again with maps
+of the deliveries whose end it does not know (2.6.13), and sometimes with a part of a map first (2.7.3).
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""What is retained on the one topic that runs have for it: one client sets, replaces and deletes it, wills set it.
+"""The retained message on the one topic that runs have for it: one client sets, replaces and deletes it; wills set it.
 
-Rules it holds the node to [MQTT 3.3.1-5 to 3.3.1-7, 3.3.2-5, 3.1.2-15]: who subscribes is sent what was confirmed last,
-or what came behind that; nothing of it comes that was replaced or deleted before, over crashes too, or that has
-expired; and when all is done it is there, unless a deletion or its expiry came behind it.
+Rules [MQTT 3.3.1-5 to 3.3.1-7, 3.3.2-5, 3.1.2-15]: a new subscriber gets the message that was confirmed last, or a
+later one; a message that was replaced, deleted or has expired does not come, over crashes too; at the end of the run
+the message exists, unless it was deleted or expired.
 """
 
 from collections.abc import Callable

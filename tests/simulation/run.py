@@ -1,4 +1,4 @@
-"""One run: the steps of a seed, then the drain at the end. And what is known of it afterwards."""
+"""One run: the steps of a seed, the drain at the end, and the report."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What there is in a run: queues and clients. Some of it is drawn from the seed, so that runs mix a few things."""
+"""The queues and clients of a run. Some are drawn from the seed, so that runs combine a few features each."""
 
 from random import Random
 from typing import Any, Final, NamedTuple

@@ -1,6 +1,6 @@
-"""What the store may rely on: a sequence stands for one message for ever, and was reserved before it was used.
+"""Promises about sequences: one sequence stands for one message for ever, and is reserved before it is used.
 
-And what publishers may that are known: what they send again has one sequence in a partition.
+A message that a named publisher sends again has one sequence in a partition.
 """
 
 from collections.abc import Callable

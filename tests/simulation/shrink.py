@@ -1,4 +1,4 @@
-"""Shrinking a failing run: leave out steps as long as it fails alike, most at a time first (delta debugging)."""
+"""Shrinking of a failing run: omit steps while it fails in the same way, large parts first (delta debugging)."""
 
 import re
 

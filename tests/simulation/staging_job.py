@@ -1,6 +1,6 @@
 """A job of parts that publishes all of its rows or none: it stages, commits, and after a crash commits again.
 
-Some attempts of parts are never named, some jobs never commit: nothing of those may ever come to anybody.
+Some attempts of parts are never named and some jobs never commit: no consumer may get their rows.
 """
 
 import asyncio

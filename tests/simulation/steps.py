@@ -1,7 +1,7 @@
-"""What happens in a run, as data: a seed makes a list of steps, and any part of such a list can be played.
+"""The steps of a run, as data: a seed makes a list of steps, and any part of the list can be played.
 
-A step names its actors by number, taken modulo what there is when it is played, and carries a salt for everything that
-is drawn while it runs. So steps can be left out, and those that stay do much the same.
+A step names its actors by number, modulo the actors that exist when it is played, and carries a salt for its random
+choices. So steps can be omitted, and the others still do much the same.
 """
 
 from random import Random

@@ -1,4 +1,4 @@
-"""The store's two threads as steps of the virtual loop: each commit and each read takes a while, in two parts.
+"""The store's two threads as steps of the virtual loop: each commit and each read takes time, in two parts.
 
 A commit is first made and later reported, so a power failure can come before, between and after.
 """

@@ -1,4 +1,4 @@
-"""What the judge of a run remembers: messages, queues and sessions, and what consumers saw of the one in the other."""
+"""The judge's records of a run: messages, queues and sessions, and what consumers received from them."""
 
 from dataclasses import dataclass, field
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""What is aborted stays so, whatever becomes of the store and the node; played on virtual time."""
+"""An aborted transaction stays aborted, whatever happens to the store and the node; on virtual time."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A store whose own pages are broken, played on virtual time."""
+"""A store whose own pages are broken, on virtual time."""
 
 import pytest
 

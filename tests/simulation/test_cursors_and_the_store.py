@@ -1,4 +1,4 @@
-"""What a durable cursor is told is in the store by then, whatever that refused before; played on virtual time."""
+"""A durable cursor gets a response when the store has its change, even after a refusal; on virtual time."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What a consumer was told is settled for ever is so, also where the message dies of it; played on virtual time."""
+"""A settlement reported as durable holds for ever, also where it dead-letters the message; on virtual time."""
 
 from random import Random
 

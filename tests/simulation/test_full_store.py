@@ -1,4 +1,4 @@
-"""What a full store must not do, played on virtual time. Each was found by a seed."""
+"""Faults of a full store that seeds found, on virtual time."""
 
 import pytest
 

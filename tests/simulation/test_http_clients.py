@@ -1,4 +1,4 @@
-"""What the judge holds the node to when clients of HTTP publish, and consume by flows that outlive connections."""
+"""The rules of the judge for HTTP clients that publish, and consume by flows that outlive connections."""
 
 import pytest
 

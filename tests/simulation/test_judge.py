@@ -1,4 +1,4 @@
-"""What the judge of a run must not hold against the node. Found by seeds."""
+"""Behaviour that the judge must not report as a violation. Seeds found each case."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext

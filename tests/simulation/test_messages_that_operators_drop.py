@@ -1,4 +1,4 @@
-"""What operators were told is dropped does not come back, whatever becomes of the node; played on virtual time."""
+"""Messages that an operator dropped do not come back, whatever happens to the node; on virtual time."""
 
 from collections.abc import Callable, Coroutine
 

@@ -1,4 +1,4 @@
-"""What the judge holds the node to when publishers of the flow protocol return, and consumers give deliveries back."""
+"""The rules of the judge for publishers of the flow protocol that return, and consumers that release deliveries."""
 
 from contextlib import nullcontext
 

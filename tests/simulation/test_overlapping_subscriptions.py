@@ -1,4 +1,4 @@
-"""What the judge holds the node to where two subscriptions of a session match a message."""
+"""The rules of the judge where two subscriptions of a session match a message."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""What a store that refuses or is slow must not do to a change of the number of partitions. Found by seeds."""
+"""A change of the number of partitions with a store that refuses or is slow. Seeds found each case."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The simulation finds faults: each of these is planted into a copy of the sources, and has to be found."""
+"""The simulation finds faults: each planted fault must be found."""
 
 from pathlib import Path
 

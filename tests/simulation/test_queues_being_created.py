@@ -1,4 +1,4 @@
-"""What is asked of a queue that the store does not have yet, and perhaps will not take; played on virtual time."""
+"""Requests for a queue that the store does not have yet, and may refuse; on virtual time."""
 
 from collections.abc import Callable, Coroutine
 

@@ -1,4 +1,4 @@
-"""What the judge holds the node to when links of AMQP come back, and consumers want messages to go elsewhere."""
+"""The rules of the judge for AMQP links that resume, and for messages that a consumer declines."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the judge holds the node to as to what is retained, and what becomes of that in a crash."""
+"""The rules of the judge for retained messages, and retained messages over a crash."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the judge holds the node to as to the topic of a message, and the end of its time."""
+"""The rules of the judge for the topic and the expiry of a message."""
 
 import pytest
 

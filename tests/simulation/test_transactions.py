@@ -1,4 +1,4 @@
-"""What the judge holds the node to when transactions end: all of one has happened, or none."""
+"""The rules of the judge for the end of transactions: all of a transaction takes effect, or nothing."""
 
 import pytest
 

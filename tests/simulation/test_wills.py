@@ -1,4 +1,4 @@
-"""What becomes of wills when the node crashes at a bad moment, and what the judge holds it to."""
+"""Wills when the node crashes at a bad moment, and the rules of the judge for wills."""
 
 from collections.abc import Iterator
 

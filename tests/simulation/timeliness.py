@@ -1,4 +1,4 @@
-"""When a delivery may come: not too early or too late, not to a second consumer, not before what is more urgent."""
+"""The time of a delivery: not too early or late, to one consumer at a time, and after more urgent messages."""
 
 from simulation.targets import DEAD, EXCLUSIVE, GROUP, SESSION, SHARED, Message, Seen, Target, Violation
 

@@ -1,7 +1,7 @@
-"""A client that consumes a queue and publishes, both by AMQP transactions: well-behaved, and cut off when told to.
+"""A client that consumes a queue and publishes, both in AMQP transactions, and loses its connection on command.
 
-It settles in transactions only: what it has not settled goes back when its connection ends. One transaction is under
-way at a time. Each of its connections is a publisher of its own: what one discharged may come behind the next one's.
+It settles in transactions only: unsettled messages go back when its connection ends. One transaction is open at a time.
+Each of its connections counts as a separate publisher: messages of one may come after those of the next.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""What one AMQP transaction publishes and settles, and what the judge makes of how it ended.
+"""The publishes and settlements of one AMQP transaction, and the judge's conclusions from its end.
 
-Rules it holds the node to: a commit that was accepted is for good, over crashes too: what it published is owed as
-anything confirmed, what it settled never comes again. What was rolled back never comes, and what it settled is owed
-still. Where nobody heard how it ended, all of it has happened or none.
+Rules: an accepted commit holds for ever, over crashes too: its publishes count as confirmed, and messages that it
+settled never come again. After a rollback its publishes never come, and messages that it settled are still due. If its
+client never got the outcome, all of it has taken effect or nothing.
 """
 
 from dataclasses import dataclass

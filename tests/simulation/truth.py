@@ -1,22 +1,22 @@
-"""What was promised and what was seen, kept plainly: the judge of a simulated run.
+"""The judge of a simulated run: what the node promised and what clients saw, in a plain form.
 
-It knows nothing of the broker's inside. It is told what the node writes to its clients and reads from them, at the
-moment it does, and what administrators asked for. Time here is a count of events (`tick`).
+It knows nothing of the broker's inside. It gets the bytes that the node writes to its clients and reads from them, at
+that moment, and the requests of operators. Time here is a count of events (`tick`).
 
-Rules it holds the node to, `Violation` otherwise:
+Rules, `Violation` otherwise:
 
-- a message that was never published does not come, nor one whose topic a queue does not want;
-- what was confirmed is settled in the end by a consumer of every queue that had to get it, or an administrator purged
-  it, or it was tried as often as the queue allows, or it lay in a page that the simulation damaged;
-- first deliveries of a queue with an order come in the order published; and nothing comes while something confirmed
-  before it, of the same key, is neither settled nor with the very same consumer;
-- a second delivery says that it is one, also of what its publisher has sent again, and how often it was tried is never
-  less than what consumers saw;
-- what is settled does not come again, unless the node crashed or the settlement was void;
-- nothing comes after it has expired, but again to a session;
-- what is rejected comes to the dead message queue;
+- no message comes that was not published, or whose topic the queue does not want;
+- a consumer of every queue that must get a confirmed message settles it in the end; or an operator purged it, or it
+  was tried as often as the queue allows, or it was in a page that the simulation damaged;
+- first deliveries of a queue with an order come in the order published, and no message comes while an earlier confirmed
+  one of its key is neither settled nor with the same consumer;
+- a second delivery is flagged, also of a message that its publisher sent again, and its delivery count is never less
+  than what consumers saw;
+- a settled message does not come again, unless the node crashed or the settlement was void;
+- no message comes after it has expired, except again to a session;
+- a rejected message comes to the dead message queue;
 - exactly once is once;
-- all queues that want a message get it, or none does, also where its publisher never heard of it.
+- all queues that want a message get it, or none does, also if its publisher never got a response.
 """
 
 from bisect import insort

@@ -1,7 +1,7 @@
-"""An event loop on virtual time, and the clock that goes with it.
+"""An event loop on virtual time, and its clock.
 
-Nothing waits: time jumps to the next timer. Callbacks run in the order they were asked for, timers of the same moment
-too, so what runs on it runs the same way each time. No threads, no sockets.
+Nothing waits: time jumps to the next timer. Callbacks run in the order in which they were requested, and so do timers
+of the same moment, so a program runs the same way each time. There are no threads and no sockets.
 """
 
 import asyncio

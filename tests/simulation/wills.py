@@ -1,9 +1,9 @@
-"""The will that a client leaves with CONNECT: when it has to come, when it may, and when it must not.
+"""The will that a client leaves with CONNECT: when it must come, may come, and must not come.
 
-Rules it holds the node to [MQTT 3.1.2.5, 3.1.3.2.2]: a will does not come while its client is there, nor after its
-goodbye, nor before its delay is over, unless the session ends first; a client that is back before that calls it off. It
-comes once, to all queues that want it. That of a session that is kept is not lost by a crash, nor by a stop, unless it
-has QoS 0: then it is direct.
+Rules [MQTT 3.1.2.5, 3.1.3.2.2]: a will does not come while its client is connected, nor after its DISCONNECT, nor
+before its delay is over, unless the session ends first; a client that returns before that cancels it. It comes once, to
+all queues that want it. Neither a crash nor a stop loses the will of a kept session, unless it has QoS 0: then it is
+direct.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""The world of one run: a node in one life after the other, the image of its disk, clients, and administrators.
+"""The world of one run: a node in one life after another, the image of its disk, clients, and operators.
 
-What happens in it is in `actions`. Everything here raises Violation when the node breaks a promise.
+`actions` contains the steps. Everything here raises Violation when the node breaks a promise.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""An AMQP client on a raw socket, for whole-broker tests: it sends the frames a test tells it, and shows what comes.
+"""An AMQP client on a raw socket, for whole-broker tests: a test sends frames and reads frames.
 
-So it does what no client library does: transactions that end badly, links that resume, settlements of every kind.
-Frames are written and read with the gateway's own codec, which tests with proton hold to the standard. Nothing is
-granted, settled or answered unless the test says so. Every wait has a deadline; nothing sleeps.
+So it can do what client libraries do not: transactions that end badly, links that resume, settlements of every kind. It
+uses the gateway's own codec, which tests with Proton check against the standard. It grants, settles and answers nothing
+unless the test says so. Every wait has a deadline; nothing sleeps.
 """
 
 import asyncio

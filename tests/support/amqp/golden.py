@@ -1,7 +1,7 @@
 """The golden bytes of AMQP in `tests/data/amqp`, and composites by the names of their fields.
 
-One case a line, its columns between bars: a new case is a new line. The table of composites was made from the XML of
-the specification, so nothing here knows what our own encoders believe.
+Each line is a case with columns between bars; a new case is a new line. The table of composites was made from the XML
+of the specification, so it is independent of the gateway's encoders.
 """
 
 from collections.abc import Iterator

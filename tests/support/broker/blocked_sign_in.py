@@ -1,4 +1,4 @@
-"""A login whose password check ends when the test says so, and then succeeds."""
+"""A login whose password check succeeds when the test releases it."""
 
 import asyncio
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A client that browses a queue, without a wire protocol: it does what a protocol's connection will do."""
+"""A client that browses a queue without a wire protocol, as a protocol's connection does."""
 
 import asyncio
 

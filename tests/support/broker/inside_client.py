@@ -1,4 +1,4 @@
-"""A publisher, consumer and reader inside the node: it asks the actors directly for what has no wire form."""
+"""A publisher, consumer and reader inside the node: it sends requests to the actors directly."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""What a message counts against quotas, stated once for all tests: docs/queues.md, "What a message counts for"."""
+"""The usage that a message counts for, in one place for all tests: docs/queues.md, "What a message counts for"."""
 
 RECORD_BYTES = 128  # in a durable queue
 

@@ -1,4 +1,4 @@
-"""Operations on named queues for tests of a whole broker, by the same door as the admin port."""
+"""Operations on named queues for tests of a whole broker, through the interface of the admin port."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What operators are shown by a broker under test."""
+"""The views that a broker under test gives operators."""
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.explanations import ExampleMessage, PublishExplanation

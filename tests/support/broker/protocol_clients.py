@@ -1,7 +1,7 @@
-"""One client of each protocol with the same interface: what it requests, and the code of the gateway's response.
+"""One client of each protocol with the same interface: its requests, and the code of the gateway's response.
 
-A client is made for each question. `OK` stands for whatever the protocol says when something is granted; every other
-answer is the protocol's own code, as it was on the wire.
+A client is made for each request. `OK` stands for a granted request in every protocol; every other answer is the
+protocol's own code, as it was on the wire.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A partitioned queue whose number of partitions changes: the real cores, and beside them what has to be true, plainly.
+"""A partitioned queue whose number of partitions changes: the real cores beside a plain model.
 
-Partitions, spool and store are those of `spool_in_memory`; who owns what is the rebalancer's. What actors do with them
-is done here at once, in the same order; what they store comes to be with a commit, or is lost with the power.
+Partitions, spool and store are those of `spool_in_memory`; the rebalancer decides who owns which partition. The work of
+the actors happens here at once, in the same order; a commit makes it durable, and a power failure undoes the rest.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A ledger and its plain model under the same steps; tests derive from it what else they want to happen."""
+"""A ledger and its plain model under the same steps; tests derive from it and add steps."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule

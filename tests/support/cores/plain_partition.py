@@ -1,6 +1,6 @@
-"""A partition as plain as can be: one object per message, no ranges, no pages. What the ledger is held against.
+"""A plain model of a partition, with one object per message and no ranges or pages, to compare the ledger with.
 
-It does not choose flows: it looks at what the ledger delivered and says whether that was allowed.
+It does not choose flows: it checks whether the deliveries of the ledger were allowed.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
-"""A spool on a dict: the real planner, ledgers and record formats, a store that commits or fails when told to.
+"""A spool on a dict: the real planner, ledgers and record formats, and a store that commits or fails on command.
 
-Beside it stands what the store promises, kept plainly: which messages were written, and which settled.
+Beside it is a plain model of the store's promises: which messages were written, and which were settled.
 """
 
 from collections.abc import Callable, Iterator, Mapping

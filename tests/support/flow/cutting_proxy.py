@@ -1,6 +1,6 @@
-"""A line between flow clients and a gateway that goes dead at frames of the test's choice.
+"""A proxy between flow clients and a gateway that stops forwarding at frames that the test chooses.
 
-So a process can be killed at the very moment at which the other side has done something and nobody has heard of it.
+So a test can kill a process at the moment when the other side has acted and its response has not arrived.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """One message as clients of every protocol send and receive it, for the conformance matrix.
 
-A protocol joins with one adapter: how it says a message, how it shows one, and which fields it has a way to say at all.
-Values are in the words of the cross-protocol table: what a protocol has only as text comes back as text.
+A protocol has one adapter: how it sends a message, how it shows one, and which fields it can express. Values use the
+words of the cross-protocol table. A value that a protocol has only as text comes back as text.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A paho client for tests that wait: what arrives goes into a queue, and each verb returns when it is answered."""
+"""A Paho client for tests that block: received messages go into a queue; each method returns when it is answered."""
 
 import queue
 import ssl

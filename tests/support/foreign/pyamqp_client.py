@@ -1,6 +1,6 @@
-"""Azure's pyamqp for tests: the AMQP 1.0 client inside of its Event Hubs and Service Bus packages, over TLS.
+"""Azure's pyamqp for tests: the AMQP 1.0 client inside its Event Hubs and Service Bus packages, over TLS.
 
-It blocks: every verb reads and writes the socket until its answer is there.
+It blocks: every method reads and writes the socket until the response has come.
 """
 
 import time

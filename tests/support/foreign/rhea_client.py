@@ -1,6 +1,6 @@
-"""rhea as the interop tests use it: a node process that does one command after the other.
+"""rhea as the interop tests use it: a node process that executes one command after another.
 
-Every command has one answer, and is answered when it is done: whoever has the answer need wait for nothing.
+Every command gets one answer when it is done, so a test that has the answer need not wait any more.
 """
 
 import json

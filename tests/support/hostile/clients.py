@@ -1,8 +1,8 @@
-"""Hostile clients that run beside those of a test: all at once, again and again, until the test has seen enough.
+"""Hostile clients that run beside those of a test: all at once, repeatedly, until the test ends them.
 
-Some have an account, with the limits that a sensible operator gives, others have none. Each attack is one coroutine,
-which does one thing to a gateway that may die meanwhile, and notes what it was answered. It asserts nothing: the test
-looks at `answers` when all is over.
+Some have an account with the limits of a careful operator, others have none. Each attack is one coroutine, which does
+one thing to a gateway that may die meanwhile, and records the answers. It asserts nothing: the test checks `answers` at
+the end.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Messages that are all properties, all topic, or many and tiny, and what a gateway's process and folder grow by.
+"""Messages with very large properties or topics, or many tiny ones, and the growth of a gateway's process and folder.
 
-For tests that fill a limit of a real gateway with one shape until it refuses or drops.
+For tests that fill a limit of a real gateway with messages of one shape until it refuses or drops them.
 """
 
 from collections.abc import Callable

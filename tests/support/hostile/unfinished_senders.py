@@ -1,6 +1,6 @@
-"""Clients of every protocol that begin to send something large, and stop in the middle of it.
+"""Clients of every protocol that begin to send something large and stop in the middle.
 
-Each says of itself what the broker told it as it ended the connection.
+Each reports what the broker sent it as it ended the connection.
 """
 
 import asyncio

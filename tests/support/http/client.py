@@ -1,4 +1,4 @@
-"""An HTTP client of a broker under test, in words of messaging: publish, poll, settle, and events of a stream."""
+"""An HTTP client of a broker under test, in terms of messaging: publish, poll, settle, and events of a stream."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""REST delivery points of a broker under test: how they are configured, and what has come of what they push."""
+"""REST delivery points of a broker under test: their configuration, and the results of their pushes."""
 
 import asyncio
 from typing import Any

@@ -1,7 +1,7 @@
-"""HTTP in the clear, from tests to what they have started: there are no certificates to check, and no proxies between.
+"""HTTP without TLS, from tests to servers that they have started: no certificates to check, and no proxies.
 
-httpx by itself reads the authorities of the machine for every client, and for every request that has none: 50 ms of a
-processor, more than most answers take.
+httpx alone reads the authorities of the machine for every client, and for every request without a client: 50 ms of a
+processor, more than most responses take.
 """
 
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""A web server that a test's delivery point pushes to: it notes requests, and answers as the test says."""
+"""A web server that a test's delivery point pushes to: it records requests, and responds as the test says."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""A consumer of AMQP among the clients of `mqtt_clients`: proton on a bare socket, each step visible to a test."""
+"""An AMQP consumer among the clients of `mqtt_clients`: Proton on a bare socket, with each step visible to a test."""
 
 import socket
 from collections import deque

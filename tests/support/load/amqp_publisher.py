@@ -1,4 +1,4 @@
-"""A publisher of AMQP among the clients of `mqtt_clients`: its link comes back with what is unsettled (2.6.13)."""
+"""An AMQP publisher among the clients of `mqtt_clients`: its link resumes with its unsettled deliveries (2.6.13)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What was confirmed and what was delivered, and the checks on both. It uses no socket and no gateway."""
+"""The record of confirmed and delivered messages, and its checks. It uses no socket and no gateway."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Clients of the flow protocol among those of `mqtt_clients`: the product's client core on a bare socket."""
+"""Clients of the flow protocol among those of `mqtt_clients`: the real client core on a bare socket."""
 
 import random
 import time

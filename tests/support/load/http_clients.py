@@ -1,4 +1,4 @@
-"""A publisher and a worker of HTTP among the clients of `mqtt_clients`: requests on a bare socket."""
+"""An HTTP publisher and an HTTP worker among the clients of `mqtt_clients`: requests on a bare socket."""
 
 import base64
 from collections import deque

@@ -1,7 +1,7 @@
-"""MQTT clients on bare sockets for tests under load: many of them in one thread, each step visible to the test.
+"""MQTT clients on bare sockets for tests under load: many in one thread, with each step visible to the test.
 
-They keep what a real device keeps over a broken connection: which publishes are not confirmed, which packet ids are
-between PUBREC and PUBCOMP. So what they demand of a gateway is what the standard gives them.
+They keep over a broken connection what a real device keeps: which publishes are not confirmed, and which packet ids are
+between PUBREC and PUBCOMP. So they rely only on promises of the standard.
 """
 
 import select

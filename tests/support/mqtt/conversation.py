@@ -1,4 +1,4 @@
-"""One client that talks to an engine, for tests: virtual time, and what was said on both sides at hand."""
+"""One client that talks to an engine, for tests: virtual time, and a record of what both sides sent."""
 
 from typing import TypeVar
 

@@ -1,4 +1,4 @@
-"""A connection to which a queue delivers a QoS 2 message, and the store it waits for, in steps that a test takes."""
+"""A connection to which a queue delivers a QoS 2 message, and the store that it waits for, step by step."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,7 @@
 """A client's packets as bytes, for tests: builders with defaults, so that each argument shown matters.
 
-Written from the standard, without the engine's encoders: what these produce is evidence. `level` is 3, 4 or 5
-everywhere. `properties` is an encoded property section without its length, put together by the functions below.
+They are written from the standard, without the engine's encoders, so they are independent evidence. `level` is 3, 4 or
+5 everywhere. `properties` is an encoded property section without its length, built with the functions below.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a publish is answered, with the reason in words."""
+"""The responses to a publish, with the reason in words."""
 
 import support.mqtt.packets as mqtt
 from support.mqtt.raw_client import RawClient

@@ -1,7 +1,7 @@
-"""An MQTT client on a raw socket, for whole-broker tests: it sends what a test tells it and reads what comes.
+"""An MQTT client on a raw socket, for whole-broker tests: a test sends packets and reads packets.
 
-It knows the protocol only as far as taking packets apart. Nothing is acknowledged, repeated or kept alive unless the
-test says so. Every wait has a deadline; nothing sleeps.
+It only takes packets apart. It acknowledges, repeats and keeps alive nothing unless the test says so. Every wait has a
+deadline; nothing sleeps.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """A connection of a test's client that closes when the gateway has closed, as programs do.
 
-asyncio's own keeps its half open until somebody closes it, and a gateway that stops gives each such client a second.
+asyncio's own connection keeps its half open until the program closes it, and a gateway that stops gives each such
+client a second.
 """
 
 import asyncio

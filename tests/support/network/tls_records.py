@@ -1,4 +1,4 @@
-"""A TLS client that sends its records as a test says: cut anywhere, several at once, or not at all."""
+"""A TLS client that sends its records as a test says: divided anywhere, several at once, or not at all."""
 
 import asyncio
 import ssl

@@ -1,4 +1,4 @@
-"""The users of a node in memory. They have no secrets: nobody connects to it."""
+"""The users of a node in memory. They have no secrets, because no client connects to it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""A plain client of SEMP, which holds every answer against its envelope."""
+"""A plain client of SEMP, which checks the envelope of every response."""
 
 from typing import Any
 

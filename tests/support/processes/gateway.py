@@ -1,7 +1,7 @@
-"""A real `sluicegate serve` in a process of its own: started, killed, stopped and started again by tests.
+"""A real `sluicegate serve` in a process of its own, which tests start, kill, stop and start again.
 
-It runs with this interpreter and so with the installation that the tests run against. What the gateway wrote to
-standard error is read at the end: a traceback in it fails the test, whatever the test itself was about.
+It runs with this interpreter, and so with the installation under test. At the end the gateway's standard error is read:
+a traceback in it fails the test, whatever the test checks.
 """
 
 import os

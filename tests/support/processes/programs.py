@@ -1,4 +1,4 @@
-"""Programs that a test starts: none outlives the test, whatever its result."""
+"""Programs that a test starts: each ends with the test, whatever its result."""
 
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence

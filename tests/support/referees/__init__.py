@@ -1,1 +1,1 @@
-"""Judges of each connection: they know the standards, and nothing of the gateway's code."""
+"""Referees, one for each connection: they know the standards and nothing of the gateway's code."""

@@ -1,4 +1,4 @@
-"""The bytes of both sides of a connection in their order, for tests of referees."""
+"""The bytes of both sides of a connection in order, for tests of referees."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,6 +1,6 @@
-"""The referee of HTTP/1.1: what answers a server may send on one connection (RFC 9110, RFC 9112).
+"""The referee of HTTP/1.1: which responses a server may send on one connection (RFC 9110, RFC 9112).
 
-Not what an answer says: what its head has to have, where it ends, and whether it was asked for.
+It does not judge the meaning of a response, but its header fields, where it ends, and whether a request asked for it.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The referee of WebSocket (RFC 6455): the upgrade, and what frames a server may send; what is in them goes on."""
+"""The referee of WebSocket (RFC 6455): the upgrade, and which frames a server may send; it passes on their content."""
 
 import base64
 import hashlib

@@ -1,8 +1,8 @@
-"""Referees of the wire: each sees every byte of one connection, and reports the first that the gateway may not send.
+"""Referees of the wire: each sees every byte of one connection, and reports the first violation of the gateway.
 
-A referee stands where the gateway's own protocol meets its transport. There the order in which bytes were read and
-written is certain: what the client has sent by then, the gateway can know. Only the gateway is judged: after a client
-has broken a rule, its connection is judged no further.
+A referee stands between the gateway's protocol and its transport. There the order of bytes read and written is certain:
+the gateway can know everything that the client has sent by then. Only the gateway is judged: after a client has broken
+a rule, its connection is judged no further.
 """
 
 from collections.abc import Callable

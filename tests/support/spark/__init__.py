@@ -1,1 +1,1 @@
-"""Spark in processes of its own, and what its jobs read and leave behind."""
+"""Spark in processes of its own, and the files that its jobs read and write."""

@@ -1,4 +1,4 @@
-"""Archives as the job `archive` writes them, made from what a test says."""
+"""Archives as the job `archive` writes them, made from rows that a test gives."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

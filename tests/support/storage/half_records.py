@@ -1,4 +1,4 @@
-"""Records that hold half a message, as earlier versions could write them, in the layout of those."""
+"""Records with half a message, as earlier versions could write them, in their layout."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""Rows of a stopped store deleted or damaged, as by a broken disk."""
+"""Rows of a stopped store, deleted or damaged as by a broken disk."""
 
 from pathlib import Path
 

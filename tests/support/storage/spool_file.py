@@ -1,4 +1,4 @@
-"""A spool from outside: its files laid open behind the store's back, and programs that use it in another process."""
+"""A spool from outside: its files, opened without the store, and programs that use it in another process."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Data files of LMDB as tests walk and break them."""
+"""Data files of LMDB that tests walk and damage."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""The referee of AMQP 1.0: what frames a gateway may send on one connection, and when (parts 2, 4 and 5).
+"""The referee of AMQP 1.0: which frames a gateway may send on one connection, and when (parts 2, 4 and 5).
 
-Here are protocol headers, framing, SASL, and what concerns the connection as a whole. Sessions are judged by
-`session`, the form of each frame by `grammar`.
+This module checks protocol headers, framing, SASL, and the connection as a whole. `session` checks sessions, `grammar`
+the form of each frame.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""Values and composites of AMQP 1.0, read by the letter of its specification.
+"""Values and composites of AMQP 1.0, decoded by the letter of the specification.
 
-Written from its parts 1 to 5 and the table in `data/amqp/composites.txt`, without the gateway's decoders: it judges
-what these and the encoders beside them make of the same text.
+Written from its parts 1 to 5 and the table in `data/amqp/composites.txt`, without the gateway's decoders, so that it
+can judge them and the encoders.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""What the referee of AMQP knows of a link: its credit, the delivery under way on it, and the tags that are taken."""
+"""The state of a link in the referee of AMQP: credit, the delivery in progress, and the tags in use."""
 
 from typing import Final
 

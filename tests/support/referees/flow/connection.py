@@ -1,7 +1,7 @@
-"""The referee of the flow protocol: what frames a gateway may send on one connection, and when.
+"""The referee of the flow protocol: which frames a gateway may send on one connection, and when.
 
-The sections that violations begin with are those of `docs/flow-protocol.md`. What a frame looks like is in `grammar`;
-flows are judged by `publisher`, `consumer` and `reader`.
+Violations begin with the section of `docs/flow-protocol.md`. `grammar` checks the form of a frame; `publisher`,
+`consumer` and `reader` check flows.
 """
 
 import json

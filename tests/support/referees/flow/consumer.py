@@ -1,4 +1,4 @@
-"""The referee of the flow protocol's consumers and browsers: what may come on a flow that was bound."""
+"""The referee of the flow protocol's consumers and browsers: which deliveries may come on a bound flow."""
 
 import struct
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
-"""Frames of the flow protocol, read by the letter of `docs/flow-protocol.md`, without the gateway's decoders.
+"""Frames of the flow protocol, decoded by the letter of `docs/flow-protocol.md`, without the gateway's decoders.
 
-Names of frame types, fields and codes are those of the page's own tables, which are read from it.
+Names of frame types, fields and codes are read from the tables of that page.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""The referee of the flow protocol's publishers: what is answered, and what a name is remembered for."""
+"""The referee of the flow protocol's publishers: the responses, and what is remembered for a name."""
 
 import struct
 from collections import deque

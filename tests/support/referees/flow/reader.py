@@ -1,4 +1,4 @@
-"""The referee of the flow protocol's readers in bulk: ROWS of a range."""
+"""The referee of the flow protocol's bulk readers: ROWS of a range."""
 
 import struct
 from typing import Final

@@ -1,7 +1,7 @@
-"""The referee of MQTT 3.1, 3.1.1 and 5.0: what packets a gateway may send on one connection, and when.
+"""The referee of MQTT 3.1, 3.1.1 and 5.0: which packets a gateway may send on one connection, and when.
 
-The statements are those of 5.0; most of them are in 3.1.1 under other numbers. What a packet looks like is in
-`grammar`, what is under way on a connection in `deliveries`.
+The statements are those of 5.0; most of them are in 3.1.1 under other numbers. `grammar` checks the form of a packet,
+`deliveries` the messages in flight on a connection.
 """
 
 from collections import deque

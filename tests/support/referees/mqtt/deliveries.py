@@ -1,4 +1,4 @@
-"""What the referee of MQTT knows of a client: what it asked for, and what is under way to it."""
+"""The state of a client in the referee of MQTT: its subscriptions, and the messages in flight to it."""
 
 from collections import deque
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Packets of MQTT as a server may send them, read by the letter of its standards: 3.1 (level 3), 3.1.1 (4) and 5.0 (5).
+"""Packets of MQTT as a server may send them, decoded by the letter of its standards: 3.1 (level 3), 3.1.1 (4), 5.0 (5).
 
 Written from the texts, without the gateway's decoders. The sections are those of 5.0, which contains the others.
 """

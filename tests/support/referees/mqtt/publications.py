@@ -1,7 +1,7 @@
-"""What clients of MQTT have published in one life of a gateway, and whether what others get of it is that.
+"""The publishes of MQTT clients in one life of a gateway, compared with what other clients receive.
 
-A message is known again by its topic and payload: where these were published more than once, nobody can say which one
-came, and nothing is judged by it. Nor is what came from another protocol, or from an earlier life.
+A message is recognised by its topic and payload. If these were published more than once, nobody can tell which one
+came, and the referee judges nothing by it; nor does it judge messages of another protocol or of an earlier life.
 """
 
 from collections.abc import Sequence
