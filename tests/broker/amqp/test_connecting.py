@@ -255,7 +255,7 @@ async def test_an_open_that_asks_too_much_is_answered_and_closed(
         (frame(0, b"\xa1\x01a"), "amqp:decode-error"),
     ],
 )
-async def test_what_breaks_the_connection_is_named_in_the_close(
+async def test_the_close_names_the_error_that_ended_the_connection(
     broker: RunningBroker, performative: bytes, condition: str
 ) -> None:
     """Cases 16, 19, 20, 25: frames, channels and performatives that cannot be."""

@@ -85,7 +85,7 @@ async def test_an_outcome_that_is_not_settled_gets_an_answer(broker: RunningBrok
 
 
 @pytest.mark.parametrize("outcome", [ACCEPT, FAILED, NOTED, DeliveryState(RELEASED), DeliveryState(REJECTED)])
-async def test_what_is_said_of_a_late_delivery_is_not_said_of_the_next_one(
+async def test_a_late_settlement_does_not_settle_the_next_delivery(
     broker: RunningBroker, amqp: AmqpClients, outcome: DeliveryState
 ) -> None:
     """The message came again meanwhile, to the same link."""
@@ -128,7 +128,9 @@ async def test_settled_without_an_outcome_means_the_default_outcome(broker: Runn
     assert (await peer.delivery()).delivery_count == 2, "released: its count stays"
 
 
-async def test_what_an_ended_session_held_comes_again_in_order(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_unsettled_messages_of_an_ended_session_are_redelivered_in_order(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
     """Case 31, 2.5.4: links go with their session, and their messages go back to their places."""
     await create(broker, access_type="non-exclusive")
     peer = await amqp.connect()

@@ -59,7 +59,7 @@ async def test_credit_that_was_taken_back_is_not_used(broker: RunningBroker) -> 
 
 
 @pytest.mark.parametrize("settled", [True, False])
-async def test_what_the_window_has_no_room_for_stays_in_its_queue(broker: RunningBroker, settled: bool) -> None:
+async def test_messages_beyond_the_session_window_stay_in_their_queue(broker: RunningBroker, settled: bool) -> None:
     """AMQP 2.5.6: a client that grants credit and no window has nothing gathered for it in memory."""
     inside = await queue(broker)
     client = await AmqpClient.open(broker.amqp_port, window=1)
@@ -137,7 +137,7 @@ async def test_ids_that_stand_for_nothing_are_passed_over(broker: RunningBroker)
 
 
 @pytest.mark.parametrize("state", [None, Described(ulong(RECEIVED), [uint(0), ulong(0)])])
-async def test_what_is_settled_without_an_outcome_has_the_default_one(broker: RunningBroker, state: AmqpValue) -> None:
+async def test_a_settlement_without_an_outcome_has_the_default_outcome(broker: RunningBroker, state: AmqpValue) -> None:
     """AMQP 3.5.3, test case 52: here modified, with delivery-failed."""
     await queue(broker, b"m")
     failed = DeliveryState(MODIFIED, delivery_failed=True)

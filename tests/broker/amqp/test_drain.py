@@ -28,7 +28,7 @@ async def test_an_empty_queue_gives_all_credit_back(broker: RunningBroker) -> No
     await client.close()
 
 
-async def test_what_waits_comes_before_the_rest_of_the_credit_goes_back(broker: RunningBroker) -> None:
+async def test_drain_delivers_waiting_messages_before_it_returns_the_credit(broker: RunningBroker) -> None:
     """AMQP 2.6.7, test case 35."""
     inside = await queue(broker)
     await inside.publish(b"1", b"2", b"3")

@@ -86,7 +86,7 @@ async def test_a_selector_that_is_none_is_refused(broker: RunningBroker) -> None
     await client.close()
 
 
-async def test_what_is_not_in_force_is_not_echoed(broker: RunningBroker) -> None:
+async def test_filters_that_are_not_applied_are_not_echoed(broker: RunningBroker) -> None:
     """AMQP 3.5.8, test case 30: unknown filters, and known ones where they mean nothing; the link goes on."""
     inside = await queue(broker)
     await inside.publish(b"m")

@@ -152,7 +152,7 @@ async def test_messages_of_an_absent_client_go_to_no_other_until_its_time_is_ove
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
-async def test_what_a_user_holds_that_is_let_in_no_more_goes_to_others_at_once(
+async def test_unsettled_messages_of_a_deleted_user_go_to_other_consumers_at_once(
     broker: RunningBroker, is_connected: bool
 ) -> None:
     """3.5.6: nobody comes back to the terminus, whether the client was still there or away already."""
@@ -218,7 +218,7 @@ async def test_a_link_that_is_closed_lets_go_and_one_that_is_detached_does_not(
     assert shown([await peer.delivery()]) == [(b"a", False, 1)]
 
 
-async def test_what_waits_for_credit_to_be_resumed_goes_to_others_when_its_link_is_closed(
+async def test_deliveries_to_be_resumed_are_released_when_their_link_is_closed(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """2.6.6: what a link holds that is closed is not settled."""
@@ -368,7 +368,9 @@ async def test_beyond_a_bound_a_link_lets_go_at_once(
     await worker.is_quiet()
 
 
-async def test_what_is_settled_in_an_open_transaction_is_not_held(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_deliveries_settled_in_an_open_transaction_cannot_be_resumed(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
     """Reference 18: a detached link's deliveries are the queue's again, and the commit is rolled back."""
     await queue(broker, b"a")
     peer = await amqp.connect()
@@ -491,7 +493,7 @@ async def test_links_that_come_back_at_once_are_counted_as_well(broker: RunningB
     assert error.condition == "amqp:resource-limit-exceeded"
 
 
-async def test_what_an_absent_client_held_counts_as_tried_when_the_broker_was_stopped(
+async def test_unsettled_messages_of_an_absent_client_count_as_delivered_after_a_restart(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """As what any client held by then: nobody comes back to what was kept."""

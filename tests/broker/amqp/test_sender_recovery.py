@@ -78,7 +78,7 @@ async def test_a_sender_that_comes_back_learns_what_arrived_and_sends_again_what
 
 
 @pytest.mark.settings("spool.commit_interval_ms=1000")
-async def test_what_is_not_stored_yet_when_the_connection_is_lost_is_known_when_the_link_comes_back(
+async def test_the_attach_of_a_resumed_link_knows_a_delivery_that_was_not_stored_at_the_disconnect(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """2.6.13: the attach waits for the outcome of what had arrived."""
@@ -139,7 +139,7 @@ async def test_a_rejected_delivery_is_reported_as_such(broker: RunningBroker, am
     assert (await peer.outcome(delivery_id)).code == REJECTED
 
 
-async def test_what_the_client_is_sure_of_is_forgotten(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_deliveries_that_the_sender_has_settled_are_forgotten(broker: RunningBroker, amqp: AmqpClients) -> None:
     """2.6.13: a delivery that the sender has settled is in neither map."""
     await orders_of(broker)
     peer = await amqp.connect()

@@ -44,7 +44,7 @@ async def test_the_broker_settles_once_the_store_knows(broker: RunningBroker, pa
     assert (await inside.overview()).usage_count == 5
 
 
-async def test_what_was_taken_away_is_not_accepted(broker: RunningBroker) -> None:
+async def test_messages_of_a_reassigned_partition_are_not_accepted(broker: RunningBroker) -> None:
     """The answer says what came of it: of a partition that somebody else has by now nothing is settled."""
     inside = await queue(
         broker,

@@ -382,7 +382,7 @@ async def test_a_subscription_gets_what_its_selector_selects(broker: RunningBrok
     await client.close()
 
 
-async def test_what_is_not_selected_takes_no_place_in_a_subscription_that_is_away(broker: RunningBroker) -> None:
+async def test_an_absent_durable_subscription_queues_only_selected_messages(broker: RunningBroker) -> None:
     """AMQP 3.5.3; over a restart the selector stays, and a look-up shows it."""
     client = await AmqpClient.open(broker.amqp_port, "reader")
     await client.receiver("mine", source(BIG, durable=True))

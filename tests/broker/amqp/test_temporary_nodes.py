@@ -109,7 +109,7 @@ async def test_a_temporary_topic_has_no_subscribers_of_other_protocols_or_shares
     "authentication.users.0.acl_profile=strict",
 )
 @pytest.mark.accounts(ada="a")
-async def test_who_has_a_temporary_topic_made_receives_from_it_whatever_else_is_forbidden(
+async def test_the_creator_of_a_temporary_topic_receives_from_it_whatever_its_acl_profile_forbids(
     broker: RunningBroker,
 ) -> None:
     """No exception of an ACL profile could name it: the gateway finds the name."""
@@ -197,7 +197,7 @@ async def test_without_messages_a_node_goes_where_that_is_its_policy(broker: Run
     await client.close()
 
 
-async def test_what_makes_no_sense_of_a_dynamic_node_is_refused(broker: RunningBroker) -> None:
+async def test_an_invalid_dynamic_node_is_refused(broker: RunningBroker) -> None:
     """AMQP 3.5.3: no address goes with dynamic; a lifetime policy is one of the four."""
     client = await AmqpClient.open(broker.amqp_port)
     bad_policy = policy_properties(0x2F)

@@ -79,7 +79,7 @@ async def test_each_declare_gets_an_id_of_its_own_and_transactions_do_not_mix(
     assert await count_in(orders) == 1
 
 
-async def test_what_is_published_is_seen_with_the_commit_and_not_before(
+async def test_published_messages_are_visible_with_the_commit_and_not_before(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """Case 75: three publishes are invisible; with the commit all are visible."""
@@ -97,7 +97,7 @@ async def test_what_is_published_is_seen_with_the_commit_and_not_before(
 
 
 @pytest.mark.settings("spool.commit_interval_ms=1000")
-async def test_what_is_only_published_and_consumed_at_once_is_committed_without_the_disk(
+async def test_a_transaction_of_publishes_consumed_at_once_is_committed_without_the_disk(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """As a publish without a transaction is: there are no settlements that have to be written with it."""
@@ -112,7 +112,7 @@ async def test_what_is_only_published_and_consumed_at_once_is_committed_without_
     assert (broker.node.services.planner.elided_count, broker.node.services.planner.written_count) == (1, 0)
 
 
-async def test_what_is_published_and_rolled_back_was_never_there(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_rolled_back_publishes_are_never_visible(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Case 75: rolled back, none is visible."""
     orders = await queue(broker)
     peer = await client(amqp)
@@ -145,7 +145,7 @@ async def test_publishes_of_one_transaction_reach_several_queues_and_partitions_
     assert await bodies_in(broker, "audit") == [b"done"]
 
 
-async def test_what_is_settled_and_committed_is_gone(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_settled_messages_are_gone_after_the_commit(broker: RunningBroker, amqp: AmqpClients) -> None:
     """Case 76: an acknowledgement in a transaction, committed; 4.4.2 both ways to retire a delivery."""
     orders = await queue(broker)
     await orders.publish(b"settled by the client", b"not yet")
@@ -169,7 +169,7 @@ async def _is_empty(inside: InsideClient) -> bool:
     return await count_in(inside) == 0
 
 
-async def test_what_is_settled_and_rolled_back_comes_again_with_a_higher_count(
+async def test_settled_messages_are_redelivered_with_a_higher_count_after_a_rollback(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """Case 76: after a rollback it is delivered to a new consumer, with its count one higher."""
@@ -186,7 +186,7 @@ async def test_what_is_settled_and_rolled_back_comes_again_with_a_higher_count(
     assert (again.body, again.delivery_count) == (message.body, 1)
 
 
-async def test_what_a_client_has_not_settled_stays_with_it_after_a_rollback(
+async def test_deliveries_with_an_unsettled_outcome_stay_with_the_client_after_a_rollback(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """4.4.2: the provisional outcome is gone, and the client may say another."""
@@ -227,7 +227,7 @@ async def test_every_outcome_takes_effect_with_the_commit(broker: RunningBroker,
     assert await count_in(orders) == 2
 
 
-async def test_what_is_said_with_an_outcome_takes_effect_with_the_commit(
+async def test_errors_and_annotations_of_outcomes_take_effect_with_the_commit(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """4.4.2, test cases 48 and 49: the cause of a rejection, and the annotations of modified."""
@@ -312,7 +312,7 @@ async def test_consuming_and_publishing_in_one_transaction_survives_a_crash_as_o
 
 
 @pytest.mark.parametrize("ending", ["connection", "session", "link"])
-async def test_what_is_not_discharged_is_rolled_back_with_its_coordinator(
+async def test_an_undischarged_transaction_is_rolled_back_when_its_coordinator_ends(
     broker: RunningBroker, amqp: AmqpClients, ending: str
 ) -> None:
     """Case 77, 4.3: the end of the control link rolls back what was declared on it."""
@@ -433,7 +433,7 @@ async def test_a_message_that_was_taken_away_meanwhile_cannot_be_settled(
 
 
 @pytest.mark.parametrize("says_goodbye", ["detaches", "ends", "closes"])
-async def test_who_says_goodbye_behind_a_declare_hears_nothing_more(
+async def test_a_client_that_detaches_ends_or_closes_after_a_declare_gets_no_answer_to_it(
     broker: RunningBroker, amqp: AmqpClients, says_goodbye: str
 ) -> None:
     """AMQP 2.4.3, 2.5.4, 2.6.6: the answer would come behind the broker's own goodbye."""

@@ -86,7 +86,7 @@ async def test_a_transaction_outlives_a_change_of_the_number_of_partitions(
 
 
 @pytest.mark.parametrize("discharged", [1, 2])
-async def test_what_is_settled_elsewhere_meanwhile_is_none_of_the_transactions_business(
+async def test_a_provisional_outcome_does_not_prevent_a_settlement_outside_the_transaction(
     broker: RunningBroker, amqp: AmqpClients, discharged: int
 ) -> None:
     """4.4.2: an outcome that is not settled binds nobody, so the client may settle without it, or under another id."""
@@ -121,7 +121,7 @@ async def test_a_queue_that_is_deleted_takes_the_transaction_with_it(broker: Run
     assert await count_in(broker, "other") == 0
 
 
-async def test_what_went_with_a_link_that_the_broker_ended_cannot_be_settled(
+async def test_a_commit_that_settles_messages_of_a_link_the_broker_ended_is_rolled_back(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     """The client had not heard of it. The messages come again, so their work must not be done by this commit."""
@@ -135,7 +135,7 @@ async def test_what_went_with_a_link_that_the_broker_ended_cannot_be_settled(
 
 @pytest.mark.parametrize("settled", [True, False])
 @pytest.mark.parametrize("is_named_first", [True, False])
-async def test_what_comes_again_before_the_commit_cannot_be_settled(
+async def test_a_commit_that_settles_messages_redelivered_before_it_is_rolled_back(
     broker: RunningBroker, amqp: AmqpClients, settled: bool, is_named_first: bool
 ) -> None:
     """It was late. What is said of it is not said of the delivery that came after it, so its work must not be done."""
@@ -151,7 +151,7 @@ async def test_what_comes_again_before_the_commit_cannot_be_settled(
 
 
 @pytest.mark.parametrize("fail", [True, False])
-async def test_what_comes_again_is_not_given_back_for_a_transaction_that_named_it_before(
+async def test_a_transaction_that_released_a_late_delivery_does_not_release_the_next_one(
     broker: RunningBroker, amqp: AmqpClients, fail: bool
 ) -> None:
     peer, txn = await filled_beside_another(broker, amqp)
@@ -185,7 +185,7 @@ async def test_a_message_that_was_given_back_outside_of_the_transaction_may_be_s
     assert await count_in(broker) == 0
 
 
-async def test_what_was_settled_before_its_link_ended_may_be_settled_in_vain(
+async def test_settling_messages_again_that_were_settled_before_their_link_ended_is_accepted(
     broker: RunningBroker, amqp: AmqpClients
 ) -> None:
     peer = await filled(broker, amqp)
@@ -215,7 +215,7 @@ async def test_a_queue_that_is_deleted_before_the_commit_cannot_be_published_to(
     assert await count_in(broker) == MESSAGES
 
 
-async def test_what_the_store_refuses_is_rolled_back_and_stays_with_its_consumer(
+async def test_a_transaction_that_the_store_refuses_is_rolled_back_and_its_messages_stay_with_the_consumer(
     broker: RunningBroker, amqp: AmqpClients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk refuses publishers, and lets consumers go on."""

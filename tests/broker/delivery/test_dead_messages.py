@@ -161,7 +161,7 @@ async def test_without_a_dead_message_queue_messages_are_dropped_and_counted(bro
     assert (await shown(broker)).spooled_bytes == 0
 
 
-async def test_what_the_dead_message_queue_does_not_take_is_dropped_and_counted_as_such(broker: RunningBroker) -> None:
+async def test_messages_that_the_dead_message_queue_refuses_are_dropped_and_counted(broker: RunningBroker) -> None:
     """Solace 4.8: ...ToDmqFailed. What fits in is taken."""
     await create(broker, DMQ, max_msg_size=3)
     await create(broker, subscriptions=["t"])

@@ -36,7 +36,9 @@ async def consumed(broker: RunningBroker, count: int) -> list[tuple[bytes, bool]
 
 
 @pytest.mark.parametrize("after_commit", [True, False])
-async def test_what_a_consumer_has_had_is_stored(broker: RunningBroker, after_commit: bool) -> None:
+async def test_delivered_messages_are_stored_with_deliver_after_commit(
+    broker: RunningBroker, after_commit: bool
+) -> None:
     """Method: copy the spool at the moment of the delivery. Without the attribute there is nothing in it yet."""
     await create(broker, subscriptions=["t"], deliver_after_commit=after_commit)
     async with FlowClient(broker.flow_port, name="reader") as client:

@@ -64,7 +64,7 @@ async def test_the_same_topic_may_be_subscribed_to_with_a_priority_and_always(br
     await both.is_quiet()
 
 
-async def test_who_is_away_has_no_turn_and_finds_nothing_when_it_returns(broker: RunningBroker) -> None:
+async def test_an_absent_subscriber_has_no_turn_and_finds_no_message_when_it_returns(broker: RunningBroker) -> None:
     """Solace 3.2: direct messages are not kept, and another one is there."""
     away = await broker.connect_durable("a")
     await away.subscribe("t", properties=at("P1"))

@@ -168,7 +168,7 @@ async def test_queues_that_are_deleted_while_messages_come_do_not_come_back(brok
 
 
 @pytest.mark.settings("virtual_destinations.virtual_topics=[{local: true}]")
-async def test_what_came_over_a_bridge_is_not_fanned_out_again(broker: RunningBroker) -> None:
+async def test_messages_from_a_bridge_are_not_fanned_out_again(broker: RunningBroker) -> None:
     """VD-58, this node's part of it: the broker path says so; plain subscribers have it."""
     a, plain = await consumer(broker, queue("A")), await subscriber(broker, TOPIC)
     await publish(broker, TOPIC, b"from afar", x_opt_broker_path="east")

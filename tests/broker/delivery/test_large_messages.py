@@ -114,7 +114,7 @@ async def test_all_is_read_of_a_client_over_tls_that_closes_its_socket_behind_a_
         await client.vanish()
 
 
-async def test_what_a_client_sent_of_a_large_message_goes_with_it(broker: RunningBroker) -> None:
+async def test_an_incomplete_large_message_is_freed_with_its_client(broker: RunningBroker) -> None:
     """At once, and not when the collector finds what is left of its connection."""
     packet = mqtt.publish("t", LARGE)
     counters = broker.node.mqtt.counters

@@ -78,7 +78,7 @@ async def test_a_partition_is_not_handed_over_before_the_commit_is_through(
     assert not any(redelivered for _, _, _, redelivered in second.got)
 
 
-async def test_what_a_lost_consumer_did_not_commit_comes_before_what_is_newer(broker: RunningBroker) -> None:
+async def test_uncommitted_messages_of_a_lost_consumer_are_redelivered_before_newer_ones(broker: RunningBroker) -> None:
     """AMQP 4.4.2, case 76, in the order of the queue: its next consumer waits for the commit to be decided."""
     orders = InsideClient(broker, "orders")
     await orders.create(access_type="exclusive")

@@ -189,7 +189,7 @@ async def test_a_refused_direct_message_is_counted_as_dropped(broker: RunningBro
     assert await counted(broker, "sluicegate_messages_dropped_total") == {"max_msg_size_exceeded": 1}
 
 
-async def test_what_a_client_cannot_get_is_counted(broker: RunningBroker) -> None:
+async def test_direct_messages_that_cannot_be_delivered_are_counted(broker: RunningBroker) -> None:
     """A direct message for a client that is away; one above a client's Maximum Packet Size [3.1.2-25]."""
     small = await broker.connect("small", level=5, properties=mqtt.maximum_packet_size(30))
     await small.subscribe("t")
@@ -203,7 +203,7 @@ async def test_what_a_client_cannot_get_is_counted(broker: RunningBroker) -> Non
     assert await counted(broker, "sluicegate_messages_dropped_total") == {"packet_too_large": 1, "client_away": 1}
 
 
-async def test_what_comes_when_its_client_has_just_left_is_counted(broker: RunningBroker) -> None:
+async def test_direct_messages_that_arrive_after_their_client_has_left_are_counted(broker: RunningBroker) -> None:
     """A direct message, also one that was given to a member of a shared subscription."""
     client = await broker.connect()
     await client.subscribe("t", "$share/g/t")

@@ -111,7 +111,7 @@ async def _leave(client: AmqpClient, how: str) -> None:
         await client.awaited(Detach)
 
 
-async def test_who_writes_a_filter_in_the_wrong_syntax_takes_nothing_from_the_group_that_was_meant(
+async def test_a_member_with_its_filter_in_the_wrong_syntax_takes_nothing_from_the_intended_group(
     broker: RunningBroker,
 ) -> None:
     """In SMF's syntax `work/+` is one topic: another group, whose queue would have the same name."""

@@ -216,7 +216,7 @@ async def test_positions_and_cuts_say_where_a_batch_would_end(broker: RunningBro
         ("q", 0, 1, 2, c.ALL + 1, codes.REQUEST_INVALID),
     ],
 )
-async def test_what_cannot_be_read_is_refused_with_a_code(
+async def test_an_invalid_read_is_refused_with_a_code(
     broker: RunningBroker, queue: str, partition: int, first: int, end: int, columns: int, code: int
 ) -> None:
     """Flow: errors. The connection goes on."""

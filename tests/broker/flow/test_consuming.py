@@ -104,7 +104,7 @@ async def test_every_outcome_does_what_it_says(broker: RunningBroker) -> None:
     await shows(broker, lambda view: view.ready_count == 1, "dead")
 
 
-async def test_what_is_given_back_does_not_come_to_a_flow_without_credit(broker: RunningBroker) -> None:
+async def test_released_messages_are_not_delivered_to_a_flow_without_credit(broker: RunningBroker) -> None:
     """Flow: consuming, credit. Nobody has seen it again, so nobody has failed with it when the flow ends."""
     await create(broker)
     await fill(broker, 2)
@@ -130,7 +130,7 @@ async def test_everything_up_to_a_delivery_is_accepted_at_once(broker: RunningBr
         await shows(broker, lambda view: view.unacked_count == 1)
 
 
-async def test_what_is_not_held_is_named(broker: RunningBroker) -> None:
+async def test_a_settlement_names_the_deliveries_that_are_not_in_flight(broker: RunningBroker) -> None:
     """Flow: consuming, settlement. Settling twice changes nothing, and the client hears which part that was."""
     await create(broker)
     await fill(broker, 6)
@@ -157,7 +157,7 @@ async def test_time_to_settle_can_be_extended(broker: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("outcome", [OUTCOME_ACCEPTED, OUTCOME_RELEASED, OUTCOME_FAILED, OUTCOME_REJECTED])
-async def test_what_is_said_of_a_late_delivery_is_not_said_of_the_next_one(broker: RunningBroker, outcome: int) -> None:
+async def test_a_late_settlement_does_not_settle_the_next_delivery(broker: RunningBroker, outcome: int) -> None:
     """Flow: settlement. The message came again meanwhile, to the same flow."""
     await create(broker, consumer_ack_timeout_ms=60_000)
     await fill(broker, 3)
@@ -180,7 +180,7 @@ async def test_what_is_said_of_a_late_delivery_is_not_said_of_the_next_one(broke
     assert [(each.payload, each.delivery_count) for each in last] == [(b"2", 3), (b"3", 3)]
 
 
-async def test_what_a_client_held_when_it_was_cut_off_comes_again(broker: RunningBroker) -> None:
+async def test_unsettled_messages_of_a_lost_client_are_redelivered(broker: RunningBroker) -> None:
     """Flow: consuming. It is flagged, and its count has risen."""
     await create(broker)
     await fill(broker, 3)

@@ -95,7 +95,7 @@ async def test_a_reader_in_mode_consume_settles_by_acknowledging(broker: Running
         assert refusal.value.error.code == codes.NOT_FOUND
 
 
-async def test_what_a_cursor_will_not_do_is_refused_with_a_code(broker: RunningBroker) -> None:
+async def test_an_invalid_request_to_a_cursor_is_refused_with_a_code(broker: RunningBroker) -> None:
     """Flow: errors."""
     await create(broker)
     async with BulkClient(broker.flow_port) as client:

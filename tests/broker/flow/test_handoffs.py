@@ -74,7 +74,7 @@ async def test_a_partition_changes_hands_by_the_word_of_its_owner(broker: Runnin
         assert {(each.partition, each.epoch, each.delivery_count) for each in received} == {(2, 2, 1), (3, 2, 1)}
 
 
-async def test_what_is_held_is_waited_for_though_it_is_acknowledged(broker: RunningBroker) -> None:
+async def test_a_handoff_waits_for_unsettled_messages_after_its_acknowledgement(broker: RunningBroker) -> None:
     """Flow: partitions. Acknowledging does not settle."""
     await partitioned(broker, handoff_s=3600)
     async with FlowClient(broker.flow_port, name="one") as one, FlowClient(broker.flow_port, name="two") as two:

@@ -101,7 +101,7 @@ async def test_a_temporary_queue_without_a_name_gets_one_and_goes_with_its_consu
         assert await is_gone(client, made.name)
 
 
-async def test_what_cannot_be_provisioned_is_refused_with_a_code(broker: RunningBroker) -> None:
+async def test_an_invalid_provisioning_request_is_refused_with_a_code(broker: RunningBroker) -> None:
     """Flow: errors. The text says what is wrong and what is allowed."""
     await create(broker)
     async with FlowClient(broker.flow_port) as client:
@@ -148,7 +148,7 @@ async def test_queues_are_changed_and_deleted_with_permission_only(broker: Runni
     "authentication.client_profiles=[{name: one, max_endpoint_count_per_client_username: 1}]",
     "authentication.users.0.client_profile=one",
 )
-async def test_what_a_client_may_not_make_it_does_not_make_by_a_change(broker: RunningBroker) -> None:
+async def test_a_change_cannot_give_a_queue_what_its_client_may_not_create(broker: RunningBroker) -> None:
     """Solace 4.12: no partitioned queues; 7.2: so many queues of its user."""
     client = FlowClient(broker.flow_port, name="ada")
     await client.connect()
@@ -185,7 +185,7 @@ async def test_no_queue_of_a_client_collects_what_that_may_not_subscribe_to(brok
 
 @ACCOUNTS
 @OWN_TOPICS
-async def test_what_a_queue_collects_already_hinders_no_change_of_it(broker: RunningBroker) -> None:
+async def test_existing_subscriptions_of_a_queue_do_not_prevent_its_change(broker: RunningBroker) -> None:
     """Others gave it these topics. To take an exception away is to add all that they match."""
     await create(broker, subscriptions=["a", ">", "!secret/>"], permission="delete")
     client = FlowClient(broker.flow_port, name="ada")

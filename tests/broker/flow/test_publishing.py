@@ -76,7 +76,7 @@ async def test_one_refused_message_does_not_stop_the_others(broker: RunningBroke
         ("", "off", codes.QUEUE_DISABLED),
     ],
 )
-async def test_what_cannot_be_published_is_refused_with_a_code(
+async def test_an_invalid_publish_is_refused_with_a_code(
     broker: RunningBroker, topic: str, queue: str, code: int
 ) -> None:
     """Flow: publishing, codes of refusals."""
@@ -107,7 +107,7 @@ async def test_messages_of_one_key_go_to_one_partition(broker: RunningBroker) ->
         assert [int(each.payload) for each in of_key] == sorted(int(each.payload) for each in of_key)
 
 
-async def test_who_sends_beyond_the_window_loses_the_flow(broker: RunningBroker) -> None:
+async def test_sending_beyond_the_window_ends_the_flow(broker: RunningBroker) -> None:
     """Flow: publishing, window. The connection goes on."""
     await create(broker)
     async with FlowClient(broker.flow_port) as client:
@@ -185,7 +185,7 @@ async def test_a_publisher_is_known_after_the_gateway_comes_back(broker: Running
 
 
 @pytest.mark.parametrize("queue", ["nobody's", "temporary"])
-async def test_what_no_durable_queue_took_was_answered_for_all_the_same(broker: RunningBroker, queue: str) -> None:
+async def test_answers_to_messages_without_a_durable_queue_survive_a_crash(broker: RunningBroker, queue: str) -> None:
     """Flow: publishing, resumption. One that knew more than the gateway would think it forgotten."""
     await create(broker)
     if queue == "temporary":
@@ -203,7 +203,7 @@ async def test_what_no_durable_queue_took_was_answered_for_all_the_same(broker: 
         assert (opened.stored_through, opened.stored_highest) == (3, 3)
 
 
-async def test_what_was_consumed_before_the_crash_is_not_stored_again(broker: RunningBroker) -> None:
+async def test_messages_consumed_before_a_crash_are_not_stored_again(broker: RunningBroker) -> None:
     """Flow: publishing, resumption. A message settled at once need not be written; that it came must be."""
     await create(broker)
     consumer = FlowClient(broker.flow_port, name="consumer")

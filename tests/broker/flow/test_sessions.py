@@ -81,7 +81,7 @@ async def test_a_password_is_proven_without_being_sent(broker: RunningBroker) ->
 
 
 @ACCOUNTS
-async def test_who_fails_three_times_is_cut_off(broker: RunningBroker) -> None:
+async def test_three_failed_logins_end_the_connection(broker: RunningBroker) -> None:
     """Flow: sessions, limits before authentication."""
     client = FlowClient(broker.flow_port)
     await client.connect()
@@ -236,7 +236,7 @@ async def test_a_connection_ends_with_its_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(200)  # it has to fill the buffers of a socket
-async def test_who_asks_and_reads_no_answers_is_cut_off(broker: RunningBroker) -> None:
+async def test_a_client_that_reads_no_responses_is_disconnected(broker: RunningBroker) -> None:
     """Flow: errors. A client cannot have the gateway hold more than a bounded number of its answers."""
     client = FlowClient(broker.flow_port, receive_buffer_bytes=4096)
     await client.open()

@@ -38,7 +38,7 @@ async def test_only_the_attempts_that_are_named_are_published_in_the_order_of_th
         assert (await shown(broker)).ready_count == 4
 
 
-async def test_what_was_staged_is_committed_after_a_restart(broker: RunningBroker) -> None:
+async def test_staged_rows_can_be_committed_after_a_restart(broker: RunningBroker) -> None:
     """Flow: staged publishing. The answer to STAGE means that it is on the disk."""
     await create(broker)
     async with BulkClient(broker.flow_port) as client:

@@ -120,7 +120,7 @@ async def test_selectors_choose_among_direct_messages_and_in_queues(broker: Runn
         ("#share/g/a", ("P1",), ""),
     ],
 )
-async def test_what_cannot_be_subscribed_to_is_refused(
+async def test_an_invalid_subscription_is_refused(
     broker: RunningBroker, topic_filter: str, priorities: tuple[str, ...], selector: str
 ) -> None:
     """Flow: errors. The connection goes on, and the text says what is allowed."""

@@ -203,7 +203,7 @@ async def test_a_client_that_takes_nothing_of_its_answers_is_cut_off(broker: Run
 
 
 @pytest.mark.settings("http.max_body_size=100KiB")
-async def test_what_is_refused_before_it_has_come_ends_the_connection(broker: RunningBroker) -> None:
+async def test_a_request_refused_before_its_body_has_arrived_ends_the_connection(broker: RunningBroker) -> None:
     """The answer is read by a client that is still sending: nothing resets the connection before."""
     async with wire(broker) as client:
         client.writer.write(b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n" + bytes(50_000))

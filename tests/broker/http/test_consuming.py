@@ -96,7 +96,7 @@ async def test_outcomes_are_those_of_every_protocol(
         assert [(each["redelivered"], each["delivery_count"]) for each in again] == [(True, count)] * comes_again
 
 
-async def test_what_is_rejected_is_dead(broker: RunningBroker) -> None:
+async def test_a_rejected_message_is_dead(broker: RunningBroker) -> None:
     """Solace 4.8: to the dead message queue, with its reason."""
     await create(broker, "dead")
     await create(broker, "q", dead_msg_queue="dead")
@@ -291,7 +291,7 @@ async def test_rights_are_those_of_every_protocol(broker: RunningBroker) -> None
 
 
 @pytest.mark.settings("http.max_flows_per_client=2", "http.unsettled_max=3", "http.lock_s_max=100", "http.wait_s_max=5")
-async def test_what_one_client_may_have_is_limited(broker: RunningBroker) -> None:
+async def test_the_flows_and_messages_of_one_client_are_limited(broker: RunningBroker) -> None:
     await create(broker, "q", access_type="non-exclusive")
     async with http_client(broker) as client:
         await publish(client, "q", *map(str, range(5)))
@@ -322,7 +322,7 @@ async def test_what_one_client_may_have_is_limited(broker: RunningBroker) -> Non
         ("GET", "/TOPIC/t", 405, "GET: here is OPTIONS, POST"),
     ],
 )
-async def test_what_cannot_be_consumed_hears_why(
+async def test_an_invalid_consume_request_gets_the_reason(
     broker: RunningBroker, method: str, path: str, status: int, detail: str
 ) -> None:
     await create(broker, "q")

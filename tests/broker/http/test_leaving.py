@@ -113,7 +113,7 @@ async def test_a_client_that_leaves_while_it_is_held_back_is_held_back_no_longer
         await leaves(broker, writer)
 
 
-async def test_who_follows_a_quiet_queue_sees_a_sign_of_life(broker: RunningBroker) -> None:
+async def test_a_stream_of_a_quiet_queue_carries_keep_alives(broker: RunningBroker) -> None:
     """A client that has vanished is noticed by it, and proxies keep on. Browsing, and consuming."""
     await create(broker, "q")
     queries: tuple[dict[str, Any], ...] = ({"browse": "true"}, {})

@@ -83,7 +83,7 @@ async def test_a_publish_that_was_begun_before_the_maximum_is_finished(
 
 
 @EVERY_LEVEL
-async def test_what_a_session_was_granted_before_the_maximum_is_delivered_to_it(
+async def test_a_qos_granted_before_the_maximum_stays_in_force_for_the_session(
     broker: RunningBroker, level: int
 ) -> None:
     """The maximum is of what clients publish [3.2.2-11]; a session has what it was granted until it asks anew."""

@@ -204,7 +204,7 @@ async def test_a_client_may_forgo_reasons(broker: RunningBroker, wanted: int) ->
 
 
 @pytest.mark.parametrize("level", [3, 4, 5])
-async def test_what_stands_behind_a_goodbye_is_not_processed(broker: RunningBroker, level: int) -> None:
+async def test_packets_after_disconnect_are_not_processed(broker: RunningBroker, level: int) -> None:
     """[3.14.4-1] [3.14.4-2]."""
     witness = await broker.connect(level=level)
     await witness.subscribe("t")

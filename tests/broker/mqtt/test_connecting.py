@@ -9,7 +9,7 @@ from support.mqtt.packets import WillPart
 EVERY_LEVEL = pytest.mark.parametrize("level", [3, 4, 5])
 
 
-async def test_what_begins_with_another_packet_is_closed_without_a_word(broker: RunningBroker) -> None:
+async def test_a_connection_that_begins_with_another_packet_is_closed_without_an_answer(broker: RunningBroker) -> None:
     """[3.1.0-1]."""
     client = await broker.open()
     client.send(mqtt.pingreq())
@@ -129,7 +129,7 @@ async def test_a_connect_that_a_packet_behind_it_refuses_changes_nothing(broker:
     await witness.is_quiet()
 
 
-async def test_who_takes_no_packet_as_large_as_its_connack_has_no_will(broker: RunningBroker) -> None:
+async def test_a_client_whose_maximum_packet_size_is_below_its_connack_has_no_will(broker: RunningBroker) -> None:
     """[3.1.2-24]: its CONNECT was not accepted, for it could not be told so; its session goes back to the directory."""
     witness = await broker.connect("witness")
     await witness.subscribe("#")

@@ -83,7 +83,7 @@ async def test_a_message_that_a_client_has_stays_its_own_until_it_is_released(
     await broker.start()
 
 
-async def test_what_a_member_has_and_its_window_keeps_from_being_settled_stays_its_own_while_it_is_away(
+async def test_a_message_that_a_full_window_keeps_a_member_from_completing_stays_with_it_while_it_is_away(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """[4.8.2-4]: the id that it has not completed takes all of its window after the crash, and it leaves once more."""

@@ -73,7 +73,9 @@ async def test_reserved_flags_are_malformed(broker: RunningBroker, level: int, p
 
 @EVERY_LEVEL
 @pytest.mark.parametrize("packet", [b"\x20\x02\x00\x00", b"\x90\x03\x00\x01\x00", b"\xb0\x02\x00\x01", b"\xd0\x00"])
-async def test_what_only_a_server_sends_is_a_protocol_error(broker: RunningBroker, level: int, packet: bytes) -> None:
+async def test_a_packet_that_only_a_server_sends_is_a_protocol_error(
+    broker: RunningBroker, level: int, packet: bytes
+) -> None:
     """Section 2.1.2, direction of flow."""
     client = await broker.connect(level=level)
     client.send(packet)

@@ -23,7 +23,7 @@ async def test_for_a_client_that_only_stays_nothing_is_made_beside_its_session(b
     assert attached.session.subscriber is None
 
 
-async def test_who_subscribes_once_it_lags_holds_up_its_publishers(broker: RunningBroker) -> None:
+async def test_a_client_that_lags_before_it_subscribes_exerts_back_pressure(broker: RunningBroker) -> None:
     """What is made for its first subscription knows of what watches its socket, which was there before."""
     client = await broker.connect("lags")
     connection = only_connection(broker)

@@ -33,7 +33,7 @@ async def consumer(broker: RunningBroker, queue: str = "q") -> RawClient:
 
 @pytest.mark.parametrize("level", [3, 4, 5])
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_what_is_published_to_a_queue_is_in_it(broker: RunningBroker, level: int, qos: int) -> None:
+async def test_a_message_published_to_a_queue_is_in_that_queue(broker: RunningBroker, level: int, qos: int) -> None:
     await create(broker)
     publisher = await broker.connect(level=level)
     assert await publisher.publish("$queue/q", b"m", qos=qos) == 0
@@ -146,7 +146,7 @@ async def test_the_acl_profile_says_which_queues_may_be_published_to(broker: Run
     await ada.leave()
 
 
-async def test_what_a_queue_refuses_is_refused_as_on_a_topic(broker: RunningBroker) -> None:
+async def test_a_publish_to_a_queue_is_refused_as_a_publish_to_a_topic(broker: RunningBroker) -> None:
     await create(broker, reject_msg_to_sender_on_discard_behavior="always", ingress_enabled=False)
     publisher = await broker.connect(level=5)
     text = "503 Queue Shutdown: the queue's ingress is shut down (q)"

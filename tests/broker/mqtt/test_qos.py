@@ -58,7 +58,9 @@ async def test_a_repetition_in_the_same_segment_is_delivered_once(broker: Runnin
 
 
 @EVERY_LEVEL
-async def test_what_is_repeated_of_ids_that_lie_apart_is_delivered_once(broker: RunningBroker, level: int) -> None:
+async def test_repeated_publishes_with_scattered_packet_ids_are_delivered_once(
+    broker: RunningBroker, level: int
+) -> None:
     """[4.3.3-10]."""
     subscriber = await broker.connect(level=level)
     await subscriber.subscribe("t", qos=2)
@@ -140,7 +142,7 @@ async def test_the_wrong_acknowledgement_is_found_behind_a_right_one(broker: Run
 
 @EVERY_LEVEL
 @pytest.mark.parametrize("qos", [1, 2])
-async def test_what_was_not_acknowledged_is_sent_again_only_after_a_reconnect(
+async def test_unacknowledged_messages_are_sent_again_only_after_a_reconnect(
     broker: RunningBroker, level: int, qos: int
 ) -> None:
     """[4.4.0-1]: DUP and the same id; never on a live connection."""
@@ -164,7 +166,7 @@ async def test_what_was_not_acknowledged_is_sent_again_only_after_a_reconnect(
 
 @EVERY_LEVEL
 @pytest.mark.parametrize(("filter_text", "granted", "granted_now"), [("t", 2, 1), ("$share/g/t", 2, 1), ("t", 1, 2)])
-async def test_what_was_sent_is_sent_again_at_its_qos_whatever_is_granted_now(
+async def test_a_message_is_sent_again_at_its_qos_whatever_qos_is_granted_now(
     broker: RunningBroker, level: int, filter_text: str, granted: int, granted_now: int
 ) -> None:
     """[4.3.3-1] [4.4.0-1]: at QoS 1 its receiver, who may have it under that id, would take it for another message.
@@ -291,7 +293,7 @@ async def test_a_thousand_messages_come_in_the_order_published(broker: RunningBr
 
 @EVERY_LEVEL
 @pytest.mark.parametrize("qos", [1, 2])
-async def test_what_goes_nowhere_is_answered_behind_what_waits_for_the_store(
+async def test_a_publish_without_subscribers_is_answered_after_earlier_ones_that_wait_for_the_store(
     broker: RunningBroker, level: int, qos: int
 ) -> None:
     """[4.6.0-2] [4.6.0-3]."""

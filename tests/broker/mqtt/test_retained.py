@@ -58,7 +58,7 @@ async def test_an_empty_retained_message_deletes(broker: RunningBroker, level: i
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-async def test_what_was_deleted_does_not_come_back_because_the_store_was_full(
+async def test_a_deleted_retained_message_does_not_come_back_because_the_store_was_full(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, qos: int
 ) -> None:
     """[3.3.1-6]: nobody would repeat it, for a message that is not there is not deleted from the store again."""
@@ -234,7 +234,7 @@ async def test_a_subscriber_that_does_not_read_is_sent_no_more_of_what_is_retain
     assert len(await subscriber.messages(601)) == 601
 
 
-async def test_what_is_retained_goes_out_as_soon_as_a_client_reads_on(broker: RunningBroker) -> None:
+async def test_retained_messages_are_sent_as_soon_as_a_client_reads_again(broker: RunningBroker) -> None:
     """It need not say a word for it."""
     publisher = await broker.connect("publisher")
     await publisher.publish("a/large", bytes(15 * 1_048_576), qos=1, retain=True)
@@ -248,7 +248,7 @@ async def test_what_is_retained_goes_out_as_soon_as_a_client_reads_on(broker: Ru
     assert [each.topic for each in await subscriber.messages(2)] == ["a/large", "b/small"]
 
 
-async def test_what_a_subscription_brings_is_sent_on_over_a_lost_connection(broker: RunningBroker) -> None:
+async def test_retained_messages_of_a_subscription_continue_after_a_lost_connection(broker: RunningBroker) -> None:
     """[4.4.0-1]: what was not sent yet is part of the session, as messages of its queue are."""
     publisher = await broker.connect("publisher", 4)
     for number in range(5):

@@ -114,7 +114,7 @@ async def test_a_publisher_without_reason_codes_has_its_message_delivered_and_no
 
 
 @BYTES
-async def test_what_a_message_that_is_not_retained_would_replace_is_gone(broker: RunningBroker) -> None:
+async def test_a_message_that_is_not_retained_deletes_the_one_it_would_replace(broker: RunningBroker) -> None:
     """[311:3.3.1-7]: nothing old is left that looks like the last one; over a restart too."""
     client = await broker.connect(level=5)
     assert [await keep(client, f"t/{number}") for number in (1, 2)] == [0, 0]
@@ -163,7 +163,7 @@ async def test_copies_that_definitions_make_are_retained_with_it_or_not_at_all(b
 
 
 @BYTES
-async def test_what_is_above_a_limit_that_was_lowered_stays(broker: RunningBroker) -> None:
+async def test_retained_messages_above_a_lowered_limit_stay(broker: RunningBroker) -> None:
     """Over a restart as well; a reload brings the limit, and a later one lifts it."""
     client = await broker.connect(level=5)
     assert [await keep(client, f"t/{number}") for number in (1, 2)] == [0, 0]
@@ -210,7 +210,7 @@ async def flood(client: RawClient, qos: int) -> None:
 
 @pytest.mark.parametrize("level", [4, 5])
 @pytest.mark.parametrize("qos", [0, 1])
-async def test_who_retains_on_and_on_is_not_read_from_until_the_disk_has_it(
+async def test_a_publisher_of_many_retained_messages_is_not_read_from_until_they_are_on_disk(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, level: int, qos: int
 ) -> None:
     """All on one topic, whose last message is all that counts as retained. Others go on meanwhile."""

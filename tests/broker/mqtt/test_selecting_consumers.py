@@ -85,7 +85,7 @@ async def test_a_partition_is_its_owners_with_what_that_does_not_select(broker: 
 
 
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
-async def test_what_is_selected_is_found_in_a_backlog_on_disk(broker: RunningBroker) -> None:
+async def test_selected_messages_are_found_in_a_backlog_on_disk(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     publisher = await broker.connect(level=5)
     for number in range(300):

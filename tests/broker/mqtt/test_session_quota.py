@@ -132,7 +132,7 @@ async def test_long_client_identifiers_count(broker: RunningBroker) -> None:
     assert broker.node.default.session_room.usage_bytes == SESSION_BYTES + NAME_COPIES * 10_000
 
 
-async def test_what_ends_counts_for_nothing(broker: RunningBroker) -> None:
+async def test_ended_sessions_do_not_count(broker: RunningBroker) -> None:
     """However a session ends: by a goodbye, with its connection, by expiry, by a clean start."""
     room = broker.node.default.session_room
     kept = await broker.connect_durable("kept", will=LARGE_WILL)
@@ -157,7 +157,7 @@ async def publish_and_not_release(client: RawClient, first: int, count: int) -> 
 
 
 @pytest.mark.settings(f"vpn.session_bytes_max={SMALL + (FURTHER_COUNT + 1) * ID_BYTES}")
-async def test_what_is_not_released_counts_beyond_what_each_session_may_have(broker: RunningBroker) -> None:
+async def test_unreleased_messages_beyond_the_free_number_of_a_session_count(broker: RunningBroker) -> None:
     """Each id has a row on disk. Beyond the limit further messages are refused, and what is released makes room."""
     await create(broker, subscriptions=["t"])
     client = await broker.connect_durable("a")
@@ -193,7 +193,7 @@ async def test_what_is_not_released_counts_beyond_what_each_session_may_have(bro
         pytest.param("spool_usage_exceeded", marks=pytest.mark.settings("spool.usage_bytes_max=1 MiB")),
     ],
 )
-async def test_what_waits_for_a_kept_session_counts_for_the_message_vpn_and_the_node(
+async def test_messages_waiting_for_a_kept_session_count_for_the_message_vpn_and_the_node(
     broker: RunningBroker, reason: str
 ) -> None:
     """Over a restart too, and until it ends: its queue is one like any other."""

@@ -124,7 +124,7 @@ async def test_messages_wait_while_all_members_are_away(broker: RunningBroker) -
     await member.is_quiet()
 
 
-async def test_what_a_lost_member_did_not_acknowledge_goes_to_another(broker: RunningBroker) -> None:
+async def test_unacknowledged_messages_of_a_lost_member_go_to_another(broker: RunningBroker) -> None:
     """Section 4.8.2: a QoS 1 message may be sent to another member when the connection breaks."""
     lost, other = await broker.connect("lost", 5), await broker.connect("other", 5)
     await lost.subscribe("$share/g/t", qos=1)

@@ -146,7 +146,7 @@ async def test_unsubscribe_lets_a_delivery_under_way_complete(broker: RunningBro
     await subscriber.is_quiet()
 
 
-async def test_what_waited_for_an_absent_client_survives_its_unsubscribe(broker: RunningBroker) -> None:
+async def test_messages_in_flight_are_completed_after_an_unsubscribe(broker: RunningBroker) -> None:
     """[3.10.4-2]: nothing new is added; what was in flight is completed, under its id."""
     subscriber = await broker.connect_durable("careful")
     await subscriber.subscribe("t", qos=1)

@@ -61,7 +61,7 @@ async def test_keep_alive_0_allows_any_silence(broker: RunningBroker) -> None:
     await client.round_trip()
 
 
-async def test_what_the_broker_sends_does_not_keep_a_client_alive(broker: RunningBroker) -> None:
+async def test_packets_from_the_broker_do_not_keep_a_client_alive(broker: RunningBroker) -> None:
     """[3.1.2-22] counts packets from the client only."""
     publisher = await broker.connect()
     client = await broker.connect("listening", 5, keep_alive_s=200)

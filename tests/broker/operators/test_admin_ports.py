@@ -94,7 +94,7 @@ async def test_a_certificate_that_is_replaced_is_shown_to_the_next_client(tmp_pa
         assert (await operator.get("/queues")).status_code == 200
 
 
-async def test_who_shows_no_certificate_is_refused_where_one_is_asked_for(tmp_path: Path) -> None:
+async def test_an_operator_without_a_certificate_is_refused_where_one_is_required(tmp_path: Path) -> None:
     """`client_ca`: by TLS itself, which is told as an event; who shows one signs in as well."""
     certificates = make_certificates(tmp_path)
     wanted = settings(tmp_path, certificates, client_ca=certificates.authority)

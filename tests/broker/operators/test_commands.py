@@ -34,7 +34,7 @@ async def test_operators_come_over_tls_where_the_authority_is_known(tmp_path: Pa
         assert "SSL_CERT_FILE" in problems
 
 
-async def test_what_is_published_over_tls_is_received_over_tls(tmp_path: Path) -> None:
+async def test_pub_and_sub_work_over_tls(tmp_path: Path) -> None:
     """`pub` and `sub` with `--tls`; a server that nobody vouches for gets nothing."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", certificates.in_tls("listeners.mqtt_tls")) as broker:

@@ -46,7 +46,7 @@ async def config(broker: RunningBroker, *arguments: str, exit_code: int = 0) -> 
     return result.stdout
 
 
-async def test_what_was_applied_is_as_it_is_wanted_also_after_a_start(broker: RunningBroker, tmp_path: Path) -> None:
+async def test_an_applied_document_shows_no_differences_after_a_restart(broker: RunningBroker, tmp_path: Path) -> None:
     """Templates do not count for queues of a document, and what the node makes of an object is no difference."""
     file = tmp_path / "wanted.yaml"
     file.write_text(DOCUMENT)

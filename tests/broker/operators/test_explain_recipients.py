@@ -62,7 +62,7 @@ async def test_the_member_of_a_shared_group_that_gets_a_direct_message_is_named(
         assert await members[name].payloads(1) == [b"%d" % number]
 
 
-async def test_what_a_subscription_does_not_select_is_said_for_the_very_message(broker: RunningBroker) -> None:
+async def test_explain_evaluates_selectors_for_the_given_message(broker: RunningBroker) -> None:
     reds = await broker.connect("reds", 5)
     large = mqtt.user_property("selector", "convert_string_expressions:amount > 10 AND AMQSize >= 3")
     await reds.subscribe("t", qos=1, properties=large)

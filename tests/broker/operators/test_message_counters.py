@@ -32,7 +32,7 @@ async def counted(broker: RunningBroker, name: str, *labels: str) -> float:
     return sum([each.value for each in samples if each.name == f"sluicegate_{name}" and each.labels == labels])
 
 
-async def test_what_counts_towards_the_quota_of_the_spool_is_seen_beside_it(broker: RunningBroker) -> None:
+async def test_the_usage_of_the_spool_is_shown_beside_its_quota(broker: RunningBroker) -> None:
     """Map and quota fill up each by its own measure, and either has publishers refused."""
     await create(broker, "q", subscriptions=["t"])
     publisher = await broker.connect("publisher", 5)
@@ -44,9 +44,7 @@ async def test_what_counts_towards_the_quota_of_the_spool_is_seen_beside_it(brok
 
 
 @pytest.mark.parametrize("qos", [0, 1])
-async def test_what_a_client_has_published_itself_and_does_not_want_is_not_sent(
-    broker: RunningBroker, qos: int
-) -> None:
+async def test_no_local_messages_do_not_count_as_sent(broker: RunningBroker, qos: int) -> None:
     """[3.8.3-3]."""
     client, other = await broker.connect("client", 5), await broker.connect("other", 5)
     await client.subscribe(("t", qos | NO_LOCAL))
@@ -59,7 +57,9 @@ async def test_what_a_client_has_published_itself_and_does_not_want_is_not_sent(
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
-async def test_what_is_too_large_for_a_client_is_dropped_and_not_sent(broker: RunningBroker, qos: int) -> None:
+async def test_a_message_too_large_for_a_client_counts_as_dropped_and_not_as_sent(
+    broker: RunningBroker, qos: int
+) -> None:
     """[3.1.2-25]."""
     client = await broker.connect_durable("client", properties=mqtt.maximum_packet_size(100))
     await client.subscribe("t", qos=qos)
@@ -71,7 +71,7 @@ async def test_what_is_too_large_for_a_client_is_dropped_and_not_sent(broker: Ru
     assert await counted(broker, "messages_dropped_total", "packet_too_large") == 1
 
 
-async def test_what_is_looked_at_is_sent_whatever_the_protocol(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_browsed_messages_count_as_sent_in_every_protocol(broker: RunningBroker, amqp: AmqpClients) -> None:
     orders = InsideClient(broker, "orders")
     await orders.create()
     await orders.publish(b"a", b"b", b"c")
@@ -145,7 +145,7 @@ async def test_only_what_a_consumer_accepts_counts_as_settled(broker: RunningBro
 
 
 @pytest.mark.settings("virtual_destinations.composite_topics=[{name: all, forward_to: [{queue: a}, {queue: b}]}]")
-async def test_what_is_sent_to_a_composite_is_received_once_and_taken_by_each_of_its_queues(
+async def test_a_message_to_a_composite_counts_once_as_received_and_once_for_each_queue(
     broker: RunningBroker,
 ) -> None:
     async with FlowClient(broker.flow_port) as client:
@@ -170,7 +170,7 @@ async def test_staged_messages_count_as_received_when_they_are_committed(broker:
     assert await counted(broker, "queue_messages_accepted_total", "q") == 2
 
 
-async def test_what_is_read_in_bulk_is_sent_and_not_delivered(broker: RunningBroker) -> None:
+async def test_bulk_reads_count_as_sent_and_not_as_delivered(broker: RunningBroker) -> None:
     orders = InsideClient(broker, "q")
     await orders.create()
     await orders.publish(b"a", b"b", b"c")
@@ -182,7 +182,7 @@ async def test_what_is_read_in_bulk_is_sent_and_not_delivered(broker: RunningBro
 
 
 @pytest.mark.parametrize("target", [Target("q"), Target(None)], ids=["no message", "to nobody"])
-async def test_what_is_presettled_and_cannot_be_published_is_dropped(
+async def test_an_invalid_presettled_message_counts_as_dropped(
     broker: RunningBroker, amqp: AmqpClients, target: Target
 ) -> None:
     await create(broker)
@@ -229,7 +229,7 @@ async def test_an_actor_counts_what_other_actors_have_sent_it(broker: RunningBro
     assert 1 <= await counted(broker, "actor_messages_handled_total", "partition") - before < 100
 
 
-async def test_what_sessions_counted_stays_counted_when_they_end(broker: RunningBroker) -> None:
+async def test_counters_of_sessions_do_not_fall_when_sessions_end(broker: RunningBroker) -> None:
     """Goal: a counter that falls counts as one that began anew, and its whole rest as new. Method: one of two ends."""
     stays, goes = [await broker.connect(name, 5) for name in ("stays", "goes")]
     publisher = await broker.connect("publisher")
@@ -253,7 +253,7 @@ async def test_what_sessions_counted_stays_counted_when_they_end(broker: Running
     assert await counted(broker, "actor_messages_handled_total", "partition") >= handled > 0
 
 
-async def test_what_a_queue_refused_stays_counted_when_it_is_deleted(broker: RunningBroker) -> None:
+async def test_refusals_of_a_queue_stay_counted_when_it_is_deleted(broker: RunningBroker) -> None:
     orders = InsideClient(broker, "orders")
     await orders.create()
     gate = (await orders.handle()).target.gate

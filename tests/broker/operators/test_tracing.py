@@ -159,7 +159,7 @@ async def test_a_late_settlement_does_not_end_the_trace_of_the_next_delivery(tmp
         await worker.close()
 
 
-async def test_who_began_a_trace_decides_whether_it_is_taken(tmp_path: Path) -> None:
+async def test_the_sampled_flag_of_a_message_decides_whether_it_is_traced(tmp_path: Path) -> None:
     """OpenTelemetry's sampler parentbased_traceidratio; Trace Context 3.2.2.5.1, the flag `sampled`."""
     async with traced(tmp_path) as (broker, collector):
         await create(broker, subscriptions=["orders/>"])

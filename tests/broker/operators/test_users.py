@@ -215,7 +215,9 @@ async def test_an_http_connection_from_before_knows_users_of_after(broker: Runni
 
 @pytest.mark.accounts(ada="engine", bob="builder")
 @pytest.mark.parametrize("protocol", CLIENTS)
-async def test_who_is_taken_out_of_the_configuration_is_sent_away(broker: RunningBroker, protocol: str) -> None:
+async def test_clients_of_a_user_removed_from_the_configuration_are_disconnected(
+    broker: RunningBroker, protocol: str
+) -> None:
     """docs/security.md: by a reload, and at once; everybody else stays."""
     clients = {name: CLIENTS[protocol](broker, name) for name in ("ada", "bob")}
     assert await clients["ada"].connect("ada", "engine") == OK
@@ -285,7 +287,7 @@ async def test_other_profiles_apply_to_connected_clients(broker: RunningBroker) 
 
 
 @ONLY_USERS
-async def test_who_has_lost_its_profile_is_shut_down_until_it_is_back(broker: RunningBroker) -> None:
+async def test_a_user_without_its_profile_is_shut_down_until_the_profile_is_back(broker: RunningBroker) -> None:
     """A profile that the configuration has no more gives nobody the rights of another one."""
     with_profile = load(None, settings=(*broker.settings, PROFILES, "authentication.allow_anonymous=false"))
     without = broker.node.services.config

@@ -94,7 +94,7 @@ async def test_a_browser_removes_single_messages_it_was_shown(broker: RunningBro
     assert (view.ready_count, view.unacked_count) == (1, 1)
 
 
-async def test_what_was_not_shown_cannot_be_removed(broker: RunningBroker) -> None:
+async def test_a_browser_cannot_remove_messages_that_it_has_not_received(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     await publish(broker, b"1", b"2")
     browser = Browser(broker)

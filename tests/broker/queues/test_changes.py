@@ -175,7 +175,7 @@ async def test_a_larger_quota_releases_all_publishers(broker: RunningBroker) -> 
         assert await publisher.publish("t", bytes(600_000)) == 0
 
 
-async def test_what_waits_for_a_queue_as_it_is_deleted_is_the_other_queues_all_the_same(
+async def test_a_message_in_the_inbox_of_a_queue_being_deleted_reaches_the_other_queue(
     broker: RunningBroker,
 ) -> None:
     """Else its publisher would never be answered, and no queue would have it after a restart."""

@@ -62,7 +62,7 @@ async def test_a_tap_reads_what_consumers_have_taken(broker: RunningBroker) -> N
     assert bound.incarnation == broker.node.services.recovered.incarnation
 
 
-async def test_what_all_taps_and_the_queue_are_done_with_goes(broker: RunningBroker) -> None:
+async def test_messages_are_removed_once_all_taps_and_the_queue_have_passed_them(broker: RunningBroker) -> None:
     orders = await orders_with(broker, 5)
     one, other = await orders.bind("one"), await orders.bind("other")
     await orders.consume_all()
@@ -131,7 +131,7 @@ async def test_a_reader_goes_on_when_the_broker_is_back(broker: RunningBroker, c
     assert await orders.ack(bound.epoch, {0: 4}) == [4]
 
 
-async def test_who_is_the_only_consumer_stays_so_over_a_restart(broker: RunningBroker) -> None:
+async def test_a_cursor_in_mode_consume_stays_the_only_consumer_over_a_restart(broker: RunningBroker) -> None:
     """Until it is not heard of for its time, which begins with the broker's start."""
     orders = await orders_with(broker, 1)
     await orders.bind(mode=CONSUME, limits=CursorLimits(heartbeat_ms=60_000))
@@ -253,7 +253,7 @@ async def test_a_cursor_that_lags_too_much_is_released_and_reported(broker: Runn
     assert not (await broker.node.default.cursors.ask(ListCursors("orders")))[0].exceeded
 
 
-async def test_what_is_pinned_stays_whatever_the_lag(broker: RunningBroker) -> None:
+async def test_pinned_messages_are_kept_whatever_the_lag(broker: RunningBroker) -> None:
     orders = await orders_with(broker, 3)
     bound = await orders.bind(limits=CursorLimits(lag_bytes_max=1))
     await broker.node.default.cursors.ask(PinCursor("orders", "c", bound.epoch, {0: 4}))
@@ -281,7 +281,7 @@ async def test_cursors_go_with_their_queue_or_alone(broker: RunningBroker) -> No
     assert [each.name for each in await broker.node.default.cursors.ask(ListCursors("orders"))] == ["b"]
 
 
-async def test_what_readers_say_of_their_batches_is_counted_while_their_cursors_exist(broker: RunningBroker) -> None:
+async def test_batches_of_readers_are_counted_while_their_cursors_exist(broker: RunningBroker) -> None:
     """docs/metrics.md: there are as many readers as cursors; the next one that comes finds no trace of one gone."""
     orders = await orders_with(broker, 1)
     view, batches = NodeOperations(broker.node), broker.node.default.reader_batches

@@ -71,7 +71,9 @@ async def test_a_group_has_one_consumer_and_its_order(broker: RunningBroker, sha
     assert sorted(firsts) == sorted(got)
 
 
-async def test_what_a_lost_consumer_did_not_settle_comes_first_to_the_next(broker: RunningBroker) -> None:
+async def test_unsettled_messages_of_a_lost_consumer_come_first_to_the_next_owner_of_the_group(
+    broker: RunningBroker,
+) -> None:
     """G-02."""
     await create(broker, access_type="non-exclusive", subscriptions=["t"])
     lost = await consumer(broker, "a", maximum=2)

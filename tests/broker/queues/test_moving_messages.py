@@ -136,7 +136,7 @@ async def test_a_copy_is_a_message_of_its_own(broker: RunningBroker) -> None:
     assert await payloads(broker, "other") == ["one"]
 
 
-async def test_what_the_other_queue_does_not_take_stays_in_its_place(broker: RunningBroker) -> None:
+async def test_messages_that_the_target_queue_refuses_stay_in_their_place(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     await create(broker, "other", max_msg_size=3)
     await published(broker, "one", "three", "two")
@@ -151,7 +151,7 @@ async def test_what_the_other_queue_does_not_take_stays_in_its_place(broker: Run
     assert (message.payload, message.dup) == (b"three", False)
 
 
-async def test_what_a_consumer_holds_is_left_with_it(broker: RunningBroker) -> None:
+async def test_unsettled_messages_are_neither_moved_nor_deleted(broker: RunningBroker) -> None:
     await create(broker, subscriptions=["t"])
     await create(broker, "other")
     await published(broker, "one")
@@ -361,7 +361,7 @@ async def test_of_two_concurrent_redrives_one_is_refused_as_already_running(brok
     assert (await node.cancel_redrive(DMQ)).state == "cancelled"
 
 
-async def test_what_dies_again_is_left_for_the_next_redrive(broker: RunningBroker) -> None:
+async def test_messages_that_die_again_wait_for_the_next_redrive(broker: RunningBroker) -> None:
     """Else a poisonous message would go round for ever."""
     await create(broker, DMQ)
     await create(broker, subscriptions=["t"])

@@ -65,7 +65,7 @@ async def test_a_backlog_is_delivered_in_order_over_a_change_and_a_restart(broke
     assert [cell.name for cell in handle.cell.children or ()] == ["0"], "partitions that retired have ended"
 
 
-async def test_what_waits_elsewhere_is_shown_as_held(broker: RunningBroker) -> None:
+async def test_messages_waiting_for_their_former_partition_are_shown_as_held(broker: RunningBroker) -> None:
     await create(
         broker, access_type="non-exclusive", partition_count=1, subscriptions=["t"], partition_rebalance_delay_s=0
     )
@@ -115,7 +115,7 @@ async def test_a_queue_becomes_partitioned_and_plain_again_with_its_messages(bro
     assert (len(view.partitions), view.partition_operational_count) == (1, 0)
 
 
-async def test_what_was_counted_stays_counted_when_partitions_retire(broker: RunningBroker) -> None:
+async def test_counters_do_not_fall_when_partitions_retire(broker: RunningBroker) -> None:
     """And when the queue is partitioned no more: Prometheus takes a counter that falls for one that began anew."""
     await create(
         broker, access_type="non-exclusive", partition_count=2, subscriptions=["t"], partition_rebalance_delay_s=0

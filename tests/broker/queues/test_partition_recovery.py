@@ -46,7 +46,7 @@ def expect_the_failures(caplog: pytest.LogCaptureFixture) -> None:
     caplog.handler.addFilter(lambda record: "actor sluicegate/default/queues/" not in record.getMessage())
 
 
-async def test_what_waits_survives_and_comes_in_order(broker: RunningBroker) -> None:
+async def test_waiting_messages_survive_a_partition_failure_in_order(broker: RunningBroker) -> None:
     """A crash of a partition costs a reload from the spool."""
     await create(broker, subscriptions=["t"])
     publisher = await broker.connect()
@@ -63,7 +63,7 @@ async def test_what_waits_survives_and_comes_in_order(broker: RunningBroker) -> 
     await shows(broker, lambda view: view.ready_count == view.unacked_count == view.spooled_bytes == 0)
 
 
-async def test_what_a_consumer_holds_comes_again_to_it(broker: RunningBroker) -> None:
+async def test_unsettled_messages_are_redelivered_after_a_partition_failure(broker: RunningBroker) -> None:
     """A late settlement under the epoch of before changes nothing; the message is redelivered under the next."""
     await create(broker, subscriptions=["t"])
     consumer = await broker.connect(level=5)
@@ -82,7 +82,7 @@ async def test_what_a_consumer_holds_comes_again_to_it(broker: RunningBroker) ->
     await shows(broker, lambda view: view.unacked_count == 0)
 
 
-async def test_what_was_held_before_does_not_count_against_the_flow(broker: RunningBroker) -> None:
+async def test_deliveries_before_a_partition_failure_do_not_count_against_the_flow(broker: RunningBroker) -> None:
     """max_delivered_unacked_msgs_per_flow: of the failed ledger nothing is held any more."""
     await create(broker, subscriptions=["t"], max_delivered_unacked_msgs_per_flow=2)
     consumer = await broker.connect(level=5)
@@ -95,7 +95,7 @@ async def test_what_was_held_before_does_not_count_against_the_flow(broker: Runn
     assert [(await consumer.message()).payload for _ in range(2)] == [b"1", b"2"]
 
 
-async def test_what_was_settled_stays_settled(broker: RunningBroker) -> None:
+async def test_settled_messages_stay_settled_after_a_partition_failure(broker: RunningBroker) -> None:
     """Also when the store has not heard of it before the failure."""
     await create(broker, subscriptions=["t"])
     publisher = await broker.connect()

@@ -48,7 +48,7 @@ async def test_a_reader_gets_a_chunk_at_a_time_and_asks_for_the_next(broker: Run
 
 
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")
-async def test_what_lies_in_pages_is_read_from_there(broker: RunningBroker) -> None:
+async def test_messages_in_pages_are_read_from_pages(broker: RunningBroker) -> None:
     orders = InsideClient(broker, "orders")
     await orders.create()
     for _ in range(30):

@@ -52,7 +52,7 @@ async def test_consumers_that_are_bound_get_them_and_then_what_is_new(broker: Ru
     assert (await orders.overview()).partitions[0].next_sequence == 5, "a replay gives out no sequences"
 
 
-async def test_what_waits_is_not_lost_and_comes_after_the_older(broker: RunningBroker) -> None:
+async def test_waiting_messages_are_kept_and_come_after_replayed_ones(broker: RunningBroker) -> None:
     """solace.md 6.10: the product deletes live messages first. This one does not."""
     orders = await orders_settled(broker, 2)
     await orders.publish(b"3")

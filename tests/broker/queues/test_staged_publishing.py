@@ -82,7 +82,7 @@ async def test_a_commit_is_for_all_queues_or_for_none(broker: RunningBroker) -> 
 
 
 @pytest.mark.parametrize("crashes", [True, False])
-async def test_what_is_staged_survives(broker: RunningBroker, crashes: bool) -> None:
+async def test_staged_rows_survive_restarts_and_crashes(broker: RunningBroker, crashes: bool) -> None:
     orders = await orders_of(broker, access_type="non-exclusive", partition_count=3)
     await orders.stage("job/7", 0, *[b"%d" % number for number in range(100)])
     await (broker.crash() if crashes else broker.restart())
@@ -106,7 +106,7 @@ async def test_an_empty_transaction_is_committed_by_name(broker: RunningBroker) 
 @pytest.mark.settings(
     "virtual_destinations.composite_topics=[{name: in, forward_to: [{queue: gathered}, {topic: VirtualTopic.O}]}]"
 )
-async def test_what_was_decided_before_a_crash_goes_to_all_when_definitions_and_sessions_are_back(
+async def test_a_commit_decided_before_a_crash_waits_for_definitions_and_sessions(
     broker: RunningBroker,
 ) -> None:
     """All who want it get it, or nobody does: at the start it waits for those who have yet to be brought back."""
@@ -143,7 +143,7 @@ async def test_transactions_expire_and_names_are_forgotten(broker: RunningBroker
     await until(is_forgotten, "the end of the old ones")
 
 
-async def test_what_was_staged_arrives_in_its_queues_when_it_is_committed(broker: RunningBroker) -> None:
+async def test_staged_messages_arrive_in_their_queues_at_the_commit(broker: RunningBroker) -> None:
     """Solace 4.9: maxTtl counts from the arrival on the endpoint; nobody sees what is staged, so it has not arrived."""
     orders = InsideClient(broker, "orders")
     await orders.create(respect_ttl_enabled=True, max_ttl=60)
@@ -156,7 +156,7 @@ async def test_what_was_staged_arrives_in_its_queues_when_it_is_committed(broker
 
 
 @pytest.mark.settings("transactions.staged_bytes_max=1MiB")
-async def test_what_may_be_staged_has_a_bound(broker: RunningBroker) -> None:
+async def test_staged_bytes_are_limited(broker: RunningBroker) -> None:
     orders = await orders_of(broker)
     held = usage_of("orders/t", b"x" * 900_000)
     await orders.stage("a", 0, b"x" * 900_000)
@@ -209,7 +209,7 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     assert list((await orders.read())[0].values()) == [b"x"]
 
 
-async def test_what_was_staged_is_not_said_to_be_kept_when_only_its_row_could_be_written(
+async def test_staging_is_refused_when_only_its_row_could_be_written(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Page and row come to the spool one after the other: a turn may end between them, and the page's commit fail."""

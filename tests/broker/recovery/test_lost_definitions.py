@@ -195,9 +195,7 @@ def in_order(payloads: list[bytes], count: int) -> bool:
 
 
 @pytest.mark.parametrize("declared_count", [4, 6, 2, 0])
-async def test_what_the_configuration_declares_gives_the_definition_back(
-    broker: RunningBroker, declared_count: int
-) -> None:
+async def test_a_declared_queue_restores_a_lost_definition(broker: RunningBroker, declared_count: int) -> None:
     """With whichever number of partitions: what waits comes first, key by key."""
     await create(broker, access_type="non-exclusive", partition_count=4, subscriptions=["t"])
     await keyed(broker, 0)
@@ -290,7 +288,7 @@ async def test_a_partition_without_a_row_is_found_beside_the_others(broker: Runn
     assert [each.ready_count for each in (await shown(broker)).partitions] == counts
 
 
-async def test_what_was_deleted_does_not_come_back(broker: RunningBroker) -> None:
+async def test_a_deleted_queue_does_not_come_back(broker: RunningBroker) -> None:
     """Its messages may be in the journal for some time still."""
     await filled(broker, b"1")
     await create(broker, "other", subscriptions=["t"])
@@ -419,7 +417,7 @@ async def test_a_last_value_queue_keeps_its_value(broker: RunningBroker) -> None
     assert await browsed(broker) == ["3"]
 
 
-async def test_what_is_kept_for_replay_is_kept(broker: RunningBroker) -> None:
+async def test_messages_kept_for_replay_survive_a_lost_definition(broker: RunningBroker) -> None:
     """How long a queue keeps what was settled stands beside its messages."""
     await filled(broker, b"1", retention_time_s=3600)
     assert await taken(broker, "q", 1) == [b"1"]

@@ -183,7 +183,7 @@ async def test_subscriptions_of_a_session(broker: RunningBroker, how: str) -> No
     await client.is_quiet()
 
 
-async def test_what_an_operator_purges(broker: RunningBroker, how: str) -> None:
+async def test_purged_messages_do_not_come_back(broker: RunningBroker, how: str) -> None:
     orders = InsideClient(broker, "orders")
     await orders.create()
     for number in range(4):
@@ -221,7 +221,7 @@ async def cursor_reads(client: BulkClient, epoch: int, first: int) -> list[bytes
 
 
 @pytest.mark.parametrize("mode", ["tap", "consume"])
-async def test_what_a_cursor_has_read_and_acknowledged(broker: RunningBroker, how: str, mode: str) -> None:
+async def test_positions_and_bindings_of_a_cursor_survive(broker: RunningBroker, how: str, mode: str) -> None:
     """Its binding goes on behind that, and in mode consume it is settled."""
     orders = InsideClient(broker, "orders")
     await orders.create()

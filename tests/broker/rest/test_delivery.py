@@ -48,7 +48,7 @@ async def test_a_message_is_a_request_and_its_answer_settles_it(broker: RunningB
         await until_settled(broker, "q")
 
 
-async def test_what_fails_comes_again_before_what_is_behind_it(broker: RunningBroker) -> None:
+async def test_a_failed_message_is_pushed_again_before_later_ones_of_its_partition(broker: RunningBroker) -> None:
     """Order per partition, which the vendor does not push at all: a failure holds up its own partition only."""
     await create(broker, "parts", access_type="non-exclusive", partition_count=4, partition_rebalance_delay_s=0)
     failed: set[bytes] = set()
@@ -446,7 +446,7 @@ def tries(requests: list[Pushed]) -> list[str]:
     return [f"{each.body.decode()}:{each.headers.get('sluicegate-delivery-count', '1')}" for each in requests]
 
 
-async def test_what_waits_for_a_web_server_is_not_tried_by_changes_of_its_delivery_point(broker: RunningBroker) -> None:
+async def test_changes_of_a_delivery_point_count_no_attempt_for_waiting_messages(broker: RunningBroker) -> None:
     """docs/rest-delivery-points.md: it waits until a REST consumer can be reached, and that is no try."""
     await create(broker, "dead")
     await create(broker, "q", max_redelivery_count=1, dead_msg_queue="dead")
@@ -479,7 +479,9 @@ async def test_of_what_a_delivery_point_holds_as_it_ends_only_what_was_sent_has_
         await until_settled(broker, "q")
 
 
-async def test_what_waits_for_a_web_server_as_its_queue_is_deleted_is_not_pushed(broker: RunningBroker) -> None:
+async def test_messages_waiting_for_a_web_server_are_not_pushed_after_their_queue_is_deleted(
+    broker: RunningBroker,
+) -> None:
     await create(broker, "q")
     server = await absent()
     async with http_client(broker) as client:

@@ -247,7 +247,7 @@ async def test_an_mqtt_client_over_tls_reads_on(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("qos", [1, 2])
 @pytest.mark.parametrize("filter_text", ["orders/t", "$queue/orders", "$share/g/orders/t"])
-async def test_who_takes_over_from_a_client_that_does_not_read_gets_everything(
+async def test_a_takeover_from_a_client_that_does_not_read_gets_all_messages(
     broker: RunningBroker, filter_text: str, qos: int
 ) -> None:
     """[MQTT 3.1.4-3]: what was written to the full socket comes again, before what was not."""

@@ -88,7 +88,7 @@ async def test_a_client_that_stopped_sending_makes_room_for_another(
 
 
 @pytest.mark.parametrize("kind", PORTS)
-async def test_what_a_client_has_begun_goes_with_it(broker: RunningBroker, kind: type[UnfinishedSender]) -> None:
+async def test_unfinished_input_is_freed_with_its_client(broker: RunningBroker, kind: type[UnfinishedSender]) -> None:
     for _ in range(3):
         client = await kind.open(PORTS[kind](broker))
         await client.sends(MUCH)

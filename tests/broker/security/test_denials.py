@@ -100,7 +100,7 @@ def rows() -> list[tuple[str, str]]:
 @USERS
 @PROFILES
 @pytest.mark.parametrize(("name", "protocol"), rows())
-async def test_who_is_denied_something_hears_it_in_the_protocols_words(
+async def test_a_denied_client_gets_the_code_of_its_protocol(
     broker: RunningBroker, name: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """docs/security.md: refused, counted, told; and no secret in what operators see."""
@@ -157,7 +157,7 @@ async def test_the_connections_of_a_user_are_counted_over_all_protocols(broker: 
 @USERS
 @PROFILES
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_what_is_permitted_is_done(broker: RunningBroker, protocol: str) -> None:
+async def test_permitted_requests_succeed(broker: RunningBroker, protocol: str) -> None:
     """The exceptions of an ACL profile, with the user's name in the place of the variable."""
     await create(broker, "open", permission="consume")
     client = PROTOCOLS[protocol](broker)
@@ -240,7 +240,7 @@ async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(b
         ("http", 403),
     ],
 )
-async def test_who_may_not_publish_to_a_queue_does_not_hear_if_it_is_there(
+async def test_a_client_without_permission_cannot_learn_whether_a_queue_exists(
     broker: RunningBroker, protocol: str, refused: Answer
 ) -> None:
     """docs/security.md, ACL profiles: queues as destinations."""
@@ -271,7 +271,7 @@ async def test_a_client_ahead_of_its_rate_is_not_read_from(broker: RunningBroker
 
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_msg_rate: 1}]")
-async def test_what_is_taken_to_be_published_later_counts_against_the_rate(broker: RunningBroker) -> None:
+async def test_transacted_and_staged_messages_count_against_the_rate(broker: RunningBroker) -> None:
     """Messages of AMQP transactions, and staged ones."""
     in_amqp, in_flow = await AmqpClient.open(broker.amqp_port), BulkClient(broker.flow_port)
     await in_amqp.sender("out", "topic://t", handle=0)

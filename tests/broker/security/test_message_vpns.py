@@ -261,7 +261,7 @@ async def test_http_requests_of_one_connection_may_be_for_different_vpns(broker:
 
 @ACCOUNTS
 @EVERY_PROTOCOL
-async def test_what_is_published_in_one_vpn_is_not_seen_in_another(broker: RunningBroker, protocol: str) -> None:
+async def test_messages_published_in_one_vpn_are_not_visible_in_another(broker: RunningBroker, protocol: str) -> None:
     """Queues with the same name and subscription, in both; only the publisher's has it."""
     for vpn in ("default", "sales"):
         await collect(broker, vpn, "q", subscriptions=["t"])
@@ -317,7 +317,7 @@ async def test_retained_messages_and_shared_groups_are_of_one_vpn(broker: Runnin
 
 
 @ANONYMOUS
-async def test_what_a_vpn_keeps_survives_a_restart(broker: RunningBroker) -> None:
+async def test_the_state_of_each_vpn_survives_a_restart(broker: RunningBroker) -> None:
     """Queues, templates, sessions and retained messages, each in its own VPN; two have the same names."""
     for vpn in ("default", "sales"):
         await collect(broker, vpn, "q", subscriptions=["q/>"], max_ttl=3 if vpn == "sales" else 4)

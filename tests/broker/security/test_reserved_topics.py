@@ -38,7 +38,7 @@ async def test_amqp_senders_are_refused(broker: RunningBroker, amqp: AmqpClients
 
 
 @pytest.mark.parametrize(("level", "qos"), [(4, 0), (4, 1), (4, 2), (5, 0)])
-async def test_what_is_dropped_without_a_word_to_its_mqtt_publisher_is_counted(
+async def test_messages_dropped_without_an_answer_to_their_mqtt_publisher_are_counted(
     broker: RunningBroker, level: int, qos: int
 ) -> None:
     """[3.1.1: 3.3.5-2] leaves nothing but to acknowledge and drop it."""

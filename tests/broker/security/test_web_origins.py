@@ -370,7 +370,7 @@ async def test_a_message_is_no_page_of_the_port(broker: RunningBroker) -> None:
 
 
 @pytest.mark.accounts(anna="secret")
-async def test_who_has_to_log_in_may_call_the_broker_as_they_like(broker: RunningBroker) -> None:
+async def test_a_client_that_must_log_in_may_use_any_host_name(broker: RunningBroker) -> None:
     async with http_client(broker, auth=("anna", "secret")) as client:
         assert (await client.post("/a", headers={"Host": "broker.plant.example"})).status_code == 200
         assert (await client.post("/a", headers=in_browser(EVIL))).status_code == 403

@@ -83,7 +83,7 @@ async def test_filters_select_by_properties(broker: RunningBroker) -> None:
 
 
 @pytest.mark.parametrize("forward_only", [True, False])
-async def test_what_no_target_selects_stays_where_it_was_sent(forward_only: bool, broker: RunningBroker) -> None:
+async def test_a_message_that_no_target_selects_stays_at_its_address(forward_only: bool, broker: RunningBroker) -> None:
     """VD-42: send_when_not_matched, whatever forward_only says. The definition comes while the broker runs."""
     await redefine(
         broker,
@@ -110,7 +110,7 @@ async def test_a_filtered_wire_tap_gets_what_it_selects(broker: RunningBroker) -
     f"{TOPICS}[{{name: A.W, forward_to: [{{queue: A.Y, {TEST_ONLY}}}]}}]",
     "vpn.reject_msg_to_sender_on_no_subscription_match=true",
 )
-async def test_what_is_forwarded_only_and_not_selected_goes_nowhere_and_is_counted(broker: RunningBroker) -> None:
+async def test_an_unselected_message_of_a_forward_only_composite_is_dropped_and_counted(broker: RunningBroker) -> None:
     """VD-44: its publisher hears of success, whatever unmatched messages come to."""
     assert await publish(broker, "A.W", b"m", testid="else") == [0]
     assert await depth(broker, "A.Y") == 0

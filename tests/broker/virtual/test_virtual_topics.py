@@ -178,7 +178,9 @@ async def test_a_name_with_wildcards_is_a_subscription_pattern(broker: RunningBr
     await every.is_quiet()
 
 
-async def test_what_is_sent_to_the_queue_itself_comes_too(broker: RunningBroker, amqp: AmqpClients) -> None:
+async def test_messages_sent_to_the_consumer_queue_itself_are_delivered_too(
+    broker: RunningBroker, amqp: AmqpClients
+) -> None:
     """VD-16: queues are ordinary."""
     client = await amqp.connect()
     await client.receiver("in", "queue://Consumer.a.VirtualTopic.test.>", handle=0, credit=100)

@@ -33,7 +33,7 @@ async def becomes_active(consumer: Consumer) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_what_is_published_is_received_with_all_that_it_says(broker: RunningBroker) -> None:
+async def test_a_message_is_received_with_all_properties_that_were_published(broker: RunningBroker) -> None:
     """Flow: publishing, properties; consuming."""
     await create(broker)
     async with Client(url(broker)) as client:
@@ -240,7 +240,7 @@ async def test_a_consumer_that_is_refused_says_why(broker: RunningBroker, queue:
             pass
 
 
-async def test_who_opens_a_publisher_of_the_same_name_takes_it(broker: RunningBroker) -> None:
+async def test_opening_a_publisher_of_the_same_name_fences_the_first_one(broker: RunningBroker) -> None:
     """Flow: publishing, named publishers: the first is fenced, and everybody who waits on it hears so."""
     await create(broker)
     async with Client(url(broker)) as first, Client(url(broker)) as second:
