@@ -13,11 +13,31 @@ from sluicegate.messaging.queues.attributes import ATTRIBUTES
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 ROW = re.compile(r"^\| `([a-z0-9_.]+)` \| ([^|]*) \|", re.MULTILINE)
+LISTENER = re.compile(r"^\| `(listeners\.\w+)` \| [^|]* \| `(\w+)` \| `(\d+)` \| (?:`([^`]*)`)? *\|$", re.MULTILINE)
+OF_LISTENERS = re.compile(r"^\| `listeners\.NAME\.(\w+)` \| ([^|]*) \|", re.MULTILINE)
 
 
 def rows(page: str) -> dict[str, str]:
     """Return the second column of every table row of a page by the name in its first."""
     return {name: text.strip().strip("`") for name, text in ROW.findall((DOCS / page).read_text(encoding="utf-8"))}
+
+
+def settings() -> dict[str, str]:
+    """Return the default of every setting in docs/configuration.md, which has those of all listeners in one table."""
+    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    found = {name: default for name, default in rows("configuration.md").items() if not name.startswith("listeners.")}
+    common, websocket, tls = (
+        {key: default.strip("`") for key, default in OF_LISTENERS.findall(table)}
+        for table in re.split("^Listeners with ", text, flags=re.MULTILINE)
+    )
+    for listener, enabled, port, path in LISTENER.findall(text):
+        own = common | {"enabled": enabled, "port": port}
+        if path:
+            own |= websocket | {"path": path}
+        if listener.endswith("_tls"):
+            own |= tls
+        found |= {f"{listener}.{key}": default for key, default in own.items()}
+    return found
 
 
 def says(text: str, value: object) -> bool:
@@ -34,10 +54,10 @@ def says(text: str, value: object) -> bool:
 
 
 def test_every_setting_stands_in_the_page_with_its_default() -> None:
-    written = rows("configuration.md")
-    settings = {path: value for path, _, value in leaves(Config())}
-    assert [path for path in settings if path not in written] == []
-    assert [path for path, value in settings.items() if not says(written[path], value)] == []
+    written = settings()
+    defaults = {path: value for path, _, value in leaves(Config())}
+    assert [path for path in defaults if path not in written] == []
+    assert [path for path, value in defaults.items() if not says(written[path], value)] == []
 
 
 def test_the_page_says_of_every_setting_that_a_reload_takes_over_from_when_on() -> None:
@@ -49,7 +69,7 @@ def test_the_page_says_of_every_setting_that_a_reload_takes_over_from_when_on() 
 
 def test_the_page_knows_no_setting_that_there_is_not() -> None:
     known = {path for path, _, _ in leaves(Config())} | set(User.model_fields)
-    dotted = {name for name in rows("configuration.md") if "." in name}
+    dotted = {name for name in settings() if "." in name}
     assert dotted - known == set()
 
 
