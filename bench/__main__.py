@@ -16,17 +16,17 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench.amqp_wire import AmqpError
-from bench.brokers import Broker, BrokerError
-from bench.cases import CASES, Case, Effort
-from bench.flow_wire import FlowError
-from bench.http_load import HttpError
-from bench.known_brokers import BROKERS, installed, start
-from bench.load_processes import LoadError
-from bench.mqtt_wire import WireError
-from bench.outcome import Faults
-from bench.placement import Cores, split_cores
+from bench.brokers.broker import Broker, BrokerError
+from bench.brokers.known import BROKERS, installed, start
+from bench.brokers.placement import Cores, split_cores
+from bench.cases.load_processes import LoadError
+from bench.cases.table import CASES, Case, Effort
+from bench.load.http import HttpError
+from bench.load.outcome import Faults
 from bench.report import Run, print_runs, write_json
+from bench.wire.amqp import AmqpError
+from bench.wire.flow import FlowError
+from bench.wire.mqtt import WireError
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """`python -m bench.instructions queues-10 queues-1000 ...`: processor instructions of one message, counted by valgrind.
 
-A count repeats to a part in a hundred whatever else the machine does, which no time does; it knows nothing of caches
-and of what the kernel does. The cases are those of `bench.cores.bench_scaling`; what one counts is compiled only where
-the installed package is. `--json` writes what `python -m bench.plot` draws.
+A count repeats within one percent on a busy machine, where a time does not. It includes neither cache misses nor the
+kernel's work. The cases are those of `bench.cores.node.bench_scaling`. The counted code is compiled where the installed
+package is compiled. `--json` writes the file that `python -m bench.plot` draws.
 """
 
 import argparse
@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from bench.cores.bench_scaling import FAMILIES, READY, unit_of
-from bench.outcome import Figure, Outcome
+from bench.cores.node.bench_scaling import FAMILIES, READY, unit_of
+from bench.load.outcome import Figure, Outcome
 from bench.report import Run, write_json
 
 _TOTALS: Final = re.compile(r"^totals: (\d+)", re.MULTILINE)
@@ -51,7 +51,7 @@ def main() -> int:
 def count(case: str, profile: Path) -> float:
     """Return the instructions of a message. Raises CountError, and OSError where there is no valgrind."""
     valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={profile}"]
-    command = [*valgrind, sys.executable, "-P", "-m", "bench.cores.bench_scaling", case, READY]
+    command = [*valgrind, sys.executable, "-P", "-m", "bench.cores.node.bench_scaling", case, READY]
     environment = os.environ | {"PYTHONHASHSEED": "0"}  # the order of sets, and with it the work, is the same each time
     with subprocess.Popen(
         command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 from statistics import median
 
-from bench.outcome import Faults
+from bench.load.outcome import Faults
 from bench.report import Run, by_broker, number, ratios, read_files
 
 

@@ -8,7 +8,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
-from bench.outcome import Faults, Figure, Outcome
+from bench.load.outcome import Faults, Figure, Outcome
 
 
 @dataclass(frozen=True, slots=True)

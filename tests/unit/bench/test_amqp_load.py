@@ -3,10 +3,10 @@
 import select
 import socket
 
-from bench.amqp_load import CREDIT, AmqpSender
-from bench.connections import Connection
-from bench.lanes import Lane
-from bench.load_plan import AMQP, LoadPlan
+from bench.load.amqp import CREDIT, AmqpSender
+from bench.load.lanes import Lane
+from bench.load.plan import AMQP, LoadPlan
+from bench.wire.connections import Connection
 
 
 def test_a_sender_with_a_rate_sends_all_that_is_due_as_far_as_there_is_credit() -> None:

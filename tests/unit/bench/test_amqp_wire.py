@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from bench import amqp_wire as wire
+from bench.wire import amqp as wire
 from support.amqp.golden import described_frame, frames_of, golden
 
 

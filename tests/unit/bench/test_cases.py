@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bench.cases import CASES
-from bench.known_brokers import BROKERS
+from bench.brokers.known import BROKERS
+from bench.cases.table import CASES
 from support.processes.gateway import wait_until
 from support.processes.programs import running
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import flow_wire as wire
+from bench.wire import flow as wire
 from sluicegate.protocols.flow.codec.frame import PREFACE
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.flow import Bind, OpenPub, PubOpened

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench import mqtt_wire as wire
-from bench.connections import Connection
-from bench.lanes import Lane
-from bench.load_plan import LoadPlan
-from bench.mqtt_load import Publisher
+from bench.load.lanes import Lane
+from bench.load.mqtt import Publisher
+from bench.load.plan import LoadPlan
+from bench.wire import mqtt as wire
+from bench.wire.connections import Connection
 
 WINDOW = 4
 

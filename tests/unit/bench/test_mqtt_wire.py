@@ -4,8 +4,8 @@ from itertools import pairwise
 
 import pytest
 
-from bench import mqtt_wire as wire
-from bench.receiver import Receiver
+from bench.load.receiver import Receiver
+from bench.wire import mqtt as wire
 
 CYCLE = 1024
 PAYLOAD_BYTES = 10

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.load.outcome import Faults, Figure, Outcome
 from bench.markdown import rows
-from bench.outcome import Faults, Figure, Outcome
 from bench.plot import draw
 from bench.report import Run, ratios, read_files, read_json, write_json
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench import mqtt_wire as wire
-from bench.tally import Tally, TallyReceiver
+from bench.load.tally import Tally, TallyReceiver
+from bench.wire import mqtt as wire
 
 STREAMS = 3
 CYCLE = 8

@@ -3,9 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from bench import mqtt_wire as wire
-from bench.cores.clients import Client
-from bench.cores.virtual_time import run_on_jumping_time, start_node
+from bench.cores.node.clients import Client
+from bench.cores.node.virtual_time import run_on_jumping_time, start_node
+from bench.wire import mqtt as wire
 
 
 def test_a_client_is_answered_and_an_hour_takes_no_time(tmp_path: Path) -> None:

@@ -1,0 +1,102 @@
+"""Sluicegate as a broker that is measured: started as an operator starts it, one process with fsync and its ports."""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from typing import Final, final
+
+from bench.brokers.broker import (
+    LOG_TAIL_CHARACTERS,
+    Addresses,
+    Broker,
+    BrokerError,
+    accept_connections,
+    free_ports,
+    make_certificate,
+)
+from bench.load.plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
+from bench.wire import mqtt as wire
+
+HTTP_TIMEOUT_S: Final = 30.0
+_ADMIN: Final = "admin"  # its port's name, beside those of the protocols; it is opened when all others are
+_CONNECTIONS_MAX: Final = 100_000
+
+
+@final
+class Sluicegate(Broker):
+    """The broker under test."""
+
+    kind = "sluicegate"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return True: it is what is measured."""
+        return True
+
+    @property
+    def admin_url(self) -> str:
+        """Where operators' requests go."""
+        host, port = self.address_of(_ADMIN)
+        return f"http://{host}:{port}"
+
+    def create_queue(self, name: str, topic_filter: str | None, **attributes: str | int) -> None:
+        """Make a durable queue, which collects what is published to `topic_filter` if there is one."""
+        subscriptions = [topic_filter] if topic_filter else []
+        body = json.dumps({"name": name, "subscriptions": subscriptions, **attributes}).encode()
+        request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
+        request.add_header("Content-Type", "application/json")
+        try:
+            urllib.request.urlopen(request, timeout=HTTP_TIMEOUT_S).close()
+        except urllib.error.HTTPError as refusal:
+            text = refusal.read()[:LOG_TAIL_CHARACTERS].decode(errors="replace")
+            raise BrokerError(f"queue {name} was refused: {refusal.code} {text}") from refusal
+
+    def prepare(self, plan: LoadPlan) -> LoadPlan:
+        """Make the queues of a plan, and return it with the gateway's addresses."""
+        publishes_amqp = (plan.publisher_protocol or plan.protocol) == AMQP
+        if plan.queue is None:
+            addressed = plan if plan.protocol != AMQP else replace(plan, topic_filter=f"topic://{plan.topic_filter}")
+            return addressed if not publishes_amqp else replace(addressed, topic=f"topic://{plan.topic}")
+        for lane in range(plan.lanes):
+            collected = None if publishes_amqp or plan.topic_filter is None else plan.topic_filter.format(lane=lane)
+            self.create_queue(plan.queue.format(lane=lane), collected, **dict(plan.queue_attributes))
+        return replace(
+            plan,
+            topic=plan.queue if publishes_amqp else plan.topic,
+            topic_filter=plan.queue if plan.protocol in (AMQP, FLOW) else f"$queue/{plan.queue}",
+            subscriber_version=wire.MQTT_5,
+        )
+
+    def _command(self) -> list[str]:
+        executable = self._conditions.executable
+        program = (
+            [str(executable)] if executable else [sys.executable, "-P", "-m", "sluicegate"]
+        )  # -P: what is installed
+        # The names of listeners in the configuration are those of our protocols.
+        names = [MQTT, MQTT_WEBSOCKET, AMQP, FLOW, HTTP]
+        settings = [f"listeners.{name}.max_connections={_CONNECTIONS_MAX}" for name in (MQTT, AMQP)]
+        if self._conditions.tls:
+            certificate, key = make_certificate(self._directory)
+            names.append(MQTT_TLS)
+            settings += [
+                "listeners.mqtt_tls.enabled=true",
+                f"listeners.mqtt_tls.certificate={certificate}",
+                f"listeners.mqtt_tls.key={key}",
+            ]
+        *ports, admin_port = free_ports(len(names) + 1)
+        settings += [f"listeners.{name}.port={port}" for name, port in zip(names, ports, strict=True)]
+        settings.append(f"admin.port={admin_port}")
+        self._ports: Addresses = {name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)}
+        self._admin: Addresses = {_ADMIN: ("127.0.0.1", admin_port)}
+        command = [*program, "serve", "--data", str(self._directory / "data")]
+        for setting in settings:
+            command += ["--set", setting]
+        return command
+
+    def _started_at(self) -> Addresses | None:
+        return self._ports | self._admin if accept_connections(self._ports | self._admin) else None
+
+    def _open_at(self) -> Addresses | None:
+        return self._ports | self._admin if accept_connections(self._ports) else None
