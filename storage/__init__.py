@@ -1,7 +1,6 @@
-"""The spool: what lies on disk until it is settled, and the bytes it is made of.
+"""The spool: messages and state on disk until they are settled, and their format.
 
-What lives here: the at-rest record format (`record*.py`, pure and compiled with mypyc, knows no LMDB), the LMDB store
-behind the `Store` interface, and what is done with its files beside that: backups, reading without a broker,
-inspection. What must not: actors, asyncio, clocks, and every decision about what is paged when or which journal record
-may go; the spool actor takes those. May import `messaging` only.
+Contains: the at-rest record format (`records`, pure, compiled with mypyc, independent of LMDB), the LMDB store behind
+the `Store` interface, backups, reading without a broker, and inspection. Excludes: actors, asyncio and clocks. The
+spool actor decides when to page messages and which journal records to delete. May import `messaging` only.
 """

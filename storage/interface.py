@@ -37,7 +37,7 @@ class PageWrite(NamedTuple):
     """A page to be stored, under its own first sequence."""
 
     partition_id: int
-    page: bytes  # from record_page.encode_page
+    page: bytes  # from records.page.encode_page
 
 
 class PageDamage(NamedTuple):
@@ -70,7 +70,7 @@ class CommitJob:
     """
 
     record_number: int = 0  # greater than every one before; 0 without a record
-    record: bytes | None = None  # from record_journal.encode_journal_record
+    record: bytes | None = None  # from records.journal.encode_journal_record
     journal_delete_through: int = 0  # this record and all before it go; 0: none
     page_writes: list[PageWrite] = field(default_factory=list)
     page_deletes: list[PageKey] = field(default_factory=list)

@@ -1,11 +1,11 @@
-"""Which queue each partition belongs to: kept beside the definitions, for the day when one of them is lost.
+"""The queue that each partition belongs to, stored apart from the definitions so that a lost definition is survived.
 
-A row for each durable partition says the queue, its kind, and the partition's number in it, and is written and deleted
-in the commit that writes and deletes the queue's row in the catalog. So where rows are left and the definition is not,
-the queue was there, and its partitions can be put together again. The row of a queue's first partition also says what
-else its messages depend on: the slot map, a change of the number of partitions under way, and what is retained.
+Each durable partition has a row with its queue, the queue's kind, and the partition's number in it. The commit that
+writes or deletes the queue's row in the catalog also writes or deletes these rows. Owner rows without a definition
+prove that the queue existed, and its partitions can be reassembled. The row of a queue's first partition also stores
+the other facts its messages depend on: the slot map, a rescale in progress, and the retention.
 
-Of partitions without such a row that hold messages the name of the queue is not known: each becomes a queue of its own.
+A partition that holds messages but has no owner row has an unknown queue name: it becomes a queue of its own.
 
 See also: the definition such a queue gets (messaging.queues.definition), and how it is served (actors).
 """
@@ -34,17 +34,17 @@ from sluicegate.storage.interface import Table, TableWrite
 
 OWNER_ROW: Final = b"partition/"
 STAGING: Final = "staging"  # in place of a kind: transactions are staged in the partition
-UNKNOWN_KIND: Final = "named"  # of a queue whose name is lost: an operator is to find it, and clients may
+UNKNOWN_KIND: Final = "named"  # of a queue whose name is lost: operators must find it, and clients may
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """What a row says of its partition."""
+    """The content of one owner row."""
 
     queue: str
     kind: str
     number: int
-    total: int  # of the partitions that the queue has, those that retire included
+    total: int  # partitions of the queue, retiring ones included
     partition_count: int  # as the definition had it
     row: Mapping[str, Any]
 
@@ -66,20 +66,20 @@ def staging_owner_row(partition_id: int) -> TableWrite:
 
 
 def missing_rows(stored: StoredQueue, present: Mapping[bytes, bytes]) -> list[TableWrite]:
-    """Return the rows of a queue's partitions that are not there, or say something else."""
+    """Return the rows of a queue's partitions that are missing or differ."""
     return [row for row in owner_rows(stored) if present.get(row.key) != row.value]
 
 
 def owned_partition(key: bytes) -> int:
-    """Return the partition whose row has this key, of whichever message VPN."""
+    """Return the partition whose row has this key, in any message VPN."""
     return int(key.rpartition(OWNER_ROW)[2])
 
 
 def find_lost(vpns: Mapping[str, StoredVpn], partitions: Mapping[int, StoredPartition]) -> PartitionIds:
-    """Note in each message VPN the queues whose definitions are lost. Return the ids that partitions are still to get.
+    """Record in each message VPN the queues whose definitions are lost. Return the allocator of partition ids.
 
-    What belongs to nobody is noted in the VPN `default`. A row of another release is an error of whoever reads it
-    next: until then nothing is taken for lost that it may have.
+    Partitions without an owner are recorded in the VPN `default`. A row of another release raises an error in its next
+    reader; until then, nothing that this row may own counts as lost.
     """
     owners = {name: _owners(vpn) for name, vpn in vpns.items()}
     known = {partition_id for by_id in owners.values() for partition_id in by_id}
@@ -110,7 +110,7 @@ def _owner_row(stored: StoredQueue, number: int, partition_id: int) -> TableWrit
         "partition_count": config.partition_count,
     }
     if config.owner and not is_named(stored.name):
-        row["owner"] = config.owner  # who alone may have the messages of a subscription
+        row["owner"] = config.owner  # the only client that may receive the messages of the subscription
     if number == 0:
         row |= layout_of(stored)
         for name in ("retention_time_s", "retention_size_mb"):
@@ -124,7 +124,7 @@ def _key(partition_id: int) -> bytes:
 
 
 def _owners(vpn: StoredVpn) -> dict[int, Owner]:
-    """Return what the rows say by partition. One that says nothing is written anew, or is as good as lost."""
+    """Return the owners by partition. An unreadable row is skipped: it is rewritten, or its queue is lost."""
     owners: dict[int, Owner] = {}
     for key, value in vpn.owners.items():
         with suppress(ValueError, KeyError, TypeError):
@@ -145,7 +145,7 @@ def _restore_staging(vpn: StoredVpn, owners: Mapping[int, Owner]) -> None:
 
 
 def _defined(vpns: Mapping[str, StoredVpn], partitions: Mapping[int, StoredPartition]) -> set[int]:
-    """Return the partitions of queues that have a definition; where one cannot be understood, all there are."""
+    """Return the partitions of queues with a definition; all partitions when a definition cannot be decoded."""
     defined: set[int] = set()
     for vpn in vpns.values():
         for key, value in vpn.catalog.items():
@@ -170,7 +170,7 @@ def _find_by_owners(vpn: StoredVpn, owners: Mapping[int, Owner], orphans: set[in
 def _put_together(
     name: str, rows: list[Owner], by_number: dict[int, int], orphans: set[int], ids: PartitionIds
 ) -> StoredQueue:
-    """Return a queue from what the rows of its partitions say. Those without a row are found, or begin anew."""
+    """Reassemble a queue from its partitions' rows. Partitions without a row are found, or start empty."""
     known = dict(by_number)
     for number in range(max([each.total for each in rows])):
         if number not in known:
@@ -189,7 +189,7 @@ def _put_together(
 
 
 def _missing_partition(number: int, by_number: Mapping[int, int], orphans: set[int], ids: PartitionIds) -> int:
-    """Return the partition that has a number: ids are given out in one go, so it lies beside that of a neighbour."""
+    """Return the partition with a number. A queue's ids are allocated together, so they are consecutive."""
     for other, partition_id in by_number.items():
         wanted = partition_id + number - other
         if wanted in orphans:

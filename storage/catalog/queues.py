@@ -1,8 +1,8 @@
-"""A queue's row in the catalog: how it is written, and how it is read back.
+"""A queue's row in the catalog: encoding and decoding.
 
-The slot map stands in it only when it is not the hash modulo the number of partitions. It is very regular: compressed
-it takes some hundred bytes, and some thousand for hundreds of partitions. While the number of partitions changes both
-maps stand there, with what the change still needs; partition ids then include those that retire.
+The row contains the slot map only when that differs from the hash modulo the number of partitions. The map is very
+regular: compressed, it takes some hundred bytes, and some thousand for hundreds of partitions. During a rescale the row
+contains both maps and the state of the rescale; its partition ids then include the retiring partitions.
 """
 
 import base64
@@ -27,14 +27,14 @@ STAGING_ROW: Final = b"staging/partition-id"  # of a message VPN other than `def
 
 @dataclass(frozen=True, slots=True)
 class StoredQueue:
-    """A queue as the catalog knows it."""
+    """A queue as the catalog stores it."""
 
     definition: QueueDefinition
     kind: str
     partition_ids: list[int]  # by number
     slots: bytes | None  # None: the hash modulo the number of partitions
-    rescale: Rescale | None  # a change that was under way
-    definition_lost: bool = False  # the definition is one that the broker chose, until an operator decides
+    rescale: Rescale | None  # a rescale in progress
+    definition_lost: bool = False  # the broker chose this definition, until an operator decides
 
     @property
     def name(self) -> str:
@@ -43,7 +43,7 @@ class StoredQueue:
 
 
 def stored_queues(catalog: Mapping[bytes, bytes]) -> Iterator[StoredQueue]:
-    """Yield every queue in the catalog. Raises UnknownRow for one of another release, that may know more attributes."""
+    """Yield every queue in the catalog. Raises UnknownRow for a row of another release, which may have more attributes."""
     for key, value in catalog.items():
         if key.startswith(QUEUE_ROW):
             try:
@@ -76,7 +76,7 @@ def queue_row(stored: StoredQueue) -> TableWrite:
 
 
 def layout_of(stored: StoredQueue) -> dict[str, object]:
-    """Return the fields of a row that say which partition has which slot, where that is not the modulo."""
+    """Return the fields of a row that assign slots to partitions; none for the hash modulo."""
     fields: dict[str, object] = {}
     if stored.slots is not None:
         fields["slots"] = _packed(stored.slots)
@@ -92,7 +92,7 @@ def layout_of(stored: StoredQueue) -> dict[str, object]:
 
 
 def layout_in(row: Mapping[str, Any]) -> tuple[bytes | None, Rescale | None]:
-    """Return what `layout_of` wrote: the slot map, and a change of the number of partitions that was under way."""
+    """Return what `layout_of` wrote: the slot map, and a rescale in progress."""
     slots = _unpacked(row["slots"]) if "slots" in row else None
     return slots, _rescale(row["rescale"], slots) if "rescale" in row else None
 
@@ -103,25 +103,25 @@ def queue_row_deleted(name: str) -> TableWrite:
 
 
 class PartitionIds:
-    """The ids that partitions are still to get, of whichever message VPN: none is ever given out twice."""
+    """Allocates partition ids for all message VPNs. An id is never reused."""
 
     def __init__(self, catalog: Mapping[bytes, bytes], used: Iterable[int]) -> None:
-        """`used` are those that the store has anything of: the row may be one that could not be read."""
+        """`used` are the ids with data in the store: the allocator's own row may be unreadable."""
         self.next_id = max([int(catalog.get(COUNTER_ROW, b"1")), *[each + 1 for each in used]])
 
     def take(self, count: int) -> list[int]:
-        """Return so many ids. The row is to be written with what gets them."""
+        """Allocate ids. The caller writes `row` in the commit that uses them."""
         ids = list(range(self.next_id, self.next_id + count))
         self.next_id += count
         return ids
 
     def row(self) -> TableWrite:
-        """Return the row that keeps the ids taken so far from being used again."""
+        """Return the row that prevents a reuse of the ids taken so far."""
         return TableWrite(Table.CATALOG, COUNTER_ROW, str(self.next_id).encode())
 
 
 def staging_partition_id(vpn: str, catalog: Mapping[bytes, bytes]) -> int | None:
-    """Return the partition in which a message VPN stages transactions; None: it has none yet."""
+    """Return the partition in which a message VPN stages transactions, None before it has one."""
     if vpn == DEFAULT_VPN:
         return STAGING_PARTITION_ID
     known = catalog.get(STAGING_ROW)

@@ -1,5 +1,6 @@
-"""What a store held, in the forms that the cores start from: for a node that starts, for a partition whose memory
-cannot be trusted, and for whoever reads a backup.
+"""The recovered content of a store, in the forms the cores start from.
+
+A starting node uses them, a partition that reloads its state from the store, and the reader of a backup.
 """
 
 from collections.abc import Iterable, Mapping
@@ -18,11 +19,11 @@ from sluicegate.storage.interface import Recovery, Table
 from sluicegate.storage.records.journal import JournalEntry, Match
 from sluicegate.storage.records.page import PageSummary
 
-# Of a partition whose cursor is lost: nobody knows how many were given out, and none may be again. It is more than nine
-# years of a million messages a second, and one part in 65,536 of all there are.
+# Sequences skipped in a partition whose cursor is lost: the number already assigned is unknown, and none may be reused.
+# This is more than nine years of a million messages a second, and one part in 65,536 of all sequences.
 SEQUENCES_SKIPPED: Final = 1 << 48
 
-JournalPublications = list[tuple[int, list[Publication]]]  # record number -> what it holds, oldest first
+JournalPublications = list[tuple[int, list[Publication]]]  # (record number, its publications), oldest first
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ NOTHING_STORED: Final = StoredVpn({}, {}, {}, {}, {})  # of a message VPN that i
 
 
 def read_vpns(tables: Mapping[Table, Iterable[tuple[bytes, bytes]]]) -> dict[str, StoredVpn]:
-    """Return what the tables hold of each message VPN; of `default` always."""
+    """Return the table rows of each message VPN; the VPN `default` is always included."""
     rows = {table: rows_by_vpn(tables[table]) for table in Table}
     names = dict.fromkeys([DEFAULT_VPN, *[name for by_vpn in rows.values() for name in by_vpn]])
     return {
@@ -59,7 +60,7 @@ def read_vpns(tables: Mapping[Table, Iterable[tuple[bytes, bytes]]]) -> dict[str
 
 
 def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], JournalPublications]:
-    """Return every partition the store knows of, and the publications of its journal. Pages are not read."""
+    """Return every partition in the store, and the publications of the journal. Pages are not read."""
     partitions: dict[int, StoredPartition] = {}
     records = _read_journal(recovery, partitions)
     for partition_id, cursor in recovery.cursors.items():
@@ -84,7 +85,7 @@ def read_partitions(recovery: Recovery) -> tuple[dict[int, StoredPartition], Jou
 
 
 def read_partition(recovery: Recovery, partition_id: int) -> StoredPartition:
-    """Return pages and journal of one partition; what is settled of it, its account in the spool knows better."""
+    """Return pages and journal of one partition. The spool's account of the partition has its newer settlements."""
     stored = StoredPartition(partition_id)
     stored.pages += [_stored_page(page.summary) for page in recovery.pages if page.partition_id == partition_id]
     for number, record in recovery.journal:
@@ -110,7 +111,7 @@ def _stored_page(summary: PageSummary) -> StoredPage:
 
 
 def _publication_of(number: int, entry: JournalEntry) -> Publication:
-    """Return the publication that an entry of a record was."""
+    """Rebuild the publication of a journal entry."""
     publication = Publication(entry.batch, publisher=None, token=0, partitions_count=0)
     publication.record_number = number
     publication.confirmed = True
@@ -118,7 +119,7 @@ def _publication_of(number: int, entry: JournalEntry) -> Publication:
 
 
 def _take_match(stored: StoredPartition, publication: Publication, match: Match) -> None:
-    """Let a partition have its rows of a publication."""
+    """Add a publication's rows to their partition."""
     whole: MessageBatch = publication.batch
     batch = whole if match.rows is None else whole.select(match.rows)
     stored.batches.append(StoredBatch(match.first_sequence, batch, publication))

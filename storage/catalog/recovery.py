@@ -1,10 +1,11 @@
-"""Reading everything back after a start. What is damaged is moved into the quarantine, the rest is served.
+"""Recovery: reads the whole store at a start, moves damaged records into the quarantine, and serves the rest.
 
-A damaged cursor is copied there, and stays until another one is written over it: its being there says that sequences
-were given out. A start that ended before that would else leave the next one with a partition that seems new.
+A damaged cursor is copied to the quarantine and also stays in place until a new cursor overwrites it: its presence
+shows that sequences were assigned. Without it, a start that ends early would make the partition look new to the next
+start.
 
-Iterators hold no transaction while their caller works: they read a part, close it, and hand it out. So a
-long recovery pins no old database pages, and damaged records can be moved while it goes on.
+Iterators hold no transaction while their caller works: they read a part, close the transaction, and yield the part. So
+a long recovery pins no old database pages, and damaged records can be moved while it runs.
 """
 
 from collections.abc import Iterator
@@ -37,9 +38,9 @@ ROWS_PER_READ: Final = 1000
 
 @final
 class RecoveryScan:
-    """One pass over a store. `quarantined` collects what could not be read.
+    """One pass over a store. `quarantined` collects the unreadable records.
 
-    Without `repairs` nothing is moved, and an environment that is open for reading only will do.
+    Without `repairs` the scan moves nothing, and the environment may be open for reading only.
     """
 
     def __init__(self, env: lmdb.Environment, databases: Databases, *, repairs: bool = True) -> None:
@@ -47,7 +48,7 @@ class RecoveryScan:
         self._databases = databases
         self._repairs = repairs
         self.quarantined: list[Quarantined] = []
-        self.lost_cursors: set[int] = set()  # of partitions whose cursor is not readable
+        self.lost_cursors: set[int] = set()  # partitions with an unreadable cursor
 
     def cursors(self) -> dict[int, CursorRecord]:
         """Return the readable cursors by partition."""
@@ -69,7 +70,7 @@ class RecoveryScan:
         return cursors
 
     def pages(self) -> list[PageEntry]:
-        """Return the directory of all pages. A damaged row is taken anew from its page."""
+        """Return the directory of all pages. A damaged row is rebuilt from its page."""
         pages: list[PageEntry] = []
         for key, row in self._rows(self._databases.directory):
             owner, first_sequence = key_numbers(PAGE_KEY, key)
@@ -79,7 +80,7 @@ class RecoveryScan:
         return pages
 
     def journal(self) -> Iterator[tuple[int, JournalRecord]]:
-        """Yield the readable journal records in the order committed, each read when it is asked for."""
+        """Yield the readable journal records in commit order, reading each on demand."""
         for key in self._journal_keys():
             number = key_numbers(RECORD_KEY, key)[0]
             where = f"journal record {number}"
@@ -97,7 +98,7 @@ class RecoveryScan:
             yield number, record
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the readable rows of a table; of the catalog those, too, that only its copy has."""
+        """Yield the readable rows of a table; for the catalog, also the rows that only its copy has."""
         known: set[bytes] = set()
         database = self._databases.tables.get(table)
         for key, data in () if database is None else self._rows(database):
@@ -123,7 +124,7 @@ class RecoveryScan:
             yield from self._only_in_copy(known)
 
     def _from_copy(self, key: bytes) -> bytes | None:
-        """Return a row of the catalog as its copy has it, None where that is not there, or damaged too."""
+        """Return a row of the catalog from its copy, None when that is missing or damaged too."""
         copy = self._databases.catalog_copy
         if copy is None:
             return None
@@ -150,7 +151,7 @@ class RecoveryScan:
             yield row
 
     def _check_copy(self, key: bytes, data: bytes) -> None:
-        """Write the copy of a row of the catalog anew where it is not as the row."""
+        """Rewrite the copy of a catalog row when it differs from the row."""
         copy = self._databases.catalog_copy
         if copy is None:
             return
@@ -208,7 +209,7 @@ class RecoveryScan:
             return list(cursor.iternext(keys=True, values=False))
 
     def _keep_the_rest(self, key: bytes, where: str, record: JournalRecord) -> None:
-        """Put what can be read of a journal record in its place, and the record into quarantine."""
+        """Replace a journal record by its readable part, and move the record into quarantine."""
         entry = Quarantined(where, "damaged", record.lost)
         if self._repairs:
             with self._env.begin(write=True) as txn:
@@ -225,7 +226,7 @@ class RecoveryScan:
 
 
 def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> PageRuns:
-    """Return what can be read of a page. Raises PageNotFound, DamagedRecord and UnsupportedFormat."""
+    """Return the readable part of a page. Raises PageNotFound, DamagedRecord and UnsupportedFormat."""
     if data is None:
         raise PageNotFound(partition_id, first_sequence)
     where = describe_page(partition_id, first_sequence)
@@ -235,7 +236,7 @@ def checked_page(data: bytes | None, partition_id: int, first_sequence: int) -> 
 
 @final
 class MisplacedRow(DamagedRecord):
-    """An intact row that lies under the key of another one."""
+    """An intact row under the key of another row."""
 
 
 def _decoded(key: bytes, data: bytes, table: Table) -> tuple[bytes, bytes]:

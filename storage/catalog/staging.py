@@ -1,6 +1,6 @@
-"""The rows of staged transactions: one for each page, one for each name that was decided. JSON, as in the catalog.
+"""The rows of staged transactions: one for each page, one for each committed name. JSON, as in the catalog.
 
-A name's row has the attempts it was decided for until they are published; then it only remembers the name.
+A name's row contains the committed attempts until they are published; after that, only the name.
 """
 
 from typing import Final, NamedTuple
@@ -18,7 +18,7 @@ _NAME: Final = b"name/"
 
 
 class Decision(NamedTuple):
-    """A transaction that was committed; `attempts` until they are published."""
+    """A committed transaction; it has `attempts` until they are published."""
 
     name: str
     decided_ms: int
@@ -27,22 +27,22 @@ class Decision(NamedTuple):
     user: str = ANONYMOUS
 
     def finished(self) -> "Decision":
-        """Return what is remembered of it."""
+        """Return the part that is kept after publication."""
         return self._replace(attempts=None)
 
 
 class FoundStaging(NamedTuple):
-    """What a start has found."""
+    """The staged transactions found at a start."""
 
     area: StagingArea
     decisions: list[Decision]  # not finished
     published: RangeSet
     orphans: list[int]  # pages without a row
-    gaps: list[tuple[int, int]]  # sequences that no page has, and that are not settled
+    gaps: list[tuple[int, int]]  # unsettled sequences without a page
 
     @property
     def messages_count(self) -> int:
-        """How many messages are staged."""
+        """The number of staged messages."""
         return sum(page.end - page.first for each in self.area.open.values() for page in each.pages)
 
 
@@ -75,7 +75,7 @@ def find_staging(
     ttl_ms: int,
     names_kept_ms: int,
 ) -> FoundStaging:
-    """Return the transactions that a start finds: what is open, what was decided, and what of that is published."""
+    """Return the transactions in the store at a start: open, committed, and the published part of these."""
     published = RangeSet()
     pages = [] if stored is None else [(page.first, page.end) for page in stored.pages]
     next_sequence = 1

@@ -1,1 +1,1 @@
-"""What a commit writes: the planner, publications that wait for it, and the index of the journal. Pure."""
+"""The content of a commit: the planner, the pending publications, and the index of the journal. Pure."""

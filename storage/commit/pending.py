@@ -1,11 +1,12 @@
-"""The publications that no commit has taken yet, and the moment from which they are worth one.
+"""The publications that wait for a commit, and the time at which they are due.
 
-Consumers mostly settle what they get within a fraction of a millisecond, and then it need not be written. So a
-publication that consumers have all messages of is given some time. One that has a message for which there is no
-consumer is not, for nobody knows when one comes. Nor are many at once: a commit for them is cheap for each.
+Consumers settle most messages within a fraction of a millisecond, and settled messages need no write. So a publication
+waits for some time when consumers have all its messages. A publication with a message that has no consumer is due at
+once, because no consumer may come. Many pending publications are also due at once: one commit for them is cheap for
+each.
 
-A commit takes all publications or none. So what is in the store has everything with it that came before and is still
-open: over a crash, no message overtakes an older one that its publisher sends once more.
+A commit takes all publications or none. So the store has, with each publication, every older one that is still open:
+after a crash, no message overtakes an older one that its publisher sends again.
 """
 
 from typing import Final, final
@@ -13,14 +14,14 @@ from typing import Final, final
 from sluicegate.messaging.message.publication import Publication
 
 NEVER: Final = 1 << 62  # later than any moment
-# They are looked through at the end of each turn, 20 ns each: 10,000 took 0.2 ms. Consumers that settle within a
+# The spool scans them at the end of each turn, 20 ns each: 10,000 took 0.2 ms. Consumers that settle within a
 # millisecond have no more than this at 60,000 publications a second.
 GIVEN_TIME_MAX: Final = 64
 
 
 @final
 class PendingPublications:
-    """Publications with the moments at which they came, oldest first; each has something that is not settled."""
+    """Publications with their arrival times, oldest first; each has an unsettled message."""
 
     def __init__(self) -> None:
         self._came_ms: dict[Publication, int] = {}
@@ -34,25 +35,25 @@ class PendingPublications:
         self._came_ms[publication] = now_ms
 
     def drop(self, publication: Publication) -> bool:
-        """Let go of a publication, all of which is settled; return whether it was here."""
+        """Remove a publication, all of which is settled; return whether it was pending."""
         return self._came_ms.pop(publication, None) is not None
 
     def put_back(self, publications: list[Publication]) -> None:
-        """Take publications whose commit failed, before those that came since."""
+        """Take publications whose commit failed, and put them before newer ones."""
         came_ms = dict.fromkeys(publications, 0)
         came_ms.update(self._came_ms)
         self._came_ms = came_ms
 
     def take(self) -> list[Publication]:
-        """Let go of all, and return them."""
+        """Remove all publications and return them."""
         publications = list(self._came_ms)
         self._came_ms = {}
         return publications
 
     def due_ms(self, patience_ms: int) -> int:
-        """Return the moment from which on these are worth a commit: `patience_ms` after the oldest of them came.
+        """Return the time at which these publications are due: `patience_ms` after the arrival of the oldest.
 
-        That is 0, at once, if one has to be written in any case or they are many, and `NEVER` if there are none.
+        Returns 0 (at once) when one of them must be written in any case or there are many, `NEVER` when there are none.
         """
         if len(self._came_ms) > GIVEN_TIME_MAX:
             return 0

@@ -1,15 +1,15 @@
-"""What the next commit writes, and what the journal may forget. The pure core of the spool actor.
+"""The plan of the next commit, and of the journal's trimming. The pure core of the spool actor.
 
-Publications and settlements gather here until a commit takes them. A publication whose messages were all settled
-before that is never written: its publisher is confirmed at once. Journal records go oldest first, once all they held
-is settled or paged; what they said of settlements has then been put into the partitions' cursors.
+Publications and settlements collect here until a commit takes them. A publication whose messages are all settled by
+then is never written: its publisher is confirmed at once. Journal records are trimmed oldest first, once all their
+messages are settled or paged; by then the partitions' cursors contain their settlements.
 
-A publication that moves messages, or is a transaction, brings the settlements of other partitions. They stand in the
-record that has the publication, or in none: so a message that is on its way is in one of its two places, never in both
-or neither, wherever the power fails. A move takes no room for long, so it may use the reserve of a full store.
+A publication that moves messages, or is a transaction, carries settlements of other partitions. The record that has the
+publication also has these settlements. So a moving message is in exactly one of its two places, even after a power
+failure. A move takes room only briefly, so it may use the reserve of a full store.
 
-See also: which publications are worth a commit and when (storage.commit.pending), which records may go
-(storage.commit.journal), the time between two commits (the spool actor), the bytes (storage.records.batch*), LMDB
+See also: the publications that are due for a commit (storage.commit.pending), the records that may be trimmed
+(storage.commit.journal), the time between two commits (the spool actor), the bytes (storage.records), LMDB
 (storage.store.store).
 """
 
@@ -31,7 +31,7 @@ SEQUENCES_RESERVED: Final = 1 << 20
 
 @final
 class PartitionCursor:
-    """How far a partition is settled, as the store will know it."""
+    """The settled sequences of a partition, as the next commits will store them."""
 
     def __init__(self, partition_id: int, floor: int, next_sequence_reserved: int) -> None:
         self.partition_id = partition_id
@@ -63,7 +63,7 @@ class PartitionCursor:
 
 @final
 class Commit:
-    """A commit job, and who has to be told when it is done or has failed."""
+    """A commit job, and the requests to answer when it succeeds or fails."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class Commit:
 
 @final
 class TableRequest:
-    """Rows to write, and what to do when they are safe (with an empty reason) or cannot be written.
+    """Rows to write, and the callback for when they are safe (with an empty reason) or cannot be written.
 
-    `uses_reserve` is for rows that consumers need to go on, so that a full store can be emptied. `until_done` is for
-    rows that must not outlive what the same commit deletes: they are written with it, however often it takes.
-    `settlements` come true with the commit that writes the request, and never if it is given up before. `left` is
-    called when the rows are written, or never will be: when nothing of the request is kept any more.
+    `uses_reserve` is for rows that consumers need to continue, so that a full store can be emptied. `until_done` is for
+    rows that must not outlive the deletions of the same commit: they are retried with it until it succeeds.
+    `settlements` take effect with the commit that writes the request, and never when the request is given up before.
+    `left` is called when the rows are written or never will be, and the planner no longer keeps the request.
     """
 
     def __init__(
@@ -108,17 +108,17 @@ class TableRequest:
         self.done = done
         self.uses_reserve = uses_reserve or until_done
         self.until_done = until_done
-        self.is_given_up = False  # whoever waited has been told that they are not stored
+        self.is_given_up = False  # the requester has been told that the rows are not stored
 
     def end(self, reason: str) -> None:
-        """Tell whoever waits, unless that was given up: the request is written, or never will be."""
+        """Answer the requester, unless the request was given up: the rows are written, or never will be."""
         if not self.is_given_up:
             self.done(reason)
         if self.left is not None:
             self.left()
 
     def give_up(self, reason: str) -> None:
-        """Let nobody wait any longer. What has to be written stays to be."""
+        """Answer the requester now. Rows that must be written stay in the queue."""
         if not self.is_given_up:
             self.done(reason)
             self.is_given_up = True
@@ -126,7 +126,7 @@ class TableRequest:
 
 @final
 class PageRequest:
-    """Pages to write, and what to do when they are safe (True) or cannot be written."""
+    """Pages to write, and the callback for when they are safe (True) or cannot be written."""
 
     def __init__(self, pages: list[PageWrite], done: Callable[[bool], None]) -> None:
         self.pages = pages
@@ -135,20 +135,20 @@ class PageRequest:
 
 @final
 class CommitPlanner:
-    """Gathers work for the store and accounts for the journal.
+    """Collects work for the store and accounts for the journal.
 
-    Invariant: at most one commit is out.
+    Invariant: at most one commit is in progress.
     """
 
     def __init__(self, *, next_record_number: int, records_trimmed_min: int = RECORDS_TRIMMED_MIN) -> None:
         self.next_record_number = next_record_number
         self.journal = JournalIndex(records_trimmed_min)
         self.cursors: dict[int, PartitionCursor] = {}
-        self.elided_count = 0  # messages that never had to be written
+        self.elided_count = 0  # messages that needed no write
         self.written_count = 0  # messages
-        self.pending = PendingPublications()  # what a commit may have to write
-        self._consumed: list[Publication] = []  # they need not be written, and nobody has been told yet
-        self._elided: list[Publication] = []  # nor need these, but their session rows
+        self.pending = PendingPublications()  # candidates for the next commit
+        self._consumed: list[Publication] = []  # they need no write; their publishers are not confirmed yet
+        self._elided: list[Publication] = []  # they need no write, but their session rows do
         self._settled: dict[int, RangeSet] = {}
         self._settled_is_urgent = False
         self._changed_cursors: set[int] = set()
@@ -161,24 +161,24 @@ class CommitPlanner:
         self._proof_wanted = False
         self._out: Commit | None = None
 
-    # --- what comes in ---
+    # --- requests ---
 
     def register(self, partition_id: int, *, floor: int, next_sequence_reserved: int) -> PartitionCursor:
-        """Take up the account of a partition, and reserve sequences from the first that may not have been used."""
+        """Start the account of a partition, and reserve sequences from the first that may be unused."""
         cursor = PartitionCursor(partition_id, floor, next_sequence_reserved)
         self.cursors[partition_id] = cursor
         self.reserve(partition_id, next_sequence_reserved)
         return cursor
 
     def reserve(self, partition_id: int, next_sequence: int) -> None:
-        """See to it that the store reserves sequences well ahead of `next_sequence`."""
+        """Make the store reserve sequences well ahead of `next_sequence`."""
         cursor = self.cursors[partition_id]
         if next_sequence + SEQUENCES_RESERVED // 2 > cursor.next_sequence_reserved:
             cursor.next_sequence_reserved = next_sequence + SEQUENCES_RESERVED
             self._urgent_cursors.add(partition_id)
 
     def store(self, publication: Publication, now_ms: int) -> None:
-        """Take a publication that all its partitions have numbered."""
+        """Take a publication to which all its partitions have assigned sequences."""
         if publication.open_count > 0:
             self.pending.add(publication, now_ms)
         else:
@@ -189,7 +189,7 @@ class CommitPlanner:
                 self.reserve(match.partition_id, match.first_sequence + count)
 
     def settle(self, partition_id: int, ranges: list[tuple[int, int]], *, written: bool) -> None:
-        """Note settled ranges. `written` says that the store has some of those messages."""
+        """Note settled ranges. `written`: the store has some of these messages."""
         if partition_id not in self.cursors:
             return  # its queue was deleted meanwhile
         pending = self._settled.get(partition_id)
@@ -200,18 +200,18 @@ class CommitPlanner:
         self._settled_is_urgent = self._settled_is_urgent or written
 
     def released(self, publication: Publication) -> None:
-        """Note that nothing of a publication is open any more."""
+        """Note that every message of a publication is settled or paged."""
         if self.pending.drop(publication):
             self._elide(publication)
             return
         self.journal.released(publication.record_number)
 
     def readopt(self, publication: Publication) -> None:
-        """Note that a publication of the journal is needed by one more object: a partition was read back from it."""
+        """Note one more user of a publication of the journal: a partition was read back from it."""
         self.journal.readopt(publication.record_number)
 
     def settled_of(self, partition_id: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the floor of a partition and the ranges settled above it, those of the next commit included."""
+        """Return the floor of a partition and the settled ranges above it, including those of the next commit."""
         cursor = self.cursors[partition_id]
         pending = self._settled.get(partition_id)
         return cursor.floor, cursor.settled.ranges() + ([] if pending is None else pending.ranges())
@@ -229,11 +229,11 @@ class CommitPlanner:
         self._page_deletes += [PageKey(partition_id, first) for first in first_sequences]
 
     def quarantine_page(self, damage: PageDamage) -> None:
-        """Take a page that could not be read, to be set aside."""
+        """Take an unreadable page, to move it into quarantine."""
         self._page_damages.append(damage)
 
     def forget(self, partition_id: int) -> None:
-        """Take a partition to delete with all it has in the store."""
+        """Take a partition to delete, with all its data in the store."""
         self.cursors.pop(partition_id, None)
         self._settled.pop(partition_id, None)
         self._changed_cursors.discard(partition_id)
@@ -244,25 +244,25 @@ class CommitPlanner:
         self._purged.append(partition_id)
 
     def prove(self) -> None:
-        """Have the next commit write something, so that it tells whether the store can be written."""
+        """Make the next commit write something, so that it shows whether the store is writable."""
         self._proof_wanted = True
 
     def recovered(self, number: int, publications: list[Publication]) -> None:
-        """Take up the account of a record that was in the journal at the start."""
+        """Start the account of a record that was in the journal at the start."""
         self.journal.add(number, publications, [each for each in publications if each.open_count > 0])
 
     # --- commits ---
 
     def take_elided(self) -> list[Publication]:
-        """Return the publications that need not be written after all, to be confirmed now.
+        """Return the publications that need no write, to confirm them now.
 
-        Those with session rows are confirmed when the rows are safe: a publisher that repeats itself is known by them.
+        Publications with session rows are confirmed when the rows are safe: the rows detect a publisher's duplicates.
         """
         consumed, self._consumed = self._consumed, []
         return consumed
 
     def due_ms(self, patience_ms: int) -> int:
-        """Return the moment from which on a commit has work that cannot wait; see `Unwritten.due_ms`."""
+        """Return the time at which a commit is due; see `PendingPublications.due_ms`."""
         at_once = (
             self._elided
             or self._tables
@@ -278,9 +278,9 @@ class CommitPlanner:
         return 0 if at_once else self.pending.due_ms(patience_ms)
 
     def next_commit(self, now_ms: int, patience_ms: int) -> Commit:
-        """Gather what is due into one commit. The caller has seen that there is work and that no commit is out.
+        """Build a commit from the work that is due. The caller checked that there is work, and no commit in progress.
 
-        Publications may wait for a later one, but not where rows are written: these may count on what came before.
+        Publications may wait for a later commit, unless this one writes rows: rows may depend on earlier publications.
         """
         assert self._out is None, "one commit at a time"
         takes_publications = bool(self._tables) or self.pending.due_ms(patience_ms) <= now_ms
@@ -316,7 +316,7 @@ class CommitPlanner:
         return self._out
 
     def committed(self) -> Commit:
-        """The commit that was out is safe."""
+        """Handle the success of the commit in progress."""
         commit = self._out
         assert commit is not None
         self._out = None
@@ -325,7 +325,7 @@ class CommitPlanner:
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
             self._settled_is_urgent = True
-        # Not before: of a commit that fails they must not come true.
+        # Not earlier: settlements of a failed commit must have no effect.
         for settlement in _moved(commit.publications) + _asked(commit.tables):
             cursor = self.cursors.get(settlement.partition_id)
             if cursor is not None:  # else its queue was deleted meanwhile
@@ -334,10 +334,10 @@ class CommitPlanner:
         return commit
 
     def failed(self, *, gives_up: str = "") -> Commit:
-        """The commit that was out was not made: take back what must not be lost, give up its publications.
+        """Handle the failure of the commit in progress: take back required work, give up its publications.
 
-        `gives_up` says why nobody should wait any longer; empty: another commit is expected to do better. Rows that
-        have to be written stay, and whoever waits for them is told. Who only waits for the commit is let go.
+        `gives_up` is the reason to answer all requesters now; empty when another commit may succeed. Required rows stay
+        in the queue, and their requesters are answered, as are requesters that only wait for the commit.
         """
         commit = self._out
         assert commit is not None
@@ -362,7 +362,7 @@ class CommitPlanner:
         given_up: list[Publication] = []
         moves: list[Publication] = []
         for publication in commit.publications:
-            if publication.open_count == 0:  # its consumers were done before the commit failed
+            if publication.open_count == 0:  # consumers settled it before the commit failed
                 self._elide(publication)
             elif publication.only_moves and not job.uses_reserve:
                 moves.append(publication)
@@ -377,7 +377,7 @@ class CommitPlanner:
         return commit
 
     def _elide(self, publication: Publication) -> None:
-        """Spare a publication of which everything is settled."""
+        """Skip the write of a publication that is settled completely."""
         self.elided_count += publication.batch.count
         for settlement in _moved([publication]):
             self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
@@ -419,7 +419,7 @@ class CommitPlanner:
         return encode_journal_record(entries, settlements + there if there else settlements)
 
     def _trim(self, number: int) -> tuple[int, list[int]]:
-        """Let the journal's head go where nothing needs it; return through which record, and which cursors to write."""
+        """Trim the journal's unneeded head; return the last record trimmed and the partitions whose cursors to write."""
         cursor_ids = self._urgent_cursors
         self._urgent_cursors = set()
         through = self.journal.trimmed_through(number)
@@ -431,12 +431,12 @@ class CommitPlanner:
 
 
 def _count(publications: list[Publication]) -> int:
-    """Return how many messages these are."""
+    """Return the number of messages in the publications."""
     return sum([each.batch.count for each in publications])
 
 
 def _session_rows(publications: list[Publication]) -> list[TableWrite]:
-    """Return the rows that are safe exactly when their publications are."""
+    """Return the session rows that commit together with these publications."""
     writes: list[TableWrite] = []
     for publication in publications:
         rows = publication.session_rows
@@ -446,7 +446,7 @@ def _session_rows(publications: list[Publication]) -> list[TableWrite]:
 
 
 def _moved(publications: list[Publication]) -> list[Settlement]:
-    """Return what these publications take out of the partitions their messages came from."""
+    """Return the settlements that these publications bring for the partitions their messages came from."""
     settlements: list[Settlement] = []
     for publication in publications:
         taken = publication.settlements
@@ -456,5 +456,5 @@ def _moved(publications: list[Publication]) -> list[Settlement]:
 
 
 def _asked(tables: list[TableRequest]) -> list[Settlement]:
-    """Return what is settled together with these requests."""
+    """Return the settlements that commit together with these requests."""
     return [settlement for each in tables if each.settlements is not None for settlement in each.settlements]

@@ -5,7 +5,7 @@
     directory   the same keys               a copy of each page's directory row
     cursors     u32 partition               sealed cursor
     catalog, owners, retained, sessions, readers, transactions
-                                            sealed table rows, see `record_table`
+                                            sealed table rows, see `records.table`
     catalog_copy                            the rows of the catalog once more: without a definition the messages of a
                                             queue are out of reach
     quarantine  u64 number                  see `quarantine`

@@ -1,6 +1,6 @@
 """What a store knows of itself: its format, its incarnation, and whether it was closed in order.
 
-The identity is a sealed record (`record_seal`) of kind SGM under the key "store"; its version is the format of the
+The identity is a sealed record (`records.seal`) of kind SGM under the key "store"; its version is the format of the
 whole store, its content the incarnation as u64. The mark of an orderly end is the presence of the key "clean". The key
 "turn" changes when a commit is wanted for its own sake: to free pages, or to see whether there can be one.
 """

@@ -1,7 +1,7 @@
 """The quarantine: records that could not be read are kept here, out of the way of everything that can.
 
-An item lies under a number, counted up from 1. Sealed (`record_seal`) as kind SGQ, version 1. Content, in the fields of
-`record_fields`: text where, text reason, text detail, text source (the sub-database), bytes key, then the record's own
+An item lies under a number, counted up from 1. Sealed (`records.seal`) as kind SGQ, version 1. Content, in the fields of
+`records.fields`: text where, text reason, text detail, text source (the sub-database), bytes key, then the record's own
 bytes to the end.
 """
 

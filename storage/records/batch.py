@@ -15,7 +15,7 @@
                     topic, UTF-8; or the topic table
                     u32[count] length of each payload
                     payloads, joined
-                    headers column, see `record_headers`
+                    headers column, see `headers`
 
     topic table     u32 count of distinct topics, u32[distinct] length of each, the topics joined (UTF-8), then the
                     topic of each row as an index: u16[count], or u32[count] beyond 65536 distinct topics

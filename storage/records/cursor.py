@@ -1,6 +1,6 @@
 """A cursor at rest: what one partition or durable reader has settled, and how often it was handed the rest.
 
-Sealed (`record_seal`) as kind SGC. The content is a row of varints (`record_fields`):
+Sealed (`seal`) as kind SGC. The content is a row of varints (`fields`):
 
     partition_id, floor, next_sequence,
     count of settled ranges, then for each: distance from the end of the one before (the first: from floor), length

@@ -19,7 +19,7 @@ Second flags; those not named are 0:
 In version 1 of the batch format bit 15 was payload_is_text, and there were no second flags.
 
 User properties are a varint count, then for each: text name, u8 type, value (0 None, 1 false, 2 true, 3 number, 4
-float as f64, 5 text, 6 bytes). Field types are those of `record_fields`. Once released, a bit that was 0 may get a
+float as f64, 5 text, 6 bytes). Field types are those of `fields`. Once released, a bit that was 0 may get a
 meaning only in a new version of the batch format.
 """
 

@@ -1,6 +1,6 @@
 """A journal record: every message of one commit once, where each goes, and what was settled since the last one.
 
-Sealed (`record_seal`) as kind SGJ, version 2. Content, little-endian:
+Sealed (`seal`) as kind SGJ, version 2. Content, little-endian:
 
     u32             count of entries
     u32             count of settlements
@@ -9,7 +9,7 @@ Sealed (`record_seal`) as kind SGJ, version 2. Content, little-endian:
         u32         count of matches
         per match   u32 partition, u64 first sequence, u32 count of rows, u32[] rows
                     (a count of 0xFFFFFFFF: every row, and no column)
-    batches         one for each entry, see `record_batches`: what stands before is its head
+    batches         one for each entry, see `batches`: what stands before is its head
 
 In version 1 each batch stood behind the matches of its entry, without a checksum of its own. It is still read.
 

@@ -1,12 +1,12 @@
 """A page: a stretch of one partition's unsettled messages, read back in one piece.
 
-Two sealed parts (`record_seal`), integers little-endian:
+Two sealed parts (`seal`), integers little-endian:
 
     SGD, version 2      the directory row
         u64 first sequence, u64 end (behind the last sequence), u64 usage bytes, u32 messages, u32 runs,
         i64 arrived_ms, i64 expires_ms, i64 not_before_ms, u32 priorities: its messaging.partitions.state.segments.Marks
     SGP, version 2      the runs
-        u64[] first sequences, then a batch for each, see `record_batches`
+        u64[] first sequences, then a batch for each, see `batches`
 
 Each run is a batch of consecutive sequences; runs ascend and may leave gaps, where messages were settled before the
 page was written. The directory row is sealed on its own, so the store can keep a copy of it apart and know every

@@ -2,8 +2,8 @@
 
 LMDB's keys end at 511 bytes and a topic does not. So the key a row lies under is its own key up to 494 bytes, and
 beyond that the first 479 bytes and a blake2b of the whole in 32: 511 in all, which no short key reaches. The row holds
-its true key as well, so the checksum binds value to key. Sealed (`record_seal`) as kind SGT, version 1; content: the
-key as `bytes` (`record_fields`), then the value to the end.
+its true key as well, so the checksum binds value to key. Sealed (`seal`) as kind SGT, version 1; content: the
+key as `bytes` (`fields`), then the value to the end.
 """
 
 import hashlib
