@@ -1,4 +1,4 @@
-"""What can go wrong at rest. Every error of this folder is one of these; LMDB's own never come out."""
+"""The errors of storage. LMDB's own errors are translated to these and never leave the package."""
 
 from pathlib import Path
 from typing import Literal, final
@@ -7,7 +7,7 @@ FullKind = Literal["disk", "map"]
 
 
 class StorageError(Exception):
-    """Base of everything storage raises on purpose."""
+    """Base of all errors that storage raises."""
 
 
 @final
@@ -23,14 +23,14 @@ class UnsupportedFormat(StorageError):
 
 @final
 class UnknownRow(StorageError):
-    """An intact row of which this release makes nothing: another one wrote it, that knows more, or less."""
+    """An intact row that this release cannot decode: another release wrote it."""
 
     def __init__(self, where: str, problem: Exception) -> None:
         super().__init__(f"{where} was written by another release: {problem or type(problem).__name__}")
 
 
 class DamagedRecord(StorageError):
-    """Bytes that are not what was written: torn, flipped, cut short or put in the wrong place."""
+    """Bytes that differ from the written ones: torn, flipped, truncated or misplaced."""
 
     def __init__(self, where: str, reason: str) -> None:
         super().__init__(f"{where} is damaged: {reason}")
@@ -40,7 +40,7 @@ class DamagedRecord(StorageError):
 
 @final
 class PageNotFound(StorageError):
-    """No page of this partition begins at this sequence; it was deleted or purged meanwhile."""
+    """No page of this partition begins at this sequence; a concurrent commit deleted or purged it."""
 
     def __init__(self, partition_id: int, first_sequence: int) -> None:
         super().__init__(f"partition {partition_id} has no page that begins at sequence {first_sequence}")
@@ -50,7 +50,7 @@ class PageNotFound(StorageError):
 
 @final
 class StoreFull(StorageError):
-    """The commit was not made, nothing of it is on disk, and the store goes on: a later commit can succeed."""
+    """The commit failed and left nothing on disk. The store stays usable: a later commit can succeed."""
 
     def __init__(self, kind: FullKind, detail: str) -> None:
         super().__init__(f"the {'disk' if kind == 'disk' else 'spool'} is full: {detail}")
@@ -64,12 +64,12 @@ class StoreFailed(StorageError):
 
 @final
 class StoreDamaged(StoreFailed):
-    """LMDB finds its own pages broken, or can go on no more: no later operation of this process is to be trusted."""
+    """LMDB found its own pages damaged, or cannot continue: later operations of this process are not reliable."""
 
 
 @final
 class SpoolMissing(StoreFailed):
-    """There was a spool in the folder, and its data file is gone or empty: a start would begin with an empty one."""
+    """The folder had a spool whose data file is now missing or empty: a start would create an empty spool."""
 
     def __init__(self, path: Path, problem: str, leftovers: list[str]) -> None:
         there = " ".join(str(path.parent / name) for name in leftovers)
@@ -93,7 +93,7 @@ class FolderInUse(StorageError):
 
 @final
 class BackupEnded(StorageError):
-    """A backup was ended before it was whole; nothing of it is left."""
+    """A backup was stopped before it was complete; nothing of it is left."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"the backup was ended: {why}")
@@ -102,4 +102,4 @@ class BackupEnded(StorageError):
 
 @final
 class BackupRefused(StorageError):
-    """A backup cannot be made or restored there, or is none; nothing was changed."""
+    """A backup cannot be made or restored there, or the folder is no backup; nothing was changed."""

@@ -43,7 +43,7 @@ class StoredQueue:
 
 
 def stored_queues(catalog: Mapping[bytes, bytes]) -> Iterator[StoredQueue]:
-    """Yield every queue in the catalog. Raises UnknownRow for a row of another release, which may have more attributes."""
+    """Yield every queue in the catalog. Raises UnknownRow for a row of a release with other attributes."""
     for key, value in catalog.items():
         if key.startswith(QUEUE_ROW):
             try:

@@ -419,7 +419,7 @@ class CommitPlanner:
         return encode_journal_record(entries, settlements + there if there else settlements)
 
     def _trim(self, number: int) -> tuple[int, list[int]]:
-        """Trim the journal's unneeded head; return the last record trimmed and the partitions whose cursors to write."""
+        """Trim the journal's unneeded head; return the last trimmed record and the partitions with cursors to write."""
         cursor_ids = self._urgent_cursors
         self._urgent_cursors = set()
         through = self.journal.trimmed_through(number)

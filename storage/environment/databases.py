@@ -6,14 +6,14 @@
     cursors     u32 partition               sealed cursor
     catalog, owners, retained, sessions, readers, transactions
                                             sealed table rows, see `records.table`
-    catalog_copy                            the rows of the catalog once more: without a definition the messages of a
-                                            queue are out of reach
+    catalog_copy                            a second copy of the rows of the catalog: without its definition, the
+                                            messages of a queue are unreachable
     quarantine  u64 number                  see `quarantine`
-    meta        "store", "clean"            the sealed identity of the store; the mark of an orderly end
+    meta        "store", "clean"            the sealed identity of the store; the mark of a clean shutdown
 
-Integers in keys are big-endian, so keys sort as the numbers do. The directory is apart from the pages because a
-cursor of py-lmdb touches every 4 KiB of each value it passes, even when only keys are asked for: walking 2000 pages
-of 32 KB made 64 MB resident. The directory of 4000 pages is a few hundred KiB.
+Integers in keys are big-endian, so keys sort as the numbers do. The directory is separate from the pages because a
+cursor of py-lmdb touches every 4 KiB of each value it passes, even when it reads only keys: walking 2000 pages of 32 KB
+made 64 MB resident. The directory of 4000 pages is a few hundred KiB.
 """
 
 import struct
@@ -37,7 +37,7 @@ SEQUENCE_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def key_numbers(form: struct.Struct, key: bytes) -> tuple[int, ...]:
-    """Return the numbers in a key. Raises DamagedRecord for none: behind the end of a file cut short all is zeros."""
+    """Return the numbers in a key. Raises DamagedRecord for another size: a truncated file reads as zeros there."""
     if len(key) != form.size:
         raise DamagedRecord("data.mdb", f"a key in it has {len(key)} bytes in place of {form.size}: restore a backup")
     return form.unpack(key)
@@ -45,7 +45,7 @@ def key_numbers(form: struct.Struct, key: bytes) -> tuple[int, ...]:
 
 @final
 class Databases:
-    """The open sub-databases of one environment. A new environment gets them."""
+    """The open sub-databases of one environment. They are created in a new environment."""
 
     def __init__(self, env: lmdb.Environment) -> None:
         self.journal = env.open_db(b"journal")
@@ -74,7 +74,7 @@ class Databases:
 
 
 def _tables(env: lmdb.Environment) -> "dict[Table, _Database]":
-    """Open the tables. That of owners is left out of an earlier release's environment that is open for reading only."""
+    """Open the tables. A read-only environment of an earlier release may have no table of owners."""
     tables: dict[Table, _Database] = {}
     for table in Table:
         opened = _opened_if_there(env, table.value) if table is Table.OWNERS else env.open_db(table.value.encode())
@@ -84,7 +84,7 @@ def _tables(env: lmdb.Environment) -> "dict[Table, _Database]":
 
 
 def _opened_if_there(env: lmdb.Environment, name: str) -> "_Database | None":
-    """Open a sub-database; None where an earlier release made the environment, and it is open for reading only."""
+    """Open a sub-database; None when it is missing in a read-only environment of an earlier release."""
     try:
         return env.open_db(name.encode())
     except (lmdb.ReadonlyError, lmdb.NotFoundError):

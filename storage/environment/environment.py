@@ -1,4 +1,4 @@
-"""The LMDB environment under a store: opening its files, and what its errors mean. The verbs are in `store`."""
+"""The LMDB environment of a store: opens its files and translates its errors. See also: storage.store.store."""
 
 import errno
 import os
@@ -49,7 +49,7 @@ def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Enviro
         max_dbs=DATABASE_COUNT,
         max_readers=_READERS_MAX,
         max_spare_txns=1,
-        readahead=False,  # pages are read one by one, from anywhere in the file
+        readahead=False,  # pages are read one at a time, anywhere in the file
         writemap=False,  # a stray write in this process must not reach the file
         sync=sync,
         metasync=sync,
@@ -57,10 +57,9 @@ def open_environment(folder: Path, map_bytes: int, *, sync: bool) -> lmdb.Enviro
 
 
 def open_to_read(folder: Path) -> lmdb.Environment:
-    """Open the files of a folder that nobody writes to, without changing any, not even the table of readers.
+    """Open the files of a folder without a writer. Changes no file, not even the table of readers.
 
-    Raises DamagedRecord for a data file that ends too early: reading behind its end would kill the process. Raises
-    lmdb.Error.
+    Raises DamagedRecord for a truncated data file: reading behind its end would kill the process. Raises lmdb.Error.
     """
     env = lmdb.open(str(folder), max_dbs=DATABASE_COUNT, readonly=True, create=False, lock=False, readahead=False)
     needed, found = _needed_bytes(env), (folder / DATA_FILE).stat().st_size
@@ -71,10 +70,10 @@ def open_to_read(folder: Path) -> lmdb.Environment:
 
 
 def fill_to_length(folder: Path, env: lmdb.Environment) -> Quarantined | None:
-    """Fill up a data file that ends before its last page does, and report it; None for a whole one.
+    """Extend a data file that ends before its last page, and report it; return None for a whole file.
 
-    Reading a mapped page behind the end of the file would kill the process with SIGBUS. Filled up, what is missing
-    reads as zeros, which no seal accepts, and everything else can be served.
+    Reading a mapped page behind the end of the file would kill the process with SIGBUS. After the extension the missing
+    part reads as zeros, which no seal accepts, and everything else can be served.
     """
     path = folder / DATA_FILE
     needed = _needed_bytes(env)
@@ -100,7 +99,7 @@ def sync_folders(folder: Path) -> None:
 
 
 def disk_free_bytes(folder: Path) -> int:
-    """Return what an ordinary user may still write to the folder's file system."""
+    """Return the free bytes of the folder's file system for an ordinary user."""
     disk = os.statvfs(folder)
     return disk.f_bavail * disk.f_frsize
 
@@ -116,21 +115,21 @@ def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
         raise StoreFull("disk", str(error)) from error
     except lmdb.Error as error:
         raise _failure(folder, error, error.code, needed_bytes) from error
-    except SystemError as error:  # what py-lmdb makes of a transaction that LMDB has given up
+    except SystemError as error:  # py-lmdb's error for a transaction that LMDB has aborted
         raise _damaged(folder, error) from error
     except OSError as error:
         raise _failure(folder, error, error.errno or 0, needed_bytes) from error
 
 
 def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> StoreFull | StoreFailed:
-    """Tell a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
+    """Distinguish a full disk from a broken one. LMDB reports a short write as EIO, and a full disk writes short."""
     if isinstance(error, lmdb.InvalidError):
         return StoreDamaged(f"{folder / DATA_FILE} is no database of LMDB, or its first pages are destroyed")
     if isinstance(error, _DAMAGE_ERRORS):
         return _damaged(folder, error)
-    if code in _FORBIDDEN_ERRORS:  # LMDB names the folder, which may be in order
+    if code in _FORBIDDEN_ERRORS:  # LMDB names the folder, which may be correct
         return StoreFailed(f"{folder / DATA_FILE}, or {READERS_FILE} beside it, cannot be used: {os.strerror(code)}")
-    if code == errno.ENOMEM:  # LMDB has the whole of the map among its addresses, whatever of it is used
+    if code == errno.ENOMEM:  # LMDB reserves addresses for the whole map, used or not
         text = "this process may not have as many addresses as the file may grow to (RLIMIT_AS, `ulimit -v`)"
         return StoreFailed(f"{folder / DATA_FILE} cannot be mapped: {text}")
     if code in _FULL_DISK_ERRORS:

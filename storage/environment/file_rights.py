@@ -1,7 +1,7 @@
-"""The rights of what lies in a data folder or a backup: the user of the broker, and readers of its group.
+"""The permissions of data folders and backups: for the user of the broker, and for readers in its group.
 
-Messages, argon2 hashes and SCRAM keys lie there. What is made here is never wider than 0750 and 0640: the umask can
-only take from that. What is there already keeps its rights, which `open_to_others` reports.
+These folders contain messages, argon2 hashes and SCRAM keys. New folders and files have at most the modes 0750 and
+0640; the umask can only remove bits. Existing ones keep their permissions, and `open_to_others` reports wider ones.
 """
 
 import os
@@ -16,12 +16,12 @@ FOLDER_MODE: Final = 0o750
 FILE_MODE: Final = 0o640
 
 _OTHERS: Final = stat.S_IRWXO
-_WIDER: Final = _OTHERS | stat.S_IWGRP  # what a folder or a file of ours has beyond the modes above
+_WIDER: Final = _OTHERS | stat.S_IWGRP  # bits that exceed the modes above
 
 
 @dataclass(frozen=True, slots=True)
 class OpenPath:
-    """A folder or a file with more rights than it would be made with."""
+    """A folder or a file with wider permissions than a new one has."""
 
     path: Path
     mode: int
@@ -31,23 +31,23 @@ class OpenPath:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and the folders above it with the rights that the umask leaves. Raises OSError."""
+    """Create a folder, and its missing parents with the permissions that the umask leaves. Raises OSError."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
 
 
 def make_file(path: Path) -> int:
-    """Make a file that is not there, and return its descriptor for writing.
+    """Create a new file, and return its descriptor for writing.
 
-    Raises OSError; FileExistsError also for a symbolic link, wherever that leads.
+    Raises OSError; FileExistsError also for a symbolic link, whatever its target.
     """
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE)
 
 
 def open_to_others(folder: Path, names: Iterable[str]) -> list[OpenPath]:
-    """Return what has wider rights: the folder, and those of the names that are in it. Raises OSError.
+    """Return the paths with wider permissions: the folder, and the named entries in it. Raises OSError.
 
-    The root of a volume may belong to somebody else, who lets the broker in by its group. There, only the right to
-    write counts: it can replace files, and what may read them is said by their own rights.
+    Another user may own the root of a volume and admit the broker by its group. There, only write permission counts: it
+    allows replacing files, and the files' own permissions control reading.
     """
     files = [(path, path.stat()) for path in map(folder.joinpath, names) if path.exists()]
     status = folder.stat()
@@ -59,7 +59,7 @@ def open_to_others(folder: Path, names: Iterable[str]) -> list[OpenPath]:
 
 
 def describe_rights(paths: Sequence[OpenPath]) -> str:
-    """Say what has wider rights, and with which command they are taken away. That gives nobody any."""
+    """Describe the wider permissions and the command that removes them. The command grants none."""
     shown = ", ".join(map(str, paths))
     command = f"chmod g-w,o-rwx {shlex.join([str(each.path) for each in paths])}"
     return f"other users of this machine may read or change {shown}; to end that: {command}"

@@ -1,7 +1,7 @@
-"""The claim of one process on a data folder: advisory locks that end with the process, however that ends.
+"""The lock of one process on a data folder: advisory locks, which end with the process in every case.
 
-Two files are locked: `sluicegate.lock`, which says who holds the claim, and the data file. So a claim holds when
-somebody removes the former while a node runs; and a node notices when the data file itself is removed or replaced.
+Two files are locked: `sluicegate.lock`, which contains the holder's process id, and the data file. So the lock survives
+the removal of the former while a node runs, and a node detects the removal or replacement of the data file.
 """
 
 import errno
@@ -19,13 +19,13 @@ LOCK_FILE: Final = "sluicegate.lock"
 
 @final
 class FolderLock:
-    """A held claim. The lock file stays when it is released, but for `withdraw`.
+    """A held lock. The lock file stays after `release`; `withdraw` removes it.
 
-    `was_held`: some process has held the folder before.
+    `was_held`: a process has held the folder before.
     """
 
     def __init__(self, folder: Path) -> None:
-        """Take the claim, with the data file if there is one. Raises FolderInUse with the holder's process id."""
+        """Take the lock, with the data file if there is one. Raises FolderInUse with the holder's process id."""
         self._folder = folder
         self._path = folder / LOCK_FILE
         self._data_descriptor = -1
@@ -50,18 +50,18 @@ class FolderLock:
             self._data_descriptor = _locked(self._folder, os.open(self._folder / DATA_FILE, os.O_RDWR | os.O_CLOEXEC))
 
     def check_data(self) -> None:
-        """Raise StoreDamaged when the locked data file is not the one in the folder any more."""
+        """Raise StoreDamaged when the folder no longer contains the locked data file."""
         path = self._folder / DATA_FILE
         if not _is_named(self._data_descriptor, path):
             raise StoreDamaged(f"{path} was removed or replaced while the node runs: what it writes would be lost")
 
     def withdraw(self) -> None:
-        """Remove the lock file and give the claim up, for a folder in which nothing was made."""
+        """Remove the lock file and release the lock, for a folder in which nothing was created."""
         self._path.unlink(missing_ok=True)
         self.release()
 
     def release(self) -> None:
-        """Give the claim up. May be called twice."""
+        """Release the lock. May be called twice."""
         for descriptor in (self._data_descriptor, self._descriptor):
             if descriptor >= 0:
                 os.close(descriptor)
@@ -71,7 +71,7 @@ class FolderLock:
 def _locked_file(folder: Path) -> int:
     """Return the lock file, open and locked. Raises FolderInUse, and StoreFailed for a symbolic link.
 
-    Whoever followed one would write into a file of somebody else.
+    Following a link would write into a foreign file.
     """
     path = folder / LOCK_FILE
     try:
@@ -84,7 +84,7 @@ def _locked_file(folder: Path) -> int:
 
 
 def _locked(folder: Path, descriptor: int) -> int:
-    """Lock an open file and return it; close it and raise FolderInUse when somebody else has it."""
+    """Lock an open file and return it; close it and raise FolderInUse when another process has it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -94,7 +94,7 @@ def _locked(folder: Path, descriptor: int) -> int:
 
 
 def _holder(folder: Path) -> int | None:
-    """Return the process that has claimed the folder, as far as its lock file says so."""
+    """Return the process id in the lock file, None when there is none."""
     try:
         said = (folder / LOCK_FILE).read_bytes()[:32].strip()
     except OSError:
@@ -103,7 +103,7 @@ def _holder(folder: Path) -> int | None:
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Return whether the open file is the one that who opens the path now gets."""
+    """Return whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

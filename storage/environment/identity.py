@@ -1,8 +1,8 @@
-"""What a store knows of itself: its format, its incarnation, and whether it was closed in order.
+"""The identity of a store: its format, its incarnation, and the mark of a clean shutdown.
 
 The identity is a sealed record (`records.seal`) of kind SGM under the key "store"; its version is the format of the
-whole store, its content the incarnation as u64. The mark of an orderly end is the presence of the key "clean". The key
-"turn" changes when a commit is wanted for its own sake: to free pages, or to see whether there can be one.
+whole store, its content the incarnation as u64. The presence of the key "clean" marks a clean shutdown. The key "turn"
+changes when the caller needs a commit without other content: to free pages, or to test whether the store is writable.
 """
 
 import struct
@@ -45,12 +45,12 @@ def write_incarnation(txn: "Transaction", databases: Databases, incarnation: int
 
 
 def read_clean(txn: "Transaction", databases: Databases) -> bool:
-    """Return whether the last process ended in order."""
+    """Return whether the last process shut down cleanly."""
     return txn.get(_CLEAN_KEY, db=databases.meta) is not None
 
 
 def write_clean(txn: "Transaction", databases: Databases, *, clean: bool) -> None:
-    """Put the mark of an orderly end, or take it away."""
+    """Set or remove the mark of a clean shutdown."""
     if clean:
         txn.put(_CLEAN_KEY, b"1", db=databases.meta)
     else:
@@ -58,5 +58,5 @@ def write_clean(txn: "Transaction", databases: Databases, *, clean: bool) -> Non
 
 
 def write_turn(txn: "Transaction", databases: Databases) -> None:
-    """Change something that nobody reads, so that LMDB takes the commit for one."""
+    """Change an otherwise unused key, so that LMDB performs the commit."""
     txn.put(_TURN_KEY, txn.id().to_bytes(8, "little"), db=databases.meta)

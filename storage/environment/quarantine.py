@@ -1,8 +1,8 @@
-"""The quarantine: records that could not be read are kept here, out of the way of everything that can.
+"""The quarantine: unreadable records are kept here, apart from the readable ones.
 
-An item lies under a number, counted up from 1. Sealed (`records.seal`) as kind SGQ, version 1. Content, in the fields of
-`records.fields`: text where, text reason, text detail, text source (the sub-database), bytes key, then the record's own
-bytes to the end.
+The key of an item is a number, counted up from 1. An item is sealed (`records.seal`) as kind SGQ, version 1. Content,
+in the fields of `records.fields`: text where, text reason, text detail, text source (the sub-database), bytes key, then
+the record's own bytes to the end.
 """
 
 from collections.abc import Iterator
@@ -24,16 +24,16 @@ QUARANTINE_FORMAT: Final = 1
 
 
 def describe_page(partition_id: int, first_sequence: int) -> str:
-    """Return how a page is called in reports."""
+    """Return the name of a page in reports."""
     return f"page of partition {partition_id} from sequence {first_sequence}"
 
 
 def set_aside(
     txn: "Transaction", databases: Databases, source: str, key: bytes, entry: Quarantined, *, stays: bool = False
 ) -> bool:
-    """Move a record out of its sub-database, or with `stays` copy it, once. Return False when it is not there any more.
+    """Move a record out of its sub-database, or with `stays` copy it, once. Return False when it is gone.
 
-    What stays is met again by whoever reads it later.
+    A record that stays is found again by later reads.
     """
     database = databases.named()[source]
     data = txn.get(key, db=database)
@@ -67,7 +67,7 @@ def _has(txn: "Transaction", databases: Databases, source: str, key: bytes, data
 
 
 def browse(txn: "Transaction", databases: Databases, limit: int) -> Iterator[QuarantinedBytes]:
-    """Yield the first `limit` items, or as many as there are. Raises DamagedRecord for an item damaged in its turn."""
+    """Yield at most the first `limit` items. Raises DamagedRecord for an item that is itself damaged."""
     with txn.cursor(db=databases.quarantine) as cursor:
         found = cursor.first()
         while found and limit > 0:
