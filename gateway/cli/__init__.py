@@ -1,6 +1,7 @@
-"""The `sluicegate` command: run a node, publish and subscribe, look after queues.
+"""The `sluicegate` command: run a node, publish and subscribe, manage queues.
 
-Commands talk to a node over MQTT or its admin port like anybody else; only `serve` and `check-config` see the inside.
+Commands talk to a node over MQTT, the flow protocol or its admin port, as any client does. Only `serve`,
+`check-config`, `doctor` and `restore` use the code of the node.
 """
 
 from sluicegate.gateway.cli.app import app, main

@@ -1,4 +1,4 @@
-"""The command and its subcommands, put together."""
+"""The `sluicegate` command: the typer application and the entry point."""
 
 import os
 import signal
@@ -12,8 +12,8 @@ from sluicegate.gateway.cli.admin.login import take_login
 from sluicegate.gateway.cli.late_commands import LateCommands
 from sluicegate.gateway.cli.terminal.failures import FAILED, CommandFailed, report
 
-INTERRUPTED: Final = 130  # the shells' number for Ctrl-C
-TERMINATED: Final = 143  # and for SIGTERM
+INTERRUPTED: Final = 130  # as shells report Ctrl-C
+TERMINATED: Final = 143  # as shells report SIGTERM
 TRACEBACK_VARIABLE: Final = "SLUICEGATE_TRACEBACK"
 
 app = typer.Typer(
@@ -28,8 +28,8 @@ app.callback()(take_login)
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command and end the process with its exit code."""
-    # Process 1, which a command in a container is, hears no signal that it does not take. And what a command has begun
-    # is brought to an end as by Ctrl-C: a terminal is as it was, what was made for a moment is gone.
+    # Process 1, as in a container, ignores signals without a handler. With one, SIGTERM unwinds the command as Ctrl-C
+    # does: the terminal is restored and temporary queues are deleted.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     try:
         app(None if arguments is None else list(arguments))
@@ -39,5 +39,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
         text = f"{type(problem).__name__}: {problem}"
-        report(CommandFailed(f"this is a mistake of ours: {text}", advice=f"{TRACEBACK_VARIABLE}=1 shows where."))
+        report(CommandFailed(f"internal error: {text}", advice=f"Set {TRACEBACK_VARIABLE}=1 for a traceback."))
         sys.exit(FAILED)

@@ -1,6 +1,6 @@
-"""The subcommands by name, and where each is. Its module is imported when it is called, or to list them with `--help`.
+"""The table of subcommands. A subcommand's module is imported when it is called, or to list all of them with `--help`.
 
-Together they need most of the gateway and most of what it depends on: a second of work, of which one needs a tenth.
+Importing all of them takes a second, because together they need most of the gateway; one of them takes a tenth of that.
 """
 
 import gc
@@ -12,8 +12,7 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from sluicegate.gateway.cli.terminal.failures import ReportingGroup
-from sluicegate.gateway.cli.terminal.flags import show_flags
+from sluicegate.gateway.cli.terminal.groups import ReportingGroup, show_flags
 
 
 class Place(NamedTuple):
@@ -21,7 +20,7 @@ class Place(NamedTuple):
 
     module: str  # of sluicegate.gateway.cli
     member: str = "app"  # a function, or a typer.Typer with subcommands
-    is_program: bool = False  # all that follows is another program's, `--help` too
+    is_program: bool = False  # another program parses the arguments, including `--help`
 
 
 COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
@@ -56,22 +55,22 @@ COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
 
 
 class LateCommands(ReportingGroup):
-    """The group of COMMANDS. Of those that nobody has asked for it has the names only, for lists and suggestions."""
+    """The group of COMMANDS. It holds only the names of those not imported yet, for lists and suggestions."""
 
     def __init__(self, **settings: Any) -> None:  # as in the base class
         super().__init__(**settings)
-        self._awaited = dict(COMMANDS)
+        self._not_imported = dict(COMMANDS)
         self.commands.update({name: TyperCommand(name) for name in COMMANDS})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # as in the base class
-        """Return a command; None: there is none of that name."""
-        if cmd_name in self._awaited:
-            self.commands[cmd_name] = _imported(cmd_name, self._awaited.pop(cmd_name))
+        """Return a command, None for an unknown name."""
+        if cmd_name in self._not_imported:
+            self.commands[cmd_name] = _imported(cmd_name, self._not_imported.pop(cmd_name))
         return super().get_command(ctx, cmd_name)
 
 
 def _imported(name: str, place: Place) -> Any:
-    gc.disable()  # what is imported stays, and the collector would go through it again and again
+    gc.disable()  # imported objects stay, so collecting during the import is wasted work
     try:
         found = getattr(import_module(f"sluicegate.gateway.cli.{place.module}"), place.member)
     finally:

@@ -1,4 +1,4 @@
-"""`sluicegate --version` and `sluicegate version`: the release, and whether it is compiled."""
+"""`sluicegate --version` and `sluicegate version`: the release, and whether its modules are compiled."""
 
 import sys
 from typing import Annotated
@@ -9,8 +9,8 @@ from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 
 
 def version(as_json: JsonOption = False) -> None:
-    """Print the release, and whether it is compiled."""
-    from sluicegate.gateway.build import (  # late: every command is imported with the option below
+    """Print the release, and whether its modules are compiled."""
+    from sluicegate.gateway.build import (  # late: every command imports this module for the option below
         VERSION,
         compiled,
         release,

@@ -50,7 +50,7 @@ def test_the_three_commands_of_the_readme_take_a_message_from_publisher_to_consu
     with node.running_command("sub", "--queue", "orders") as consumer:
         published = node.command("pub", "--topic", "orders/eu", "--key", "customer-7", "--message", "hello")
         assert published.returncode == 0
-        assert published.stderr == "1 confirmed\n"
+        assert published.stderr == "1 message confirmed\n"
         assert first_line(consumer).startswith("orders/eu hello  JMSXGroupID=customer-7")
 
         consumer.send_signal(signal.SIGINT)
@@ -85,7 +85,7 @@ def test_a_refused_message_is_explained(node: GatewayProcess) -> None:
     assert explained["reason"] in published.stderr
 
     several = node.command("pub", "--topic", "orders/eu", "--message", "hello", "--count", "3")
-    assert "3 of 3 messages were refused" in several.stderr
+    assert "the gateway refused 3 of 3 messages" in several.stderr
     assert several.stderr.count(explained["reason"]) == 1
 
     assert "Queue orders created" in says(node.command("events"))
@@ -162,7 +162,7 @@ def test_without_a_gateway_commands_say_where_they_looked(tmp_path: Path) -> Non
     for command in (("queue", "list"), ("pub", "--topic", "a", "--message", "b"), ("sub", "--topic", "a")):
         refused = node.command(*command)
         assert refused.returncode == 3
-        assert "no gateway answers at" in refused.stderr
+        assert "cannot reach a gateway at" in refused.stderr
         assert str(node.ports["admin" if command[0] == "queue" else "mqtt"]) in refused.stderr
 
 

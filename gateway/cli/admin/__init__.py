@@ -1,1 +1,1 @@
-"""The client of the admin port that commands use."""
+"""The client of the admin API that the commands use."""

@@ -1,4 +1,8 @@
-"""The admin API as the commands use it: paths and JSON in here, views outside. How it is reached is `admin_port`."""
+"""The client of the admin API: it maps operations to paths and JSON, and returns views.
+
+The HTTP exchange is in `gateway.cli.admin.connection`. Operations whose views import models of the configuration are in
+`gateway.cli.admin.objects`.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
@@ -36,13 +40,13 @@ VpnOption = Annotated[str, typer.Option("--vpn", envvar="SLUICEGATE_VPN", metava
 
 
 class AdminClient:
-    """One gateway's admin port, for one message VPN. Every verb raises CommandFailed with a message for people."""
+    """The admin API of one gateway for one message VPN. Operations raise CommandFailed with a message to print."""
 
     def __init__(self, url: str, vpn: str = DEFAULT_VPN) -> None:
         self._port = AdminPort(url, vpn)
 
     def in_vpn(self, vpn: str) -> Self:
-        """Return the same for another message VPN."""
+        """Return a client for another message VPN of the same gateway."""
         other = copy.copy(self)
         other._port = self._port.in_vpn(vpn)
         return other
@@ -68,7 +72,7 @@ class AdminClient:
         self._port.ask("DELETE", _queue_path(name))
 
     def purge_queue(self, name: str) -> int:
-        """Remove what waits; return how many messages that were."""
+        """Remove the messages that are not delivered; return their number."""
         purged = _member(self._port.ask("POST", _queue_path(name) + "/purge"), "purged_count")
         return purged if isinstance(purged, int) else 0
 
@@ -83,7 +87,7 @@ class AdminClient:
     def follow_queue(
         self, name: str, *, partition: int | None, after: int, selector: str | None
     ) -> Iterator[MessageView]:
-        """Yield messages as they come, until the gateway ends it."""
+        """Yield messages as they arrive, until the gateway ends the answer."""
         query = _query(after=after, follow=1, partition=partition, selector=selector)
         for message in self._port.follow(f"{_queue_path(name)}/messages?{query}"):
             yield read_view(MessageView, message)
@@ -95,15 +99,15 @@ class AdminClient:
         )
 
     def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
-        """Set what a subscriber selects."""
+        """Set the durable selectors of a subscriber."""
         self._port.ask("PUT", _selector_path(queue, subscriber), {"selectors": list(selectors)})
 
     def delete_selector(self, queue: str, subscriber: str) -> None:
-        """Forget what a subscriber selects."""
+        """Delete the durable selectors of a subscriber."""
         self._port.ask("DELETE", _selector_path(queue, subscriber))
 
     def reload(self) -> ReloadView:
-        """Have the node read its configuration again."""
+        """Make the node reload its configuration."""
         return read_view(ReloadView, self._port.ask("POST", "/configuration/reload"))
 
     def create_template(self, template: Mapping[str, object]) -> dict[str, object]:
@@ -128,23 +132,23 @@ class AdminClient:
         self._port.ask("DELETE", _template_path(name))
 
     def take_messages(self, name: str, action: str, selection: Mapping[str, object]) -> TakenView:
-        """Delete, move or copy messages."""
+        """Delete, move or copy messages; `action` is the last part of the path."""
         return read_view(TakenView, self._port.ask("POST", f"{_queue_path(name)}/messages/{action}", selection))
 
     def start_redrive(self, name: str, selection: Mapping[str, object]) -> RedriveView:
-        """Begin to drive dead messages back."""
+        """Start redelivering dead messages to their original queues, or to another one."""
         return read_view(RedriveView, self._port.ask("POST", _queue_path(name) + "/redrive", selection))
 
     def show_redrive(self, name: str) -> RedriveView:
-        """Return how far the latest re-drive has come."""
+        """Return the progress of the latest re-drive."""
         return read_view(RedriveView, self._port.ask("GET", _queue_path(name) + "/redrive"))
 
     def cancel_redrive(self, name: str) -> RedriveView:
-        """End a re-drive where it is."""
+        """Stop a re-drive."""
         return read_view(RedriveView, self._port.ask("DELETE", _queue_path(name) + "/redrive"))
 
     def replay_queue(self, name: str, body: Mapping[str, object]) -> int:
-        """Offer kept messages again; return how many."""
+        """Replay settled messages that the queue keeps; return their number."""
         replayed = _member(self._port.ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
         return replayed if isinstance(replayed, int) else 0
 
@@ -155,19 +159,19 @@ class AdminClient:
         )
 
     def delete_cursor(self, name: str, cursor: str) -> None:
-        """Forget a durable cursor."""
+        """Delete a durable cursor."""
         self._port.ask("DELETE", f"{_queue_path(name)}/cursors/{quote(cursor, safe='')}")
 
     def start_backup(self, name: str | None) -> BackupView:
-        """Begin a backup."""
+        """Start a backup."""
         return read_view(BackupView, self._port.ask("POST", "/backup", {} if name is None else {"name": name}))
 
     def show_backup(self) -> BackupView:
-        """Return how far the latest backup has come."""
+        """Return the progress of the latest backup."""
         return read_view(BackupView, self._port.ask("GET", "/backup"))
 
     def cancel_backup(self) -> BackupView:
-        """End the backup that is running."""
+        """Cancel the running backup."""
         return read_view(BackupView, self._port.ask("DELETE", "/backup"))
 
     def actors(self) -> Sequence[ActorView]:
@@ -193,7 +197,7 @@ class AdminClient:
         priority: int,
         deliver_to_one: bool,
     ) -> PublishExplanation:
-        """Return what would become of a message. `properties` are a JSON object."""
+        """Return how the gateway would route a message. `properties` is a JSON object."""
         texts = {
             "topic": topic,
             "queue": queue,
@@ -207,7 +211,7 @@ class AdminClient:
         return read_view(PublishExplanation, self._port.ask("GET", f"/explain/publish?{urlencode(query | numbers)}"))
 
     def explain_key(self, *, queue: str, key: str) -> KeyExplanation:
-        """Return where a key of a queue stands."""
+        """Return the partition of a key, its consumer, and why its messages wait."""
         return read_view(
             KeyExplanation, self._port.ask("GET", f"/explain/key?{urlencode({'queue': queue, 'key': key})}")
         )
@@ -216,25 +220,25 @@ class AdminClient:
         """Return every message VPN."""
         return read_view(MessageVpnsView, self._port.ask("GET", "/message-vpns"))
 
-    def list_clients(self, question: Mapping[str, str | int]) -> ClientsView:
-        """Return a page of the connected clients; `question` has the parameters of the operation."""
-        return read_view(ClientsView, self._port.ask("GET", f"/clients?{urlencode(question)}"))
+    def list_clients(self, query: Mapping[str, str | int]) -> ClientsView:
+        """Return a page of the connected clients; `query` has the parameters of the operation."""
+        return read_view(ClientsView, self._port.ask("GET", f"/clients?{urlencode(query)}"))
 
     def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
         return read_view(NodeFigures, self._port.ask("GET", "/figures"))
 
-    def queues_figures(self, question: Mapping[str, str | int]) -> QueuesFigures:
-        """Return a page of queues, a line of numbers each; `question` has the parameters of the operation."""
-        return read_view(QueuesFigures, self._port.ask("GET", f"/figures/queues?{urlencode(question)}"))
+    def queues_figures(self, query: Mapping[str, str | int]) -> QueuesFigures:
+        """Return a page of queues with their figures; `query` has the parameters of the operation."""
+        return read_view(QueuesFigures, self._port.ask("GET", f"/figures/queues?{urlencode(query)}"))
 
     def show_spool(self) -> SpoolView:
         """Return the spool."""
         return read_view(SpoolView, self._port.ask("GET", "/spool"))
 
-    def smrp_subscriptions(self, question: Mapping[str, str | int]) -> SmrpSubscriptionsView:
-        """Return a page of subscriptions; `question` has the parameters of the operation."""
-        return read_view(SmrpSubscriptionsView, self._port.ask("GET", f"/smrp/subscriptions?{urlencode(question)}"))
+    def smrp_subscriptions(self, query: Mapping[str, str | int]) -> SmrpSubscriptionsView:
+        """Return a page of subscriptions; `query` has the parameters of the operation."""
+        return read_view(SmrpSubscriptionsView, self._port.ask("GET", f"/smrp/subscriptions?{urlencode(query)}"))
 
 
 def _queue_path(name: str) -> str:
@@ -256,7 +260,7 @@ def _template_path(name: str) -> str:
 
 def _object(answer: object) -> dict[str, object]:
     if not isinstance(answer, dict):
-        raise CommandFailed("the answer is no object", exit_code=UNREACHABLE, advice=RELEASE_ADVICE)
+        raise CommandFailed("the answer is not a JSON object", exit_code=UNREACHABLE, advice=RELEASE_ADVICE)
     return answer
 
 
@@ -267,11 +271,11 @@ def _member(answer: object, key: str) -> object:
 
 
 def read_view(kind: type[View], answer: object) -> View:
-    """Return the view that an answer is. Raises CommandFailed."""
+    """Return the view that an answer contains. Raises CommandFailed."""
     try:
         return adapter(kind).validate_python(answer)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "all of it"
-        text = f"the answer cannot be read ({where}: {first['msg']}): the gateway may be of another release"
+        where = ".".join(str(part) for part in first["loc"]) or "the whole answer"
+        text = f"cannot read the answer ({where}: {first['msg']}): the gateway may run another release"
         raise CommandFailed(text, advice=RELEASE_ADVICE) from None

@@ -1,6 +1,6 @@
-"""Requests to a gateway's admin port: paths and JSON, the login, and what went wrong in words for people.
+"""HTTP requests to a gateway's admin port: JSON bodies, the login, and errors as messages to print.
 
-What is asked there, and what the answers are, is `gateway.cli.admin.client`.
+The operations and their answers are in `gateway.cli.admin.client`.
 """
 
 import copy
@@ -19,34 +19,34 @@ from sluicegate.gateway.cli.admin.login import LOGIN, AdminLogin
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-SIGN_IN_ADVICE: Final = "Your account: sluicegate --admin-user NAME ..., or SLUICEGATE_ADMIN_USER."
+SIGN_IN_ADVICE: Final = "Log in with sluicegate --admin-user NAME ..., or set SLUICEGATE_ADMIN_USER."
 URL_OPTIONS: Final = "--url or SLUICEGATE_URL"
-ADDRESS_ADVICE: Final = f"Another address: {URL_OPTIONS}."
-RELEASE_ADVICE: Final = f"Take the gateway's own release; `sluicegate version` says this one. {ADDRESS_ADVICE}"
-TIMEOUT_S: Final = 35.0  # longer than the node takes to say that it is stuck
+ADDRESS_ADVICE: Final = f"Give another address with {URL_OPTIONS}."
+RELEASE_ADVICE: Final = f"Use the gateway's own release; `sluicegate version` prints this one. {ADDRESS_ADVICE}"
+TIMEOUT_S: Final = 35.0  # longer than the node's own timeout for a stuck operation
 AUTHORIZATION: Final = "Authorization"
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else than it was told: urllib would take the login along, to whatever host, and make GET of POST."""
+    """Follow no redirects: urllib would send the login to any host, and turn a POST into a GET."""
 
     def redirect_request(self, req: urllib.request.Request, *_: object) -> None:
-        """Leave it at the answer."""
+        """Return None, so that the redirect becomes an HTTPError."""
 
 
 @cache
 def _opener() -> urllib.request.OpenerDirector:
-    """Return what sends requests. Making it reads the machine's certificates: commands that ask nobody do without."""
+    """Return the opener for requests. It is built on first use, because that reads the machine's certificates."""
     return urllib.request.build_opener(_NoRedirects)
 
 
 class AdminPort:
-    """One gateway's admin port, for one message VPN. What is asked raises CommandFailed with a message for people."""
+    """The admin port of one gateway, for one message VPN. Requests raise CommandFailed with a message to print."""
 
     def __init__(self, url: str, vpn: str) -> None:
         if not _is_address(url):
-            advice = "Write it like http://HOST:PORT."
-            raise CommandFailed(f"{url!r} is no address of an admin port", exit_code=USAGE, advice=advice)
+            advice = "The form is http://HOST:PORT."
+            raise CommandFailed(f"{url!r} is not the address of an admin port", exit_code=USAGE, advice=advice)
         self._url = url.rstrip("/")
         self._vpn = vpn
         self._headers = {"Accept": "application/json"}
@@ -55,19 +55,19 @@ class AdminPort:
             self._headers[AUTHORIZATION] = authorization
 
     def in_vpn(self, vpn: str) -> "AdminPort":
-        """Return the same for another message VPN: with the same login, which is asked for and read once."""
+        """Return the port for another message VPN, with the same login, which is read only once."""
         other = copy.copy(self)
         other._vpn = vpn
         return other
 
     def ask(self, method: str, path: str, body: Mapping[str, object] | None = None) -> object:
-        """Return the document that answers a request, None for an empty answer."""
+        """Send a request; return the JSON document of the answer, None for an empty one."""
         with self._open(method, path, body, timeout_s=TIMEOUT_S) as response:
             raw: bytes = response.read()
         return self._parsed(raw) if raw else None
 
     def follow(self, path: str) -> Iterator[object]:
-        """Yield the documents of an answer as they come, one a line, until the gateway ends it."""
+        """Yield the JSON documents of an answer as they arrive, one per line, until the gateway ends it."""
         with self._open("GET", path, None, timeout_s=None) as lines:
             for line in lines:
                 yield self._parsed(line)
@@ -89,28 +89,28 @@ class AdminPort:
                 raise self._refused(error, is_stranger=AUTHORIZATION not in headers) from None
         except OSError as error:
             reason = getattr(error, "reason", None) or error
-            if isinstance(reason, TimeoutError) and reason.errno is None:  # else it is the system's, with its words
-                reason = f"it takes connections, and has said nothing for {timeout_s:g} s"
+            if isinstance(reason, TimeoutError) and reason.errno is None:  # with errno, the system's own text is better
+                reason = f"it accepts connections, but has not answered for {timeout_s:g} s"
             raise unreachable(self._url, reason, URL_OPTIONS) from None
         except http.client.IncompleteRead:
-            raise unreachable(self._url, "the answer breaks off", URL_OPTIONS) from None
-        except http.client.HTTPException:  # its text would be what came, whatever that does to a terminal
-            raise unreachable(self._url, "what answers there does not speak HTTP", URL_OPTIONS) from None
+            raise unreachable(self._url, "the answer is incomplete", URL_OPTIONS) from None
+        except http.client.HTTPException:  # its text is what was received, with any control characters
+            raise unreachable(self._url, "the server there does not speak HTTP", URL_OPTIONS) from None
 
     def _parsed(self, raw: bytes) -> object:
         try:
             value: object = orjson.loads(raw)
         except orjson.JSONDecodeError:
-            text = f"what answers at {self._url} is no Sluicegate admin port"
+            text = f"the server at {self._url} is not a Sluicegate admin port"
             raise CommandFailed(text, exit_code=UNREACHABLE, advice=ADDRESS_ADVICE) from None
         return value
 
     def _refused(self, error: urllib.error.HTTPError, *, is_stranger: bool) -> CommandFailed:
-        """Return what the gateway said was wrong, or that it was no gateway who said it."""
-        elsewhere = error.headers.get("Location")
-        if elsewhere is not None:
-            text = f"{error.url} points to {elsewhere!r}, and no login is taken there"
-            return CommandFailed(f"{text}; give the admin port's own address")
+        """Return the problem that the gateway reported, or that the answer is not a gateway's."""
+        location = error.headers.get("Location")
+        if location is not None:
+            text = f"{error.url} redirects to {location!r}; the login is not sent there"
+            return CommandFailed(f"{text}: give the admin port's own address")
         advice = SIGN_IN_ADVICE if is_stranger and error.code == http.HTTPStatus.UNAUTHORIZED else ""
         try:
             problem: object = orjson.loads(error.read())
@@ -118,18 +118,17 @@ class AdminPort:
             problem = None
         if isinstance(problem, dict) and isinstance(problem.get("detail"), str):
             return CommandFailed(str(problem["detail"]), advice=advice)
-        text = f"{self._url} answered {error.code} {error.reason!r:.80}, and not in a gateway's words"
+        text = f"{self._url} answered {error.code} {error.reason!r:.80}, which is not an answer of a gateway"
         return CommandFailed(text, advice=advice or ADDRESS_ADVICE)
 
 
 def _is_address(url: str) -> bool:
-    """Tell whether requests can be sent there. A login is no part of it: it would be a word of the command line."""
+    """Return whether requests can be sent to an address. It must not contain a login, which others could see."""
     try:
         parts = urlsplit(url)
-        port = parts.port  # which is read now
+        port = parts.port  # parsed on access
     except ValueError:
         return False
-    is_sent = url.isprintable() and " " not in url and parts.path.isascii()  # what a request may have in its head
-    return (
-        is_sent and parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and "@" not in parts.netloc
-    )
+    is_sendable = url.isprintable() and " " not in url and parts.path.isascii()  # allowed in an HTTP request line
+    is_http = parts.scheme in ("http", "https") and bool(parts.hostname)
+    return is_sendable and is_http and port != 0 and "@" not in parts.netloc

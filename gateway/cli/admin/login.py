@@ -1,4 +1,4 @@
-"""As whom commands use an admin port that has accounts. The password is never a word of the command line."""
+"""The login of commands at an admin port that has accounts. Passwords never appear on the command line."""
 
 import base64
 import os
@@ -18,7 +18,7 @@ PASSWORD_VARIABLE: Final = "SLUICEGATE_ADMIN_PASSWORD"
 
 UserOption = Annotated[
     str | None,
-    typer.Option("--admin-user", envvar="SLUICEGATE_ADMIN_USER", metavar="NAME", help="Account at the admin port."),
+    typer.Option("--admin-user", envvar="SLUICEGATE_ADMIN_USER", metavar="NAME", help="Account for the admin port."),
 ]
 PasswordFileOption = Annotated[
     Path | None,
@@ -26,7 +26,7 @@ PasswordFileOption = Annotated[
         "--admin-password-file",
         envvar="SLUICEGATE_ADMIN_PASSWORD_FILE",
         metavar="FILE",
-        help=f"Its password is the first line. Without it: {PASSWORD_VARIABLE}, or you are asked.",
+        help=f"File with the password in its first line. Default: {PASSWORD_VARIABLE}, or a prompt.",
     ),
 ]
 TokenFileOption = Annotated[
@@ -35,25 +35,25 @@ TokenFileOption = Annotated[
         "--admin-token-file",
         envvar="SLUICEGATE_ADMIN_TOKEN_FILE",
         metavar="FILE",
-        help="A bearer token is the first line; in the place of name and password.",
+        help="File with a bearer token in its first line, instead of name and password.",
     ),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class AdminLogin:
-    """What the command line says of it. Secrets are read when a command needs them."""
+    """The login options of the command line. Secrets are read when a command needs them."""
 
     user: str | None = None
     password_file: Path | None = None
     token_file: Path | None = None
 
     def authorization(self) -> str | None:
-        """Return the header for requests; None: there is nothing to say. Raises CommandFailed."""
+        """Return the Authorization header for requests, None without a login. Raises CommandFailed."""
         if self.token_file is not None:
             token = first_line(self.token_file)
             if not token or not token.isascii() or not token.isprintable():
-                raise CommandFailed(f"the first line of {self.token_file} is no bearer token", exit_code=USAGE)
+                raise CommandFailed(f"the first line of {self.token_file} is not a bearer token", exit_code=USAGE)
             return f"Bearer {token}"
         if self.user is None:
             return None
@@ -64,14 +64,14 @@ class AdminLogin:
             return first_line(self.password_file)
         password = os.environ.get(PASSWORD_VARIABLE)
         if password is None and sys.stdin.isatty():
-            password = str(typer.prompt(f"Password of {user}", hide_input=True, err=True))
+            password = str(typer.prompt(f"Password for {user}", hide_input=True, err=True))
         if not password:
-            advice = f"--admin-password-file FILE, or {PASSWORD_VARIABLE}."
-            raise CommandFailed(f"the password of {user!r} is missing", exit_code=USAGE, advice=advice)
+            advice = f"Give --admin-password-file FILE, or set {PASSWORD_VARIABLE}."
+            raise CommandFailed(f"no password is given for {user!r}", exit_code=USAGE, advice=advice)
         return password
 
 
-# Of the command that is carried out: commands are made of an address and a message VPN, and this goes with all of them.
+# The login of the running command. Commands take an address and a message VPN; the login applies to all of them.
 LOGIN: Final[ContextVar[AdminLogin]] = ContextVar("LOGIN")
 
 
@@ -80,7 +80,7 @@ def take_login(
     admin_user: UserOption = None,
     admin_password_file: PasswordFileOption = None,
     admin_token_file: TokenFileOption = None,
-    is_version_asked: ReleaseOption = False,  # the command has ended then
+    is_version_asked: ReleaseOption = False,  # the option's callback has ended the command
 ) -> None:
     """A message gateway: per-key ordered, elastic, durable work queues for any protocol."""
     before = LOGIN.set(AdminLogin(admin_user, admin_password_file, admin_token_file))

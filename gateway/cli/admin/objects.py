@@ -1,4 +1,7 @@
-"""The admin API for REST delivery points, users and profiles: their views bring models of the configuration along."""
+"""The client of the admin API for REST delivery points, users and profiles.
+
+Their views import models of the configuration, which most commands do not need.
+"""
 
 from collections.abc import Mapping
 from urllib.parse import quote
@@ -9,14 +12,14 @@ from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPo
 
 
 class AdminObjects(AdminClient):
-    """The same port, with the objects that operators make beside queues."""
+    """An AdminClient that also manages REST delivery points, users and profiles."""
 
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
         return read_view(RestDeliveryPointsView, self._port.ask("GET", "/rest-delivery-points"))
 
     def create_rest_delivery_point(self, definition: Mapping[str, object]) -> RestDeliveryPointView:
-        """Make a REST delivery point."""
+        """Create a REST delivery point."""
         return read_view(RestDeliveryPointView, self._port.ask("POST", "/rest-delivery-points", definition))
 
     def show_rest_delivery_point(self, name: str) -> RestDeliveryPointView:
@@ -24,7 +27,7 @@ class AdminObjects(AdminClient):
         return read_view(RestDeliveryPointView, self._port.ask("GET", _rest_point_path(name)))
 
     def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
-        """Change some keys of a REST delivery point."""
+        """Change settings of a REST delivery point."""
         return read_view(RestDeliveryPointView, self._port.ask("PATCH", _rest_point_path(name), changes))
 
     def delete_rest_delivery_point(self, name: str) -> None:
@@ -36,7 +39,7 @@ class AdminObjects(AdminClient):
         return read_view(UsersView, self._port.ask("GET", "/users"))
 
     def create_user(self, definition: Mapping[str, object]) -> UserView:
-        """Make a user."""
+        """Create a user."""
         return read_view(UserView, self._port.ask("POST", "/users", definition))
 
     def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
@@ -52,7 +55,7 @@ class AdminObjects(AdminClient):
         return read_view(ProfilesView, self._port.ask("GET", "/profiles"))
 
     def create_profile(self, kind: ProfileKind, definition: Mapping[str, object]) -> None:
-        """Make a profile."""
+        """Create a profile."""
         self._port.ask("POST", _profiles_path(kind), definition)
 
     def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> None:

@@ -1,1 +1,1 @@
-"""`sluicegate bench`: load on a running broker, and what it measures."""
+"""`sluicegate bench`: put load on a running gateway, and measure it."""

@@ -1,4 +1,4 @@
-"""What `sluicegate bench` counts: how late messages are, and whether all of them came, once and in order."""
+"""The measurements of `sluicegate bench`: latencies, and whether every message arrived once and in order."""
 
 import struct
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from typing import Final
 
 from sluicegate.messaging.message.ranges import RangeSet
 
-MANTISSA_BITS: Final = 5  # a latency is known to 1 part in 32
+MANTISSA_BITS: Final = 5  # the precision of a latency is 1/32
 HEAD: Final = struct.Struct(">QIQQ")  # run, key, number within the key, moment it was due in nanoseconds
 PAYLOAD_BYTES_MIN: Final = HEAD.size
 
 
 class Latencies:
-    """Durations in nanoseconds, in buckets that grow with them: memory does not grow with their number."""
+    """A histogram of durations. Bucket widths grow with the durations, and memory does not grow with their number."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -20,7 +20,7 @@ class Latencies:
         self._buckets: dict[tuple[int, int], int] = {}  # (shift, mantissa) -> durations
 
     def add(self, duration_ns: int) -> None:
-        """Count one; a clock that stands still makes it 0, never less."""
+        """Count a duration; a negative one counts as 0."""
         duration_ns = max(0, duration_ns)
         shift = max(0, duration_ns.bit_length() - MANTISSA_BITS - 1)
         bucket = (shift, duration_ns >> shift)
@@ -29,7 +29,7 @@ class Latencies:
         self.max_ns = max(self.max_ns, duration_ns)
 
     def percentile_ms(self, percent: float) -> float:
-        """Return the duration that so many percent are not above, in milliseconds; 0 when there are none."""
+        """Return a percentile in milliseconds; 0 without durations."""
         wanted = self.count * percent / 100
         seen = 0
         for (shift, mantissa), count in sorted(self._buckets.items()):
@@ -41,35 +41,35 @@ class Latencies:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a message of a run says of itself."""
+    """The header in the payload of a message: its run, key and number, and when it was due."""
 
     run: int
     key: int
-    number: int  # from 0, ascending by one within its key
-    due_ns: int  # of the clock of the process, when it was to be sent
+    number: int  # from 0, consecutive within its key
+    due_ns: int  # when it was to be sent, by the monotonic clock
 
     def payload(self, size_bytes: int) -> bytes:
-        """Return a payload of this size."""
+        """Return a payload of this size that starts with the stamp."""
         return HEAD.pack(self.run, self.key, self.number, self.due_ns).ljust(size_bytes, b"\0")
 
 
 def stamp_of(payload: bytes) -> Stamp | None:
-    """Return what a payload says, None for one that no run made."""
+    """Return the stamp of a payload, None where it is too short for one."""
     return Stamp(*HEAD.unpack_from(payload)) if len(payload) >= HEAD.size else None
 
 
 class Tally:
-    """What of one run has arrived."""
+    """Counts the messages of one run that have arrived."""
 
     def __init__(self, run: int) -> None:
-        self.received_count = 0  # each message once
+        self.received_count = 0  # without duplicates
         self.duplicate_count = 0
-        self.out_of_order_count = 0  # behind a later one of their key, when they came for the first time
+        self.out_of_order_count = 0  # first received after a later message of the same key
         self._run = run
         self._by_key: dict[int, RangeSet] = {}
 
     def note(self, payload: bytes) -> Stamp | None:
-        """Count a message; return its stamp if it is one of this run that came for the first time."""
+        """Count a message; return its stamp if it is the first copy of a message of this run."""
         stamp = stamp_of(payload)
         if stamp is None or stamp.run != self._run:
             return None

@@ -1,4 +1,4 @@
-"""The load of `sluicegate bench`: publishers at a rate, and consumers, on the client library of the flow protocol."""
+"""The load of `sluicegate bench`: publishers at a fixed rate, and consumers, on the flow protocol's client library."""
 
 import asyncio
 import time
@@ -16,36 +16,36 @@ from sluicegate.protocols.flow.client.events import ClientEvent, Disconnected
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.options import ClientOptions
 
-BATCH_MAX: Final = 500  # messages made and handed over at a time
-TICK_S: Final = 0.002  # between two looks at what is due
-LOOK_S: Final = 0.05  # between two looks at what is still to come
+BATCH_MAX: Final = 500  # messages built and sent at a time
+TICK_S: Final = 0.002  # between two checks for messages that are due
+POLL_S: Final = 0.05  # between two checks for missing messages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What is asked for. Counts are 1 or more."""
+    """The parameters of a run. Counts are 1 or more."""
 
-    rate: int  # messages a second of all publishers together; 0: as fast as the gateway takes them
+    rate: int  # messages per second of all publishers together; 0: as fast as the gateway accepts them
     duration_s: float
     size_bytes: int
     keys_count: int
     publishers_count: int
     consumers_count: int
-    wait_s: float  # without any news, for what is still to come
+    wait_s: float  # how long to wait for missing messages after the last arrival
 
 
 class Run:
-    """One run on a queue of its own. Figures are filled while it runs."""
+    """One run on a queue of its own. Its figures grow while it runs."""
 
     def __init__(
         self, load: Load, *, url: str, options: ClientOptions, queue: str, run: int, on_lost: Callable[[str], None]
     ) -> None:
-        """`on_lost` is called with the reason when the first of the connections is lost."""
+        """`on_lost` is called with the reason when a connection is lost for the first time."""
         self.tally = Tally(run)
-        self.latencies = Latencies()  # from the moment when a message was due until a consumer has it
+        self.latencies = Latencies()  # from the time when a message was due until a consumer receives it
         self.confirmed_count = 0
         self.refused_count = 0
-        self.refusal = ""  # the first one's text
+        self.refusal = ""  # the text of the first one
         self.published_s = 0.0  # until the last confirmation
         self.consumed_s = 0.0  # until the last message
         self._load = load
@@ -57,7 +57,7 @@ class Run:
         self._has_lost = False
         self._sent_count = 0
 
-    async def play(self) -> None:
+    async def execute(self) -> None:
         """Publish and consume. Raises FlowClientError."""
         async with AsyncExitStack() as stack:
             began_ns = time.monotonic_ns()
@@ -75,7 +75,7 @@ class Run:
                 await _all_of(publishing, beside=tasks)
                 self.published_s = (time.monotonic_ns() - began_ns) / 1e9
                 self.confirmed_count = self._sent_count - self.refused_count
-                await self._rest_arrives(tasks)
+                await self._await_missing(tasks)
             finally:
                 for task in [*publishing, *tasks]:
                     task.cancel()
@@ -90,7 +90,7 @@ class Run:
             self._on_lost(event.reason)
 
     async def _publish(self, publisher: Publisher, number: int) -> None:
-        """Send this publisher's share of the messages. A key is one publisher's, so that its order is known."""
+        """Send this publisher's share of the messages. Each key belongs to one publisher, which defines its order."""
         load = self._load
         keys = range(number, max(load.keys_count, load.publishers_count), load.publishers_count)
         next_numbers = dict.fromkeys(keys, 0)
@@ -134,8 +134,8 @@ class Run:
             self.consumed_s = (now_ns - began_ns) / 1e9
             consumer.accept_all(deliveries)
 
-    async def _rest_arrives(self, consuming: list[asyncio.Task[None]]) -> None:
-        """Wait for what was confirmed and has not come, as long as anything comes."""
+    async def _await_missing(self, consuming: list[asyncio.Task[None]]) -> None:
+        """Wait for confirmed messages that have not arrived, as long as messages arrive."""
         loop = asyncio.get_running_loop()
         seen_count, until = -1, 0.0
         while self.tally.received_count < self.confirmed_count:
@@ -143,14 +143,14 @@ class Run:
                 seen_count, until = self.tally.received_count, loop.time() + self._load.wait_s
             if loop.time() >= until:
                 return
-            await asyncio.wait(consuming, timeout=LOOK_S)
+            await asyncio.wait(consuming, timeout=POLL_S)
             for task in consuming:
                 if task.done():
                     task.result()
 
 
 async def _all_of(tasks: list[asyncio.Task[None]], *, beside: list[asyncio.Task[None]]) -> None:
-    """Wait for all tasks. Raises what one of them, or of those beside them, failed with."""
+    """Wait for all tasks. Raises the exception of a failed task, including those in `beside`."""
     waiting = set(tasks)
     while waiting:
         done, _ = await asyncio.wait({*waiting, *beside}, return_when=asyncio.FIRST_COMPLETED)

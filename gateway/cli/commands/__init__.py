@@ -1,1 +1,1 @@
-"""The commands of `sluicegate`, a module each."""
+"""The subcommands of `sluicegate`."""

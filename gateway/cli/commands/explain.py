@@ -1,4 +1,4 @@
-"""`sluicegate explain ...`: where a message would go and why, and why the messages of a key wait."""
+"""`sluicegate explain ...`: how the gateway would route a message, and why the messages of a key wait."""
 
 from typing import Annotated
 
@@ -8,62 +8,68 @@ from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json, print_table
 from sluicegate.gateway.views.explanations import CheckView, DestinationView
 from sluicegate.gateway.views.text import printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.explain import WaitReason
 
-app = typer.Typer(help="Explain where messages go, and why they wait.", no_args_is_help=True)
+app = typer.Typer(help="Explain where messages go and why they wait.", no_args_is_help=True)
 
 
 REASONS = {
-    WaitReason.NOTHING_WAITS: "nothing of it waits",
+    WaitReason.NOTHING_WAITS: "no message of the key waits",
     WaitReason.NO_CONSUMER: "no consumer is bound",
-    WaitReason.HOLDDOWN: "the partition's consumer has gone; the rebalance delay runs",
-    WaitReason.HANDOFF: "the partition changes hands: its old consumer settles what it holds",
-    WaitReason.SOCKET_SHUT: "the consumer does not read what it is sent",
-    WaitReason.WINDOW_FULL: "the consumer holds as many unsettled messages as it takes",
-    WaitReason.UNACKED_MAX: "the consumer holds max_delivered_unacked_msgs_per_flow messages",
-    WaitReason.NODE_UNACKED_MAX: "all consumers together hold limits.delivered_unacked_max messages",
-    WaitReason.NOT_STORED: "the queue delivers what is stored, and its commit is under way",
-    WaitReason.DELAYED: "the time before which it may not be delivered has not come",
-    WaitReason.REDELIVERY_DELAY: "it failed, and is delivered again after a delay",
-    WaitReason.BEHIND_A_FAILED_ONE: "an earlier message of its key failed and waits for its redelivery",
-    WaitReason.RESCALE: "held by a rescale: older messages, in the partition its key had before, are not settled",
-    WaitReason.LEAVING: "it is on its way to another queue",
-    WaitReason.GROUP_BUSY: "the consumer that has its message group takes no more, or the group changes hands",
-    WaitReason.ON_DISK: "it lies on disk until its turn comes",
-    WaitReason.NOT_SELECTED: "no consumer that is there selects it",
-    WaitReason.BEHIND_OTHERS: "it goes out when those before it have",
+    WaitReason.HOLDDOWN: "the partition's consumer left, and the rebalance delay is running",
+    WaitReason.HANDOFF: "the partition moves to another consumer once the old one has settled its messages",
+    WaitReason.SOCKET_SHUT: "the consumer does not read from its connection",
+    WaitReason.WINDOW_FULL: "the consumer's window is full: it must settle messages first",
+    WaitReason.UNACKED_MAX: "the consumer has reached max_delivered_unacked_msgs_per_flow",
+    WaitReason.NODE_UNACKED_MAX: "all consumers together have reached limits.delivered_unacked_max",
+    WaitReason.NOT_STORED: "the message is being written to disk, and the queue delivers stored messages only",
+    WaitReason.DELAYED: "the message is delayed: its delivery time has not come",
+    WaitReason.REDELIVERY_DELAY: "a delivery failed, and the redelivery delay is running",
+    WaitReason.BEHIND_A_FAILED_ONE: "an earlier message of the key failed and waits for its redelivery",
+    WaitReason.RESCALE: "held by a rescale: older messages in the key's former partition are not settled",
+    WaitReason.LEAVING: "the message is being moved to another queue",
+    WaitReason.GROUP_BUSY: "the consumer of its message group is at a limit, or the group is moving to another one",
+    WaitReason.ON_DISK: "the message is on disk and is loaded when its turn comes",
+    WaitReason.NOT_SELECTED: "no bound consumer has a selector that matches the message",
+    WaitReason.BEHIND_OTHERS: "earlier messages are delivered first",
 }
 
 
 @app.command("publish")
 def publish(
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="The topic; none with --queue.")] = None,
-    queue: Annotated[str | None, typer.Option(help="A message that is sent to this queue.")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", help="Topic of the message; omit it with --queue.")
+    ] = None,
+    queue: Annotated[str | None, typer.Option(help="Send the message to this queue instead of a topic.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key.")] = None,
-    client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="Client id of the publisher.")] = None,
+    client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="Client ID of the publisher.")] = None,
     username: Annotated[
         str | None,
-        typer.Option("--username", "-u", help="The publisher's; else the connected client's."),
+        typer.Option(
+            "--username",
+            "-u",
+            help="User name of the publisher. Default: that of the connected client with --client-id.",
+        ),
     ] = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property: JSON, or a text; repeatable."),
+        typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property, as JSON or text; repeatable."),
     ] = None,
-    size: Annotated[int, typer.Option(min=0, help="Payload in bytes.")] = 0,
-    qos: Annotated[int, typer.Option(min=0, max=2, help="0: a direct message.")] = 1,
-    priority: Annotated[int, typer.Option(min=0, max=9, help="Below 4 is low.")] = 4,
-    deliver_to_one: Annotated[bool, typer.Option("--deliver-to-one", help="For one of its subscribers only.")] = False,
+    size: Annotated[int, typer.Option(min=0, help="Size of the payload in bytes.")] = 0,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="Quality of service; 0 is a direct message.")] = 1,
+    priority: Annotated[int, typer.Option(min=0, max=9, help="Priority; below 4 is low.")] = 4,
+    deliver_to_one: Annotated[bool, typer.Option("--deliver-to-one", help="Deliver to one subscriber only.")] = False,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where a message would go, where not, which partition it gets, what each check says. Publishes nothing."""
+    """Show where a message would go, its partition, and the result of each check. Nothing is published."""
     if (topic is None) == (queue is None):
-        raise CommandFailed("name a TOPIC, or a queue with --queue", exit_code=USAGE)
+        raise CommandFailed("give either a TOPIC, or a queue with --queue", exit_code=USAGE)
     answer = AdminClient(url, vpn).explain_publish(
         topic=topic,
         queue=queue,
@@ -80,11 +86,11 @@ def publish(
         print_json(answer)
         return
     because = f": {answer.reason}" if answer.reason else ""
-    _say(f"{answer.verdict}{because}")
+    _print(f"{answer.verdict}{because}")
     if answer.publisher:
-        _say(f"published as {answer.publisher}")
+        _print(f"published as {answer.publisher}")
     if answer.retained_now:
-        _say(f"{answer.topic} has a retained message")
+        _print(f"{answer.topic} has a retained message")
     if answer.destinations:
         typer.echo("")
         print_table(
@@ -93,15 +99,15 @@ def publish(
     for destination in answer.destinations:
         if destination.checks:
             typer.echo("")
-            _say(f"checks of {destination.queue}")
+            _print(f"checks of {destination.queue}")
             columns = ("check", "usage", "adds", "limit", "unit", "verdict")
             print_table(columns, [_check_row(each) for each in destination.checks])
 
 
 @app.command("key")
 def key_command(
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name.")],
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The partition key.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="Name of the queue.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Partition key.")],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
@@ -120,12 +126,12 @@ def key_command(
         ("why", f"{answer.reason}: {REASONS[answer.reason]}"),
     ]
     if answer.unseen_count:
-        rows.append(("not looked at", f"{answer.unseen_count} messages of the partition, on disk"))
+        rows.append(("not examined", f"{counted(answer.unseen_count, 'message')} of the partition, on disk"))
     print_table(("", ""), rows)
 
 
 def _properties(given: list[str]) -> str | None:
-    """Return user properties as a JSON object; a value that is no JSON is a text."""
+    """Return user properties as a JSON object. A value that is not JSON is a text."""
     properties: dict[str, object] = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -150,5 +156,5 @@ def _check_row(view: CheckView) -> tuple[object, ...]:
     return (view.check, view.usage, view.adds, limit, view.unit, verdict)
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     Console(soft_wrap=True, highlight=False).print(printable(text), markup=False)

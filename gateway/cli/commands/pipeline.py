@@ -1,7 +1,7 @@
-"""`sluicegate pipeline`: the program for Spark jobs takes this process over.
+"""`sluicegate pipeline`: replace this process by the program for Spark jobs.
 
-Jobs stand above the gateway and bring a JVM along; nothing of them is imported here. They take signals and end with
-exit codes of their own (`docs/pipeline.md`).
+That program needs a JVM, and nothing of it is imported here. It handles signals itself and has its own exit codes
+(`docs/pipeline.md`).
 """
 
 import importlib.util
@@ -14,8 +14,8 @@ from sluicegate.gateway.cli.terminal.failures import CommandFailed
 
 
 def pipeline(ctx: typer.Context) -> None:
-    """Run jobs of Spark over queues. `sluicegate pipeline --help` tells more."""
+    """Run Spark jobs on queues. See `sluicegate pipeline --help`."""
     if importlib.util.find_spec("pyspark") is None:
-        raise CommandFailed("PySpark is not installed", advice="pip install 'sluicegate[spark]' brings it.")
-    # -P: a folder `pipeline` where it is called must not be taken for ours.
+        raise CommandFailed("PySpark is not installed", advice="Install it with pip install 'sluicegate[spark]'.")
+    # -P: do not import from the current directory.
     os.execv(sys.executable, [sys.executable, "-P", "-m", "sluicegate.pipeline", *ctx.args])

@@ -1,6 +1,6 @@
-"""`sluicegate rest-delivery-point ...`: queues that are pushed to web servers, made while the gateway runs.
+"""`sluicegate rest-delivery-point ...`: create and change REST delivery points, which push queues to web servers.
 
-All of them, with those of the configuration, are in `sluicegate show rest-delivery-point`.
+`sluicegate show rest-delivery-point` lists all of them, including those of the configuration.
 """
 
 from collections.abc import Sequence
@@ -22,9 +22,9 @@ from sluicegate.gateway.config.yaml_document import read_yaml
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-app = typer.Typer(help="REST delivery points: queues that are pushed to web servers.", no_args_is_help=True)
+app = typer.Typer(help="REST delivery points, which push queues to web servers.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The delivery point's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the delivery point.")]
 ValuesArgument = Annotated[
     list[str] | None,
     typer.Argument(
@@ -33,7 +33,7 @@ ValuesArgument = Annotated[
     ),
 ]
 FileOption = Annotated[
-    Path | None, typer.Option("--file", metavar="FILE", help="YAML with the keys of a delivery point.")
+    Path | None, typer.Option("--file", metavar="FILE", help="YAML file with the settings of a delivery point.")
 ]
 
 
@@ -46,17 +46,17 @@ def create(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a delivery point, and start it. It stays until it is deleted, over restarts."""
+    """Create a delivery point and start it. It survives restarts of the gateway."""
     asked = _with_values(_document(file), values or ())
     view = AdminObjects(url, vpn).create_rest_delivery_point({**asked, "name": name})
-    _done(view, f"made REST delivery point {name}", as_json)
+    _done(view, f"created REST delivery point {name}", as_json)
 
 
 @app.command("show")
 def show(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Show one delivery point: what it is, and how it fares."""
+    """Show one delivery point: its state and its definition."""
     view = AdminObjects(url, vpn).show_rest_delivery_point(name)
     if as_json:
         print_json(view)
@@ -77,7 +77,7 @@ def change(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a delivery point that was made so; it begins anew."""
+    """Change a delivery point that `create` made. It restarts."""
     client = AdminObjects(url, vpn)
     document = _document(file)
     known = Document(client.show_rest_delivery_point(name).definition.to_dict() | document.root)
@@ -89,7 +89,7 @@ def change(
 def delete(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Delete a delivery point; what it held goes back to its queues."""
+    """Delete a delivery point. Messages that it has not settled go back to their queues."""
     AdminObjects(url, vpn).delete_rest_delivery_point(name)
     if as_json:
         print_json({"deleted": name})
@@ -98,7 +98,7 @@ def delete(
 
 
 def _document(file: Path | None) -> Document:
-    """Return what a file says. Raises CommandFailed."""
+    """Read a YAML file. Raises CommandFailed."""
     if file is None:
         return Document()
     try:

@@ -1,4 +1,4 @@
-"""`sluicegate selector ...` and `sluicegate reload`: what consumers select, and a configuration that has changed."""
+"""`sluicegate selector ...` and `sluicegate reload`: durable selectors, and the reload of the configuration."""
 
 import sys
 from typing import Annotated
@@ -9,15 +9,15 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-app = typer.Typer(help="Durable selectors of the consumers of virtual topics.", no_args_is_help=True)
+app = typer.Typer(help="Durable selectors of consumers of virtual topics.", no_args_is_help=True)
 
-QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="The consumers' queue.")]
-SubscriberArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The consumer's client id.")]
+QueueArgument = Annotated[str, typer.Argument(metavar="QUEUE", help="Queue of the consumer.")]
+SubscriberArgument = Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="Client ID of the consumer.")]
 
 
 @app.command("list")
 def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
-    """List what subscribers select, also those that are away; --json is a form to keep."""
+    """List the selectors of all subscribers, connected or not. --json prints a form to keep as a copy."""
     views = AdminClient(url, vpn).list_selectors()
     if as_json:
         print_json(views)
@@ -32,11 +32,13 @@ def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json
 def put(
     queue: QueueArgument,
     subscriber: SubscriberArgument,
-    selectors: Annotated[list[str], typer.Argument(metavar="SELECTOR...", help="An empty one: everything.")],
+    selectors: Annotated[
+        list[str], typer.Argument(metavar="SELECTOR...", help="Selectors; an empty one selects everything.")
+    ],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
 ) -> None:
-    """Set what a subscriber selects until it comes with another selector."""
+    """Set the selectors of a subscriber, until it binds with another selector."""
     AdminClient(url, vpn).put_selector(queue, subscriber, selectors)
     typer.echo(f"{subscriber} of {queue} selects {' | '.join(each or '(everything)' for each in selectors)}")
 
@@ -45,13 +47,13 @@ def put(
 def delete(
     queue: QueueArgument, subscriber: SubscriberArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN
 ) -> None:
-    """Forget what a subscriber selects: while it is away, nothing is collected for it."""
+    """Delete the selectors of a subscriber. While it is not connected, no messages are collected for it."""
     AdminClient(url, vpn).delete_selector(queue, subscriber)
-    typer.echo(f"forgot what {subscriber} of {queue} selects")
+    typer.echo(f"deleted the selectors of {subscriber} of {queue}")
 
 
 def reload(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """Have the node read its configuration again, as SIGHUP does; only who may not come in any more is sent away."""
+    """Reload the node's configuration, as SIGHUP does. Clients that may no longer connect are disconnected."""
     view = AdminClient(url).reload()
     if as_json:
         print_json(view)
@@ -59,6 +61,6 @@ def reload(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
     for text in view.warnings:
         typer.echo(f"warning: {text}", err=True)
     for text in view.restart_needed:
-        typer.echo(f"takes a restart: {text}", err=True)
-    nothing = "nothing was taken over\n" if view.restart_needed else "nothing changed\n"
-    sys.stdout.write("".join(f"{text}\n" for text in view.taken_over) or nothing)
+        typer.echo(f"restart needed: {text}", err=True)
+    no_changes = "no change was applied\n" if view.restart_needed else "nothing changed\n"
+    sys.stdout.write("".join(f"{text}\n" for text in view.taken_over) or no_changes)

@@ -1,6 +1,6 @@
-"""`sluicegate user ...`: the accounts of clients, made while the gateway runs.
+"""`sluicegate user ...`: create and change client accounts on a running gateway.
 
-Those of the configuration are listed as well, and changed there.
+`list` also shows the users of the configuration, which can be changed only there.
 """
 
 from typing import Annotated, Final
@@ -16,16 +16,16 @@ from sluicegate.gateway.views.accounts import UserView
 from sluicegate.messaging.clients.roster import DEFAULT
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-app = typer.Typer(help="Users: the accounts of clients.", no_args_is_help=True)
+app = typer.Typer(help="Users: the accounts with which clients connect.", no_args_is_help=True)
 
 COLUMNS: Final = ("name", "origin", "state", "client profile", "ACL profile", "connections")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the user.")]
 
 
 @app.command("list")
 def list_users(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
-    """List all users of a message VPN, those of its configuration too."""
+    """List all users of a message VPN, including those of the configuration."""
     view = AdminObjects(url, vpn).list_users()
     if as_json:
         print_json(view)
@@ -42,15 +42,21 @@ def list_users(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_js
 @app.command("add")
 def add(
     name: NameArgument,
-    client_profile: Annotated[str, typer.Option(metavar="NAME", help="What its clients may do at all.")] = DEFAULT,
-    acl_profile: Annotated[str, typer.Option(metavar="NAME", help="Which topics its clients may use.")] = DEFAULT,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Its clients may not connect yet.")] = False,
+    client_profile: Annotated[
+        str, typer.Option(metavar="NAME", help="Client profile: what its clients may do.")
+    ] = DEFAULT,
+    acl_profile: Annotated[
+        str, typer.Option(metavar="NAME", help="ACL profile: the topics that its clients may use.")
+    ] = DEFAULT,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Create the user shut down: its clients cannot connect.")
+    ] = False,
     password_file: PasswordFileOption = None,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a user. Its password is asked for, or read from a file or standard input."""
+    """Create a user. The password comes from a prompt, a file or standard input."""
     client = AdminObjects(url, vpn)
     asked = {
         "name": name,
@@ -59,7 +65,7 @@ def add(
         "acl_profile": acl_profile,
         "enabled": not disabled,
     }
-    _done(client.create_user(asked), f"made user {name}", as_json)
+    _done(client.create_user(asked), f"created user {name}", as_json)
 
 
 @app.command("passwd")
@@ -70,26 +76,26 @@ def passwd(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a user another password, for whoever connects from now on."""
+    """Change the password of a user. Connected clients stay connected."""
     client = AdminObjects(url, vpn)
     view = client.update_user(name, {"password": new_password(password_file)})
-    _done(view, f"user {name} has another password", as_json)
+    _done(view, f"changed the password of user {name}", as_json)
 
 
 @app.command("set")
 def change(
     name: NameArgument,
-    client_profile: Annotated[str | None, typer.Option(metavar="NAME", help="Another client profile.")] = None,
-    acl_profile: Annotated[str | None, typer.Option(metavar="NAME", help="Another ACL profile.")] = None,
+    client_profile: Annotated[str | None, typer.Option(metavar="NAME", help="New client profile.")] = None,
+    acl_profile: Annotated[str | None, typer.Option(metavar="NAME", help="New ACL profile.")] = None,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Give a user other profiles, for its clients that are connected as well."""
+    """Change the profiles of a user. The change also applies to connected clients."""
     asked = {"client_profile": client_profile, "acl_profile": acl_profile}
     changes: dict[str, object] = {key: value for key, value in asked.items() if value is not None}
     if not changes:
-        raise CommandFailed("nothing to change: --client-profile or --acl-profile", exit_code=USAGE)
+        raise CommandFailed("nothing to change: give --client-profile or --acl-profile", exit_code=USAGE)
     _done(AdminObjects(url, vpn).update_user(name, changes), f"changed user {name}", as_json)
 
 
@@ -97,23 +103,23 @@ def change(
 def disable(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Shut a user down: its clients are sent away, and may not connect."""
-    _done(AdminObjects(url, vpn).update_user(name, {"enabled": False}), f"user {name} is shut down", as_json)
+    """Shut down a user: its clients are disconnected and cannot connect again."""
+    _done(AdminObjects(url, vpn).update_user(name, {"enabled": False}), f"shut down user {name}", as_json)
 
 
 @app.command("enable")
 def enable(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Let the clients of a user that was shut down connect again."""
-    _done(AdminObjects(url, vpn).update_user(name, {"enabled": True}), f"clients of user {name} may connect", as_json)
+    """Enable a user, so that its clients can connect again."""
+    _done(AdminObjects(url, vpn).update_user(name, {"enabled": True}), f"enabled user {name}", as_json)
 
 
 @app.command("remove")
 def remove(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Delete a user. Its clients are sent away; its sessions and queues stay."""
+    """Delete a user. Its clients are disconnected; their sessions and queues stay."""
     AdminObjects(url, vpn).delete_user(name)
     if as_json:
         print_json({"deleted": name})

@@ -1,1 +1,1 @@
-"""How commands write to terminals: tables, live views, failures, passwords."""
+"""Input and output of commands: tables, JSON, live views, failures, passwords."""

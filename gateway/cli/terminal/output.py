@@ -1,4 +1,4 @@
-"""What commands print for programs: JSON. Tables for people are in `gateway.cli.terminal.output`."""
+"""Output of commands: JSON for programs, tables and counts for people."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated
@@ -16,25 +16,27 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of 
 
 
 def print_json(value: object) -> None:
-    """Print one JSON document on one line, at once: a program may be waiting for it. Views are as the admin port's."""
+    """Print one JSON document on one line and flush it. Views have the same form as in the admin API."""
     typer.echo(as_json_text(value))
 
 
 def as_json_text(value: object) -> str:
-    """Return a document as JSON, with what a terminal would obey escaped: a person may be looking, too."""
+    """Return a document as JSON, with control characters escaped, because the output may be a terminal."""
     return printable_json(orjson.dumps(value, default=_view, option=orjson.OPT_PASSTHROUGH_DATACLASS).decode())
 
 
 def _view(view: object) -> object:
-    """Return the document that a view is; raises PydanticSchemaGenerationError for what is none."""
+    """Return a view as a JSON document. Raises PydanticSchemaGenerationError for other objects."""
     return adapter(type(view)).dump_python(view, mode="json")
 
 
-# Tables, for people. Nothing here knows what is in them.
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 message`, `2 messages`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
-    """Return a table; numbers stand to the right. A terminal obeys nothing in it: clients choose names, too."""
+    """Return a table with numbers aligned right and control characters escaped, because clients choose names."""
     body = [list(row) for row in rows]
     made = Table(box=None, pad_edge=False, header_style="bold", show_header=any(columns))
     for index, column in enumerate(columns):
@@ -46,7 +48,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table; lines are not cut to the width of a pipe."""
+    """Print a table. Lines are not cut where the output is not a terminal."""
     console = Console()
     if not console.is_terminal:
         console = Console(width=10_000)
@@ -54,6 +56,6 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def tell_the_rest(shown: int, total: int, after: int, what: str) -> None:
-    """Say that there are more than this page has."""
+    """Print that there are more rows than this page shows."""
     if shown < total:
-        typer.echo(f"\n{shown} of {total} {what}, from {after + 1} on; see --after and --limit")
+        typer.echo(f"\nshowing {shown} of {total} {what}, starting at {after + 1}; see --after and --limit")

@@ -1,4 +1,4 @@
-"""How commands get a password: never as a word of the command line, which everybody on the machine can read."""
+"""Input of passwords. They are never arguments, because every user of the machine can read the command line."""
 
 import sys
 from collections.abc import Iterator
@@ -13,7 +13,9 @@ from sluicegate.gateway.config.sections.security import secret_files
 
 PasswordFileOption = Annotated[
     Path | None,
-    typer.Option("--password-file", metavar="FILE", help="The password is its first line; - is standard input."),
+    typer.Option(
+        "--password-file", metavar="FILE", help="File with the password in its first line; - for standard input."
+    ),
 ]
 
 
@@ -27,21 +29,21 @@ def new_password(file: Path | None) -> str:
     elif file is None and sys.stdin.isatty():
         password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
     else:
-        with _told():
+        with _errors_reported():
             password = secret_files.read_line(sys.stdin.buffer, "standard input")
     if not password:
-        raise CommandFailed("an empty password is none", exit_code=USAGE)
+        raise CommandFailed("the password is empty", exit_code=USAGE)
     return password
 
 
 def first_line(file: Path) -> str:
     """Return the first line of a file with a secret. Raises CommandFailed."""
-    with _told():
+    with _errors_reported():
         return secret_files.first_line(file)
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _errors_reported() -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -46,11 +46,11 @@ async def test_pub_and_sub_work_over_tls(tmp_path: Path) -> None:
         assert "hello" in printed
         exit_code, problems = await told(certificates.client, "pub", *peer, "--message", "hello")
         assert exit_code == UNREACHABLE
-        assert "its certificate is not believed" in problems
+        assert "its certificate is not trusted" in problems
         assert "SSL_CERT_FILE" in problems
         exit_code, problems = await told(certificates.authority, "pub", *peer[1:], "--message", "hello")
         assert exit_code == UNREACHABLE
-        assert "One with TLS: --tls." in problems
+        assert "If the port uses TLS, give --tls." in problems
         plain = ("--tls", "--port", str(broker.port), "--topic", "a", "--message", "hello")
         exit_code, problems = await told(certificates.authority, "pub", *plain)
         assert exit_code == UNREACHABLE

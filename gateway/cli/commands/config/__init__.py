@@ -1,1 +1,1 @@
-"""`sluicegate config`: documents of what a node is told to have."""
+"""`sluicegate config`: declarations of a node's queues, users and other objects."""

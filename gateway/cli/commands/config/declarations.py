@@ -1,4 +1,4 @@
-"""`sluicegate config export|apply`: all that operators made while the gateway runs, written down and brought about."""
+"""`sluicegate config export|apply`: export what operators created on a running gateway, and apply such a document."""
 
 import sys
 from collections.abc import Collection, Iterator
@@ -14,7 +14,7 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, UrlOption
 from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.commands.config.kinds import DECLARED
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, as_json_text, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, as_json_text, counted, print_json
 from sluicegate.gateway.config.document import ConfigError, Place, Problem
 from sluicegate.gateway.config.load import text_in, text_of
 from sluicegate.gateway.config.yaml_document import read_yaml
@@ -34,15 +34,17 @@ from sluicegate.gateway.provisioning.declarations import (
 )
 from sluicegate.gateway.views.text import printable, printable_json
 
-DIFFERS: Final = 4  # exit code of a dry run that found something to do
+DIFFERS: Final = 4  # exit code of a dry run that found changes
 STANDARD_INPUT: Final = "-"
 
-app = typer.Typer(help="All that was made while the gateway runs, as one document.", no_args_is_help=True)
+app = typer.Typer(
+    help="Export and apply what operators created on a running gateway, as one document.", no_args_is_help=True
+)
 
 KINDS: Final = {each.kind: each for each in DECLARED}
 
 VpnsOption = Annotated[
-    list[str] | None, typer.Option("--vpn", metavar="NAME", help="This message VPN; may be repeated. Else all.")
+    list[str] | None, typer.Option("--vpn", metavar="NAME", help="Message VPN to export; repeatable. Default: all.")
 ]
 
 
@@ -52,36 +54,37 @@ def export(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print queues, templates, profiles, users without passwords, REST delivery points, as YAML that apply reads."""
+    """Print queues, templates, profiles, users (without passwords) and REST delivery points as YAML for `apply`."""
     client = AdminObjects(url)
     names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
     document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}
     dumped = as_json_text(document) + "\n" if as_json else as_yaml(document)
     size = len(dumped.encode())
     if size > BYTES_MAX:
-        advice = "One message VPN at a time: --vpn NAME."
-        raise CommandFailed(f"the document would have {size} bytes, and apply reads {BYTES_MAX}", advice=advice)
+        advice = "Export one message VPN at a time with --vpn NAME."
+        raise CommandFailed(f"the document has {size} bytes, and apply reads at most {BYTES_MAX}", advice=advice)
     typer.echo(dumped, nl=False)
 
 
 @app.command("apply")
 def apply(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="The document, as export prints it; - is standard input.")
+        str, typer.Argument(metavar="FILE", help="Document in the form of `export`; - for standard input.")
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done: exit code 4 if anything.")
+        bool, typer.Option("--dry-run", help="Print the changes without making them. Exit code 4: there are changes.")
     ] = False,
     prune: Annotated[
         bool,
         typer.Option(
-            "--prune", help="Delete what the document does not have, of the kinds that it lists, with what it holds."
+            "--prune",
+            help="Delete objects that the document does not list, of the kinds that it does, with their messages.",
         ),
     ] = False,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Make and change what differs from a document. What it does not list stays, but for --prune."""
+    """Create and change objects to match a document. Objects that it does not list stay, unless --prune is given."""
     wanted = _wanted(file)
     client = AdminObjects(url)
     clients = {vpn: client.in_vpn(vpn) for vpn in wanted}
@@ -92,31 +95,31 @@ def apply(
     ]
     missing = [each for vpn, by_kind in wanted.items() for each in _missing(vpn, clients[vpn], by_kind, planned)]
     if missing:
-        raise CommandFailed("\n".join(missing), advice="Nothing was done.")
+        raise CommandFailed("\n".join(missing), advice="Nothing was changed.")
     count = len(planned)
     for done_count, (vpn, change, secrets) in enumerate(planned):
         if not dry_run:
             try:
-                _do(clients[vpn], change, secrets)
+                _make(clients[vpn], change, secrets)
             except CommandFailed as failed:
                 which = f"{vpn}: {KINDS[change.kind].label} {change.name}"
-                advice = f"{done_count} of {count} changes were made; the next apply goes on from there."
+                advice = f"{done_count} of {count} changes were made. Run apply again to make the others."
                 raise CommandFailed(f"{which}: {failed.text}", exit_code=failed.exit_code, advice=advice) from None
-        _tell(vpn, change, as_json)
+        _print_change(vpn, change, as_json)
     if not as_json:
-        typer.echo(f"{count} {'change' if count == 1 else 'changes'}{' to be made' if dry_run else ''}", err=True)
+        typer.echo(f"{counted(count, 'change')}{' to make' if dry_run else ''}", err=True)
     if dry_run and count:
         raise typer.Exit(DIFFERS)
 
 
 def as_yaml(document: object) -> str:
-    """Return a document as apply reads it, with what a terminal would obey escaped."""
-    # YAML's writer leaves some of that as it is: bidirectional marks, for example.
+    """Return a document as YAML for `apply`, with control characters escaped."""
+    # The YAML writer does not escape all of them: bidirectional marks, for example.
     return printable_json(yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 
 class _Dumper(yaml.SafeDumper):
-    """Has texts between double quotes that hold what cannot be seen: only there can it be escaped."""
+    """Writes texts with unprintable characters in double quotes, the only style in which YAML can escape them."""
 
 
 def _write_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
@@ -127,14 +130,14 @@ _Dumper.add_representer(str, _write_text)
 
 
 def _exported(client: AdminObjects) -> dict[str, list[Fields]]:
-    """Return what a document says of a message VPN; a kind of which there is nothing is an empty list."""
+    """Return the objects of a message VPN by kind; a kind without objects is an empty list."""
     return {
         each.kind: [each.written(fields) for _, fields in sorted(each.present(client).items())] for each in DECLARED
     }
 
 
 def _wanted(file: str) -> dict[str, dict[str, Objects]]:
-    """Return the objects of a document as they stand there, after all were checked. Raises CommandFailed."""
+    """Read a document and check every object; return the objects as written. Raises CommandFailed."""
     try:
         text = (
             text_in(sys.stdin.buffer, Place(file), bytes_max=BYTES_MAX)
@@ -152,7 +155,7 @@ def _wanted(file: str) -> dict[str, dict[str, Objects]]:
 
 
 def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:
-    """Yield what has to be done in a message VPN, in an order in which it can be."""
+    """Yield the changes for a message VPN, ordered so that each object exists before another one names it."""
     removals: list[Change] = []
     for kind in DECLARED:
         if kind.kind in wanted:
@@ -166,14 +169,14 @@ def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -
 
 
 def _secrets(change: Change, wanted: dict[str, Objects]) -> Fields:
-    """Return what the document says that is not compared. Raises CommandFailed where it has to be there."""
+    """Return the secrets of an object that is to be created. Raises CommandFailed where one is required but missing."""
     return KINDS[change.kind].secrets(wanted[change.kind][change.name]) if change.action == ADD else {}
 
 
 def _missing(
     vpn: str, client: AdminObjects, wanted: dict[str, Objects], planned: list[tuple[str, Change, Fields]]
 ) -> Iterator[str]:
-    """Say what objects of a message VPN name, and that will not be there when they are made or changed."""
+    """Yield an error for each object that a change names and that will not exist when the change is made."""
     changes = [change for its_vpn, change, _ in planned if its_vpn == vpn]
     removed = {(change.kind, change.name) for change in changes if change.action == REMOVE}
     known: dict[str, Collection[str]] = {}
@@ -186,10 +189,10 @@ def _missing(
                 known[kind] = KINDS[kind].names(client)
             if name not in known[kind] or (kind, name) in removed:
                 label = KINDS[kind].label
-                yield f"{vpn}: {of.label} {change.name!r} needs the {label} {name!r}, which is nowhere"
+                yield f"{vpn}: {of.label} {change.name!r} needs the {label} {name!r}, which does not exist"
 
 
-def _do(client: AdminObjects, change: Change, secrets: Fields) -> None:
+def _make(client: AdminObjects, change: Change, secrets: Fields) -> None:
     kind = KINDS[change.kind]
     if change.action == ADD:
         kind.add(client, {**change.fields, **secrets})
@@ -199,7 +202,7 @@ def _do(client: AdminObjects, change: Change, secrets: Fields) -> None:
         kind.remove(client, change.name)
 
 
-def _tell(vpn: str, change: Change, as_json: bool) -> None:
+def _print_change(vpn: str, change: Change, as_json: bool) -> None:
     if as_json:
         print_json({"vpn": vpn, "deed": change.action, **asdict(change)})
         return
@@ -207,11 +210,11 @@ def _tell(vpn: str, change: Change, as_json: bool) -> None:
     if change.action == ADD:
         for key, value in KINDS[change.kind].written(change.fields).items():
             if key != "name":
-                typer.echo(printable(f"    {key}: {_said(value)}"))
+                typer.echo(printable(f"    {key}: {_one_line(value)}"))
     for key, value in change.before.items():
-        typer.echo(printable(f"    {key}: {_said(value)} -> {_said(change.fields[key])}"))
+        typer.echo(printable(f"    {key}: {_one_line(value)} -> {_one_line(change.fields[key])}"))
 
 
-def _said(value: object) -> str:
-    """Return a value as a document has it, in one line."""
+def _one_line(value: object) -> str:
+    """Return a value as the document writes it, on one line."""
     return value if isinstance(value, str) else orjson.dumps(value).decode()

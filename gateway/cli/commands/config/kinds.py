@@ -1,7 +1,7 @@
-"""The kinds of objects that a declaration has: how each is checked, read from a gateway, written down, and changed.
+"""The kinds of objects in a declaration: how each is checked, read from a gateway, exported and changed.
 
-What differs `gateway.provisioning.declarations` says, and in which order it is mended
-`gateway.cli.commands.config.declarations`.
+`gateway.provisioning.declarations` finds the differences, and `gateway.cli.commands.config.declarations` orders the
+changes.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,28 +38,30 @@ def _needs_nothing(given: Fields) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredKind:
-    """A kind of objects. Complete fields are those that all objects of the kind have, so that two can be compared."""
+    """A kind of objects. Complete fields include the defaults, so that two objects can be compared."""
 
     kind: str  # in documents
-    label: str  # of one, for people
-    complete: Callable[[Fields], Fields]  # with the defaults of what an object does not say; raises QueueInvalid
-    present: Callable[[AdminObjects], Objects]  # complete fields of all objects that operators made
+    label: str  # of one object, for messages
+    complete: Callable[[Fields], Fields]  # adds the defaults; raises QueueInvalid
+    present: Callable[[AdminObjects], Objects]  # complete fields of all objects that operators created
     add: Callable[[AdminObjects, Fields], object]
     change: Callable[[AdminObjects, str, Fields], object]  # some fields
     remove: Callable[[AdminObjects, str], object]
-    required: tuple[str, ...] = ("name",)  # what has no default
-    secrets: Callable[[Fields], Fields] = _no_secrets  # what cannot be read back, for an object that is to be made
-    needs: Callable[[Fields], Mapping[str, str]] = _needs_nothing  # objects that it has by name; their kinds, names
-    names: Callable[[AdminObjects], Collection[str]] = _no_names  # of all, those of the configuration too, if needed
+    required: tuple[str, ...] = ("name",)  # fields without a default
+    secrets: Callable[[Fields], Fields] = _no_secrets  # fields that cannot be read back, for a new object
+    needs: Callable[[Fields], Mapping[str, str]] = _needs_nothing  # objects that it names: kind -> name
+    names: Callable[[AdminObjects], Collection[str]] = (
+        _no_names  # of all objects, including the configuration's, if `needs` asks for them
+    )
 
     def written(self, fields: Fields) -> Fields:
-        """Return complete fields as a document has them: without defaults."""
+        """Return complete fields as a document lists them: without the defaults."""
         defaults = self.complete({key: fields[key] for key in self.required})
         return {key: value for key, value in fields.items() if key in self.required or value != defaults[key]}
 
 
 def _queue(given: Fields) -> Fields:
-    # Which names may have wildcards is for the gateway to say.
+    # The gateway decides which names may contain wildcards.
     definition = definition_from_dict(plain_values(given), wildcards=True)
     return {**definition.config.to_dict(), "subscriptions": sorted(definition.subscriptions)}
 
@@ -104,8 +106,8 @@ def _users(client: AdminObjects) -> Objects:
 
 def _password(given: Fields) -> Fields:
     if given.get("password") is None:
-        advice = "A document may have the password of a user that is to be made; none is exported."
-        raise CommandFailed(f"user {given['name']!r} is to be made, and has no password", advice=advice)
+        advice = "Add the user's `password` to the document; export does not include passwords."
+        raise CommandFailed(f"the new user {given['name']!r} has no password", advice=advice)
     return {"password": given["password"]}
 
 
@@ -126,7 +128,7 @@ def _points(client: AdminObjects) -> Objects:
 
 
 def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> DeclaredKind:
-    """Return the kind of declared objects that profiles of a kind are."""
+    """Return the DeclaredKind for client profiles or ACL profiles."""
 
     def complete(given: Fields) -> Fields:
         return described(model, given).to_dict()
@@ -166,7 +168,7 @@ def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> Decla
     )
 
 
-# In the order in which objects are made, for some need others.
+# In the order of creation: an object comes after those that it names.
 DECLARED: Final = (
     DeclaredKind(
         kind="queue_templates",

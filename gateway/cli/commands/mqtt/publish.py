@@ -25,25 +25,26 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
     TlsOption,
     UserOption,
     VersionOption,
-    in_words,
+    reason_text,
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json
 
-UNCONFIRMED_MAX: Final = 1000  # messages under way; reading of standard input waits for room
+UNCONFIRMED_MAX: Final = 1000  # above it, reading of standard input waits
 CONFIRM_TIMEOUT_S: Final = 30.0
 REFUSALS_SHOWN_MAX: Final = 5
-PIECE_BYTES: Final = 1 << 16  # of standard input, at once
+READ_BYTES: Final = 1 << 16  # of standard input, at once
 
 
 def pub(
     topic: Annotated[str, typer.Option("--topic", "-t", help="Topic to publish to.")],
     message: Annotated[
-        list[str] | None, typer.Option("--message", "-m", help="Payload; repeatable. Without: stdin.")
+        list[str] | None,
+        typer.Option("--message", "-m", help="Payload; repeatable. Default: the lines of standard input."),
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Times each message is sent.")] = 1,
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="Number of times to send each message.")] = 1,
     qos: QosOption = 1,
-    retain: Annotated[bool, typer.Option("--retain", "-r", help="Keep as the topic's retained message.")] = False,
+    retain: Annotated[bool, typer.Option("--retain", "-r", help="Retain the message on its topic.")] = False,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key (JMSXGroupID).")] = None,
     properties: Annotated[
         list[str] | None, typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property; repeatable.")
@@ -57,7 +58,7 @@ def pub(
     password: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Publish, and wait until the gateway has confirmed every message. Lines of standard input are messages."""
+    """Publish messages and wait until the gateway has confirmed them. Each line of standard input is a message."""
     peer = Peer(
         host=host,
         given_port=port,
@@ -67,22 +68,25 @@ def pub(
         username=username,
         password=password,
     )
-    section = _properties(peer, key, properties or [])
+    packet_properties = _properties(peer, key, properties or [])
     session = MqttSession(peer)
-    publisher = _Publisher(session, topic=topic, qos=qos, retain=retain, properties=section)
+    publisher = _Publisher(session, topic=topic, qos=qos, retain=retain, properties=packet_properties)
     publisher.run(_lines_of_input(session) if message is None else map(os.fsencode, message), count)
     if as_json:
         print_json({"confirmed": publisher.confirmed_count, "refused": len(publisher.refusals)})
     if publisher.refusals:
         shown = ", ".join(list(dict.fromkeys(publisher.refusals))[:REFUSALS_SHOWN_MAX])
         total = publisher.confirmed_count + len(publisher.refusals)
-        raise CommandFailed(f"{len(publisher.refusals)} of {total} messages were refused: {shown}", exit_code=FAILED)
+        raise CommandFailed(
+            f"the gateway refused {len(publisher.refusals)} of {counted(total, 'message')}: {shown}", exit_code=FAILED
+        )
     if not as_json:
-        typer.echo(f"{publisher.confirmed_count} {'sent' if qos == 0 else 'confirmed'}", err=True)
+        what = counted(publisher.confirmed_count, "message")
+        typer.echo(f"{what} {'sent' if qos == 0 else 'confirmed'}", err=True)
 
 
 class _Publisher:
-    """Sends messages over one session, with a bounded number unconfirmed."""
+    """Publishes messages over one session, with a bounded number of them unconfirmed."""
 
     def __init__(
         self, session: MqttSession, *, topic: str, qos: int, retain: bool, properties: Properties | None
@@ -113,7 +117,7 @@ class _Publisher:
         try:
             sent = self._session.client.publish(self._topic, payload, self._qos, self._retain, self._properties)
         except ValueError as problem:  # paho checks the topic and the size
-            raise CommandFailed(f"this cannot be published: {problem}", exit_code=USAGE) from None
+            raise CommandFailed(f"cannot publish: {problem}", exit_code=USAGE) from None
         if sent.mid in self._early:
             self._early.remove(sent.mid)
         else:
@@ -121,8 +125,9 @@ class _Publisher:
 
     def _await_room(self, unconfirmed_max: int) -> None:
         if not self._session.run_until(lambda: len(self._unconfirmed) < unconfirmed_max, timeout_s=CONFIRM_TIMEOUT_S):
-            text = f"{len(self._unconfirmed)} messages were not confirmed within {CONFIRM_TIMEOUT_S:.0f} s"
-            raise CommandFailed(text, advice="A queue over its quota holds publishers back: `sluicegate queue list`.")
+            text = f"{counted(len(self._unconfirmed), 'message')} not confirmed within {CONFIRM_TIMEOUT_S:.0f} s"
+            advice = "A queue over its quota delays confirmations; see `sluicegate queue list`."
+            raise CommandFailed(text, advice=advice)
 
     def _on_publish(
         self, client: mqtt.Client, userdata: object, mid: int, reason: ReasonCode, properties: Properties | None
@@ -132,17 +137,17 @@ class _Publisher:
         else:
             self._early.add(mid)
         if reason.is_failure:
-            self.refusals.append(in_words(reason, properties))
+            self.refusals.append(reason_text(reason, properties))
         else:
             self.confirmed_count += 1
 
 
 def _lines_of_input(session: MqttSession) -> Iterator[bytes]:
-    """Yield the lines of standard input as they come. Whoever writes them may take longer than a keep-alive."""
+    """Yield the lines of standard input as they arrive; serve the connection meanwhile, so that it stays alive."""
     file, rest = sys.stdin.fileno(), b""
     while True:
         session.run_until_readable(file)
-        piece = os.read(file, PIECE_BYTES)
+        piece = os.read(file, READ_BYTES)
         if not piece:
             break
         *lines, rest = (rest + piece).split(b"\n")
@@ -162,7 +167,7 @@ def _properties(peer: Peer, key: str | None, given: list[str]) -> Properties | N
         pairs.appendleft((KEY_PROPERTY, key))
     if not pairs:
         return None
-    peer.needs_v5("--key" if key is not None else "--property")
-    section = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho left it untyped
-    section.UserProperty = list(pairs)
-    return section
+    peer.require_v5("--key" if key is not None else "--property")
+    packet_properties = Properties(PacketTypes.PUBLISH)  # type: ignore[no-untyped-call]  # paho left it untyped
+    packet_properties.UserProperty = list(pairs)
+    return packet_properties

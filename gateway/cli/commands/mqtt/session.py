@@ -1,6 +1,6 @@
-"""One MQTT connection of a command, on paho: connect, run until something is true, disconnect. No thread, no reconnect.
+"""One MQTT connection of a command, on paho: connect, run until a condition holds, disconnect.
 
-What is published or printed is in `publish` and `subscribe`.
+It starts no thread and does not reconnect. The commands are in `publish` and `subscribe`.
 """
 
 import select
@@ -24,12 +24,12 @@ PLAIN_PORT: Final = 1883
 TLS_PORT: Final = 8883
 KEEP_ALIVE_S: Final = 60
 ANSWER_TIMEOUT_S: Final = 10.0  # for CONNACK, SUBACK
-TURN_S: Final = 0.2  # longest wait for the socket in one turn
+TURN_S: Final = 0.2  # longest wait for the socket in one iteration
 KEY_PROPERTY: Final = "JMSXGroupID"  # the user property that carries a partition key
 
 
 class MqttVersion(StrEnum):
-    """The protocol versions, as people call them."""
+    """The MQTT versions, as `--protocol` takes them."""
 
     V3_1 = "3.1"
     V3_1_1 = "3.1.1"
@@ -42,26 +42,31 @@ _PAHO_VERSION: Final = {
     MqttVersion.V5: mqtt.MQTTv5,
 }
 
-HostOption = Annotated[str, typer.Option("--host", envvar="SLUICEGATE_HOST", help="Gateway to connect to.")]
+HostOption = Annotated[str, typer.Option("--host", envvar="SLUICEGATE_HOST", help="Host of the gateway.")]
 PortOption = Annotated[
-    int | None, typer.Option("--port", "-p", min=1, max=65535, help="Its MQTT port; 1883, with --tls 8883.")
+    int | None, typer.Option("--port", "-p", min=1, max=65535, help="MQTT port. Default: 1883, or 8883 with --tls.")
 ]
-TlsOption = Annotated[bool, typer.Option("--tls", help="Connect in TLS. SSL_CERT_FILE names an authority of your own.")]
+TlsOption = Annotated[bool, typer.Option("--tls", help="Connect with TLS. SSL_CERT_FILE names a CA certificate.")]
 VersionOption = Annotated[MqttVersion, typer.Option("--protocol", "-V", help="MQTT version.")]
 QosOption = Annotated[int, typer.Option("--qos", "-q", min=0, max=2, help="Quality of service.")]
-ClientIdOption = Annotated[str, typer.Option("--client-id", "-i", help="Empty: the gateway gives one.")]
+ClientIdOption = Annotated[str, typer.Option("--client-id", "-i", help="Client ID. Default: the gateway assigns one.")]
 UserOption = Annotated[str | None, typer.Option("--username", "-u", envvar="SLUICEGATE_USERNAME", help="User name.")]
 PasswordOption = Annotated[
-    str | None, typer.Option("--password", envvar="SLUICEGATE_PASSWORD", help="Better in the environment than here.")
+    str | None,
+    typer.Option(
+        "--password",
+        envvar="SLUICEGATE_PASSWORD",
+        help="Password. Set the environment variable instead: others can read the command line.",
+    ),
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Where to connect, and as whom."""
+    """The address and the login of a connection."""
 
     host: str
-    given_port: int | None  # None: the usual one
+    given_port: int | None  # None: the default
     tls: bool
     version: MqttVersion
     client_id: str
@@ -73,23 +78,23 @@ class Peer:
         """The port to connect to."""
         return self.given_port or (TLS_PORT if self.tls else PLAIN_PORT)
 
-    def needs_v5(self, option: str) -> None:
-        """Refuse an option that only MQTT 5 can carry."""
+    def require_v5(self, option: str) -> None:
+        """Refuse an option that needs MQTT 5. Raises CommandFailed."""
         if self.version is not MqttVersion.V5:
-            text = f"{option} needs MQTT 5: {self.version} has no properties"
-            raise CommandFailed(text, exit_code=USAGE, advice="Leave --protocol away, or say --protocol 5.")
+            text = f"{option} needs MQTT 5; MQTT {self.version} has no properties"
+            raise CommandFailed(text, exit_code=USAGE, advice="Omit --protocol, or give --protocol 5.")
 
 
 class MqttSession:
-    """A connection that lives as long as a command. Failures are CommandFailed."""
+    """A connection for the length of a command. Failures raise CommandFailed."""
 
     def __init__(self, peer: Peer, *, receive_maximum: int = 0) -> None:
         self._peer = peer
         self._receive_maximum = receive_maximum
         self._connack: ReasonCode | None = None
-        self._answer = ""  # what CONNACK says
-        self._farewell = ""  # why the gateway closed the connection, if it said so
-        # Manual: a message that was received but not printed is not acknowledged, and so not lost.
+        self._answer = ""  # the reason in CONNACK
+        self._close_reason = ""  # the reason in the gateway's DISCONNECT, if it sent one
+        # Manual acknowledgement: a message that was received but not printed is not acknowledged, so it is not lost.
         self.client = mqtt.Client(
             CallbackAPIVersion.VERSION2,
             client_id=peer.client_id,
@@ -116,15 +121,17 @@ class MqttSession:
         except OSError as problem:
             raise unreachable(f"{peer.host}:{peer.port}", problem, "--host and --port") from None
         if not self.run_until(lambda: self._connack is not None, timeout_s=ANSWER_TIMEOUT_S):
-            text = f"{peer.host}:{peer.port} does not answer CONNECT; is that an MQTT port?"
+            text = f"{peer.host}:{peer.port} does not answer CONNECT; is it an MQTT port?"
             raise CommandFailed(text, exit_code=UNREACHABLE)
-        assert self._connack is not None, "that is what was waited for"
+        assert self._connack is not None, "run_until returned true"
         if self._connack.is_failure:
-            advice = "Accounts: `sluicegate user list`; see --username." if _is_about_accounts(self._connack) else ""
+            advice = (
+                "Give --username; `sluicegate user list` shows the users." if _is_about_accounts(self._connack) else ""
+            )
             raise CommandFailed(f"the gateway refused the connection: {self._answer}", exit_code=FAILED, advice=advice)
 
     def run_until(self, done: Callable[[], bool], *, timeout_s: float | None = None) -> bool:
-        """Serve the connection until `done`; return whether it came to that before the time was over."""
+        """Serve the connection until `done` returns true; return false if the timeout comes first."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while not done():
             left = TURN_S if end is None else end - time.monotonic()
@@ -135,10 +142,10 @@ class MqttSession:
         return True
 
     def run_until_readable(self, file: int) -> None:
-        """Serve the connection until a file has something to read, or is at its end."""
+        """Serve the connection until a file is readable or at its end."""
         while True:
             connection = self.client.socket()
-            ends = [] if connection is None else [connection.fileno()]  # none: it is lost, and `loop` says so
+            ends = [] if connection is None else [connection.fileno()]  # None: it is lost, and `loop` reports that
             readable, _, _ = select.select([file, *ends], ends if self.client.want_write() else [], [], TURN_S)
             if file in readable:
                 return
@@ -146,7 +153,7 @@ class MqttSession:
                 raise self._lost()
 
     def disconnect(self) -> None:
-        """Say goodbye. What is unacknowledged goes back to the gateway."""
+        """Send DISCONNECT. The gateway redelivers messages that are not acknowledged."""
         self.client.disconnect()
         while self.client.want_write():
             if self.client.loop(timeout=TURN_S) != mqtt.MQTT_ERR_SUCCESS:
@@ -156,26 +163,28 @@ class MqttSession:
         if self._connack is not None and self._connack.is_failure:
             return CommandFailed(f"the gateway refused the connection: {self._answer}", exit_code=FAILED)
         if self._connack is None:
-            text = f"{self._peer.host}:{self._peer.port} closed the connection unanswered; is that an MQTT port?"
-            return CommandFailed(text, exit_code=UNREACHABLE, advice="" if self._peer.tls else "One with TLS: --tls.")
-        if self._farewell:
-            return CommandFailed(f"the gateway closed the connection: {self._farewell}", exit_code=FAILED)
+            text = f"{self._peer.host}:{self._peer.port} closed the connection without an answer; is it an MQTT port?"
+            return CommandFailed(
+                text, exit_code=UNREACHABLE, advice="" if self._peer.tls else "If the port uses TLS, give --tls."
+            )
+        if self._close_reason:
+            return CommandFailed(f"the gateway closed the connection: {self._close_reason}", exit_code=FAILED)
         return CommandFailed("the connection to the gateway was lost", exit_code=UNREACHABLE)
 
     def _on_connect(
         self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
     ) -> None:
         self._connack = reason
-        self._answer = in_words(reason, properties)
+        self._answer = reason_text(reason, properties)
 
     def _on_disconnect(
         self, client: mqtt.Client, userdata: object, flags: object, reason: ReasonCode, properties: Properties | None
     ) -> None:
-        self._farewell = in_words(reason, properties) if reason.is_failure else ""
+        self._close_reason = reason_text(reason, properties) if reason.is_failure else ""
 
 
-def in_words(reason: ReasonCode, properties: Properties | None) -> str:
-    """Return what the gateway says of a reason code, or the standard."""
+def reason_text(reason: ReasonCode, properties: Properties | None) -> str:
+    """Return the gateway's reason string, or the standard name of the reason code."""
     return str(getattr(properties, "ReasonString", "") or reason)
 
 

@@ -1,4 +1,4 @@
-"""`sluicegate sub`: print what arrives on topics, or consume from a queue."""
+"""`sluicegate sub`: print messages from topics, or consume from a queue."""
 
 import base64
 import signal
@@ -25,15 +25,15 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
     TlsOption,
     UserOption,
     VersionOption,
-    in_words,
+    reason_text,
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json
 from sluicegate.gateway.views.text import printable
 
 QUEUE_PREFIX: Final = "$queue/"
 REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue
-RECEIVE_MAXIMUM: Final = 100  # messages the gateway may send ahead of what is printed
+RECEIVE_MAXIMUM: Final = 100  # messages that the gateway may send before they are printed
 
 
 def sub(
@@ -41,9 +41,11 @@ def sub(
     queues: Annotated[
         list[str] | None, typer.Option("--queue", "-Q", help="Queue to consume from; repeatable.")
     ] = None,
-    count: Annotated[int, typer.Option("--count", "-n", min=0, help="End after so many messages; 0: never.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", "-n", min=0, help="Exit after this number of messages; 0: never.")
+    ] = 0,
     timeout: Annotated[
-        float | None, typer.Option(min=0, help="End after so many seconds; with --count, that is a failure.")
+        float | None, typer.Option(min=0, help="Exit after this number of seconds; with --count, as a failure.")
     ] = None,
     qos: QosOption = 1,
     protocol: VersionOption = MqttVersion.V5,
@@ -55,10 +57,10 @@ def sub(
     password: PasswordOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Print messages until Ctrl-C. A message counts as received once it is printed. With --json, one object a line."""
+    """Print messages until Ctrl-C. A message is acknowledged once it is printed. With --json, one object per line."""
     filters = [*(topics or ()), *(QUEUE_PREFIX + name for name in queues or ())]
     if not filters:
-        raise CommandFailed("there is nothing to subscribe to", exit_code=USAGE, advice="Say --topic or --queue.")
+        raise CommandFailed("no topic and no queue is given", exit_code=USAGE, advice="Give --topic or --queue.")
     peer = Peer(
         host=host,
         given_port=port,
@@ -72,11 +74,11 @@ def sub(
     subscriber = _Subscriber(MqttSession(peer, receive_maximum=ahead), count=count, as_json=as_json)
     finished = subscriber.run(filters, qos=qos, timeout_s=timeout)
     if count and not finished and not subscriber.is_interrupted:
-        raise CommandFailed(f"{subscriber.printed_count} of {count} messages came in {timeout} s")
+        raise CommandFailed(f"only {subscriber.printed_count} of {counted(count, 'message')} arrived in {timeout} s")
 
 
 class _Subscriber:
-    """Prints and then acknowledges what one session receives."""
+    """Prints the messages that one session receives, then acknowledges them."""
 
     def __init__(self, session: MqttSession, *, count: int, as_json: bool) -> None:
         self.printed_count = 0
@@ -88,7 +90,7 @@ class _Subscriber:
         self._is_leaving = False
         self._has_left = False
         self._granted: list[ReasonCode] | None = None
-        self._about_grant: Properties | None = None
+        self._suback_properties: Properties | None = None
         session.client.on_message = self._on_message
         session.client.on_subscribe = self._on_subscribe
         session.client.on_unsubscribe = self._on_unsubscribe
@@ -100,29 +102,29 @@ class _Subscriber:
         try:
             session.client.subscribe([(each, qos) for each in filters])
         except ValueError as problem:
-            text = f"one of {', '.join(filters)} is no valid filter: {problem}"
+            text = f"one of {', '.join(filters)} is not a valid topic filter: {problem}"
             raise CommandFailed(
-                text, exit_code=USAGE, advice="'#' stands alone and last, '+' alone in a level."
+                text, exit_code=USAGE, advice="'#' must be the last level, and '+' must be a whole level."
             ) from None
         if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
             raise CommandFailed("the gateway does not answer SUBSCRIBE")
         self._check_granted(filters)
-        # A signal ends between two messages: what was printed is acknowledged, whatever the moment. A second one kills.
+        # A signal takes effect between two messages, so that what was printed is acknowledged. A second one kills.
         before = {number: signal.signal(number, self._on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             session.run_until(lambda: self.is_interrupted or self._has_all(), timeout_s=timeout_s)
-            self._leave(filters)
+            self._unsubscribe(filters)
         finally:
             for number, taken in before.items():
                 signal.signal(number, taken)
         session.disconnect()
         return self._has_all()
 
-    def _leave(self, filters: list[str]) -> None:
-        """Wait until the gateway has read every acknowledgement, which comes before its answer.
+    def _unsubscribe(self, filters: list[str]) -> None:
+        """Unsubscribe and wait for UNSUBACK: the gateway has read every acknowledgement before it answers.
 
-        What was printed and not read would be delivered again: a socket that is closed with deliveries unread is
-        reset, and a gateway that writes to it reads no more.
+        Otherwise printed messages could be delivered again: closing a socket with unread deliveries resets the
+        connection, and the gateway then reads no more from it.
         """
         self._is_leaving = True
         self._session.client.unsubscribe(filters)
@@ -137,7 +139,7 @@ class _Subscriber:
 
     def _check_granted(self, filters: list[str]) -> None:
         refused = {
-            each: in_words(reason, self._about_grant)  # which has one text for all of them
+            each: reason_text(reason, self._suback_properties)  # SUBACK has one reason string for all filters
             for each, reason in zip(filters, self._granted or (), strict=False)
             if reason.is_failure
         }
@@ -152,7 +154,7 @@ class _Subscriber:
         self, client: mqtt.Client, userdata: object, mid: int, reasons: list[ReasonCode], properties: Properties | None
     ) -> None:
         self._granted = reasons
-        self._about_grant = properties
+        self._suback_properties = properties
 
     def _on_unsubscribe(
         self,
@@ -166,7 +168,7 @@ class _Subscriber:
 
     def _on_message(self, client: mqtt.Client, userdata: object, message: mqtt.MQTTMessage) -> None:
         if self._is_leaving or self._has_all():
-            return  # not acknowledged: it goes back
+            return  # not acknowledged: the gateway redelivers it
         if self._as_json:
             print_json(_document(message))
         else:
@@ -175,16 +177,16 @@ class _Subscriber:
         client.ack(message.mid, message.qos)
 
     def _print(self, message: mqtt.MQTTMessage) -> None:
-        marks = [f"{name}={value}" for name, value in _user_properties(message)]
-        marks += ["redelivered"] if _redelivered(message) else []
-        marks += ["retained"] if message.retain else []
+        notes = [f"{name}={value}" for name, value in _user_properties(message)]
+        notes += ["redelivered"] if _redelivered(message) else []
+        notes += ["retained"] if message.retain else []
         self._console.print(printable(message.topic), style="bold", markup=False, end=" ")
         self._console.print(printable(message.payload.decode(errors="backslashreplace")), markup=False, end="")
-        self._console.print(f"  {printable(' '.join(marks))}" if marks else "", style="dim", markup=False)
+        self._console.print(f"  {printable(' '.join(notes))}" if notes else "", style="dim", markup=False)
 
 
 def _redelivered(message: mqtt.MQTTMessage) -> bool:
-    """Return whether the message may have come before: resent on this session, or delivered by its queue before."""
+    """Return whether the message may have been delivered before, on this session or from its queue."""
     return message.dup or (REDELIVERED_PROPERTY, "true") in [tuple(each) for each in _user_properties(message)]
 
 
@@ -206,6 +208,6 @@ def _document(message: mqtt.MQTTMessage) -> dict[str, object]:
 
 
 def _user_properties(message: mqtt.MQTTMessage) -> list[tuple[str, str]]:
-    section = message.properties
-    pairs: list[tuple[str, str]] = getattr(section, "UserProperty", []) if section is not None else []
+    packet_properties = message.properties
+    pairs: list[tuple[str, str]] = getattr(packet_properties, "UserProperty", [])
     return pairs

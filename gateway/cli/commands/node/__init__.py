@@ -1,1 +1,1 @@
-"""Commands about a node as a whole: status, actors, events, backups, `doctor`, `top`."""
+"""Commands for a whole node: `serve`, `check-config`, `doctor`, `actors`, `events`, `top` and backups."""

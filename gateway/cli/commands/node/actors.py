@@ -1,4 +1,4 @@
-"""`sluicegate actors`: the tree of actors, once or as it changes."""
+"""`sluicegate actors`: print the actor tree once, or show it live."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -16,12 +16,12 @@ from sluicegate.gateway.views.text import printable
 
 
 def actors(
-    once: Annotated[bool, typer.Option("--once", help="Print the tree and end.")] = False,
-    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the tree once and exit.")] = False,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between updates.")] = 1.0,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every actor with its inbox, batch size, handling time and restarts, until `q` or Ctrl-C."""
+    """Show every actor with its inbox, batch size, handling time and restarts, until `q` or Ctrl-C is pressed."""
     client = AdminClient(url)
     if as_json:
         print_json(client.actors())

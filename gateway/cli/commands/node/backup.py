@@ -1,4 +1,4 @@
-"""`sluicegate backup|backup-status|backup-cancel|restore`: copies of the spool, made by a node and brought back."""
+"""`sluicegate backup|backup-status|backup-cancel|restore`: back up a running node's spool, and restore it."""
 
 import secrets
 import time
@@ -20,24 +20,25 @@ from sluicegate.storage.backup.folder import NAME_ALLOWED, read_note
 from sluicegate.storage.backup.restore import Restored, restore_backup
 from sluicegate.storage.errors import StorageError
 
-LOOK_EVERY_S: Final = 0.2  # how often a backup that is waited for is looked at
+POLL_INTERVAL_S: Final = 0.2  # of the backup that the command waits for
 
 
 def backup(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help=f"{NAME_ALLOWED}; without, the time in UTC.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help=f"Name of the backup: {NAME_ALLOWED}. Default: the time in UTC."),
     ] = None,
-    wait: Annotated[bool, typer.Option(help="Wait for the end; Ctrl-C leaves it running.")] = True,
+    wait: Annotated[bool, typer.Option(help="Wait until the backup ends. Ctrl-C does not cancel it.")] = True,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Have the running gateway copy its spool, as it is now, into a folder of its `backup.path`."""
+    """Back up the spool of the running gateway into a folder below its `backup.path`."""
     client = AdminClient(url)
     view = client.start_backup(name)
     with _progress() as progress:
         task = progress.add_task(view.name, total=view.expected_bytes)
         while wait and view.state == BackupState.RUNNING:
-            time.sleep(LOOK_EVERY_S)
+            time.sleep(POLL_INTERVAL_S)
             view = client.show_backup()
             progress.update(task, completed=view.written_bytes, total=max(view.expected_bytes, view.written_bytes))
     is_made = view.state in (BackupState.RUNNING, BackupState.DONE)
@@ -48,15 +49,15 @@ def backup(
 
 
 def backup_status(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """Show how far the latest backup has come."""
+    """Show the progress of the latest backup."""
     _show(AdminClient(url).show_backup(), as_json)
 
 
 def backup_cancel(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """End the backup that is running; nothing of it is left. Exit code 1: there is none, or it was whole before."""
+    """Cancel the running backup and remove its files. Exit code 1: none is running, or it finished first."""
     view = AdminClient(url).cancel_backup()
     if view.state != BackupState.CANCELLED:
-        raise CommandFailed(f"nothing was cancelled: no backup is running; the latest: {_line(view)}")
+        raise CommandFailed(f"no backup is running; the latest one: {_line(view)}")
     _show(view, as_json)
 
 
@@ -67,7 +68,7 @@ def restore(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a backup the spool of a data folder that is empty. No gateway may run on that folder."""
+    """Restore a backup into an empty data folder. No gateway may run on that folder."""
     folder = loaded_config(config, data, settings).data.path
     try:
         total = read_note(source).data_bytes
@@ -81,12 +82,12 @@ def restore(
             )
     except (StorageError, OSError) as error:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise CommandFailed(text, advice="Nothing was changed in the backup, and there is no new spool.") from None
+        raise CommandFailed(text, advice="The backup is unchanged, and no spool was created.") from None
     _show_restored(restored, source, folder, as_json)
 
 
 def _progress() -> Progress:
-    """Return a bar on standard error; where that is no terminal, none."""
+    """Return a progress bar on standard error; it shows nothing where that is not a terminal."""
     console = Console(stderr=True)
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
@@ -122,8 +123,8 @@ def _show_restored(restored: Restored, source: Path, folder: Path, as_json: bool
         )
         return
     typer.echo(f"restored {source} into {folder}: the spool of node {note.node} at {taken}")
-    typer.echo(f"{rounded_size(note.data_bytes)}, checksum right")
+    typer.echo(f"{rounded_size(note.data_bytes)}, checksum verified")
     typer.echo(
         f"incarnation {incarnation_text(restored.incarnation)} (was {incarnation_text(note.incarnation)}): "
-        "positions that readers kept outside the spool mean nothing in it"
+        "positions that readers stored outside the spool are no longer valid"
     )

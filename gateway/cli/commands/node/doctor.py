@@ -1,4 +1,4 @@
-"""`sluicegate doctor`: whether configuration, data folder and spool of a node, or a backup, are in order."""
+"""`sluicegate doctor`: check the configuration, data folder and spool of a stopped node, or a backup."""
 
 import secrets
 from pathlib import Path
@@ -21,35 +21,35 @@ def doctor(
     data: DataOption = None,
     settings: SetOption = None,
     backup: Annotated[
-        Path | None, typer.Option("--backup", metavar="FOLDER", help="Examine this backup, and nothing else.")
+        Path | None, typer.Option("--backup", metavar="FOLDER", help="Check this backup instead of a node.")
     ] = None,
     salvage: Annotated[
         Path | None,
-        typer.Option("--salvage", metavar="FOLDER", help="Bring what can be read of its spool into a new one there."),
+        typer.Option(
+            "--salvage", metavar="FOLDER", help="Copy everything readable in the spool into a new spool in this folder."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Examine a node that does not run, or a backup, and change nothing. Exit code 1: there are errors."""
+    """Check a stopped node or a backup, without changing it. Exit code 1: there are errors."""
     if backup is not None and salvage is not None:
-        raise typer.BadParameter(
-            "a backup is whole or of no use: --salvage is for the spool of a node", param_hint="--salvage"
-        )
+        raise typer.BadParameter("it works on the spool of a node, and not on a backup", param_hint="--salvage")
     console = Console(stderr=True)
     columns = (SpinnerColumn(), "{task.completed:.0f} pages")
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("pages", total=None)
 
-        def looked() -> None:
+        def page_checked() -> None:
             progress.advance(task)
 
         if backup is not None:
-            examination = examine_backup(backup, looked=looked)
+            examination = examine_backup(backup, looked=page_checked)
         elif salvage is not None:
             loaded = loaded_config(config, data, settings)
-            examination = salvage_node(loaded, salvage, incarnation=secrets.randbits(64), looked=looked)
+            examination = salvage_node(loaded, salvage, incarnation=secrets.randbits(64), looked=page_checked)
         else:
             loaded = loaded_config(config, data, settings)
-            examination = examine_node(loaded, now_s=SystemClock().wall_ms() / 1000, looked=looked)
+            examination = examine_node(loaded, now_s=SystemClock().wall_ms() / 1000, looked=page_checked)
     _show(examination, as_json)
     if not examination.is_healthy():
         raise typer.Exit(FAILED)
@@ -60,9 +60,9 @@ def _show(examination: Examination, as_json: bool) -> None:
         findings = [each._asdict() for each in examination.findings]
         print_json({"healthy": examination.is_healthy(), "looked_at": examination.looked_at, "findings": findings})
         return
-    print_table(("looked at", ""), list(examination.looked_at.items()))
+    print_table(("checked", ""), list(examination.looked_at.items()))
     typer.echo("")
     if not examination.findings:
-        typer.echo("nothing was found")
+        typer.echo("no problems found")
         return
-    print_table(("", "about", "what"), [tuple(each) for each in examination.findings])
+    print_table(("severity", "subject", "problem"), [tuple(each) for each in examination.findings])

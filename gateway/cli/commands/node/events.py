@@ -1,4 +1,4 @@
-"""`sluicegate events`: what happened on the node lately, once or as it goes on."""
+"""`sluicegate events`: print recent events of the node, and follow new ones."""
 
 import time
 from collections.abc import Sequence
@@ -13,32 +13,32 @@ from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.views.queues import EventView
 from sluicegate.gateway.views.text import printable
 
-LIMIT_MAX = 1000  # what the node keeps
+LIMIT_MAX = 1000  # the node keeps no more
 STYLES = {"warning": "yellow", "error": "bold red"}
 
 
 def events(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until Ctrl-C.")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Most events of the past to print.")] = 100,
-    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 1.0,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new events until Ctrl-C is pressed.")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=LIMIT_MAX, help="Maximum number of past events to print.")] = 100,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two requests.")] = 1.0,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print recent events, oldest first; with --json one object a line."""
+    """Print recent events, oldest first. With --json, one object per line."""
     client = AdminClient(url)
     newest = _print(client.events(after=0, limit=limit), as_json)
     try:
         while follow:
             time.sleep(interval)
-            newest = _print(_behind(newest, client), as_json) or newest
+            newest = _print(_events_after(newest, client), as_json) or newest
     except KeyboardInterrupt:
         return
 
 
-def _behind(newest: EventView | None, client: AdminClient) -> Sequence[EventView]:
-    """Return the events that came after one, all there are without one."""
+def _events_after(newest: EventView | None, client: AdminClient) -> Sequence[EventView]:
+    """Return the events after `newest`, or all of them."""
     if newest is not None:
-        # Numbers begin anew with the node: it is asked for again, and where another one has its number, so are all.
+        # Numbers restart with the node. The newest event is read again: if it differs, the node restarted.
         found = client.events(after=newest.number - 1, limit=LIMIT_MAX)
         if found and found[0] == newest:
             return found[1:]

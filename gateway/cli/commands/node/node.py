@@ -1,4 +1,4 @@
-"""Commands about the node of this machine: run it, check its configuration, hash a password for it."""
+"""Commands for a node on this machine: run it, check its configuration, hash a password for it."""
 
 import gc
 import os
@@ -20,22 +20,27 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.views.errors import CannotStart
 
 ConfigOption = Annotated[
-    Path | None, typer.Option("--config", "-c", envvar="SLUICEGATE_CONFIG", help="YAML file; without it, defaults.")
+    Path | None,
+    typer.Option(
+        "--config", "-c", envvar="SLUICEGATE_CONFIG", help="Configuration file (YAML). Default: built-in settings."
+    ),
 ]
-DataOption = Annotated[Path | None, typer.Option("--data", help="Directory of the spool; same as --set data.path=DIR.")]
+DataOption = Annotated[
+    Path | None, typer.Option("--data", help="Data folder, which holds the spool; same as --set data.path=DIR.")
+]
 SetOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="One setting; may be repeated. Beats all else.")
+    list[str] | None, typer.Option("--set", metavar="PATH=VALUE", help="Override one setting; repeatable.")
 ]
 
 
 def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
-    """Run the gateway in the foreground until it is told to stop."""
-    # Whoever changes the configuration while it starts must not end it: `run` hears the signal when it can.
+    """Run the gateway in the foreground until SIGTERM or Ctrl-C."""
+    # A SIGHUP during the start must not end the process: `run` unblocks the signal when it can handle it.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
-    # For a gateway it is the way to end, from the beginning on: `main` has taken it for a failure.
+    # SIGTERM is a normal end for a gateway; `main` treats it as a failure.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
     loaded = loaded_config(config, data, settings)
-    gc.disable()  # until the node is ready: a start makes what stays, and the collector would go through it all again
+    gc.disable()  # until the node is ready: objects made by the start stay, so collecting is wasted work
     from sluicegate.gateway.process.run import run  # late: every other command starts without the broker's code
 
     try:
@@ -48,7 +53,7 @@ def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOpt
 def check_config(
     config: ConfigOption = None, data: DataOption = None, settings: SetOption = None, as_json: JsonOption = False
 ) -> None:
-    """Check a configuration and print every setting as it would be used. Environment and --set count too."""
+    """Check the configuration, including the environment and --set, and print the effective value of every setting."""
     loaded = loaded_config(config, data, settings)
     for finding in loaded.virtual_destinations.warnings():
         where = ".".join(str(part) for part in ("virtual_destinations", *finding.place))
@@ -66,7 +71,7 @@ def hash_password() -> None:
 
 
 def _reloaded(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
-    """Read the same sources again. Raises ConfigError."""
+    """Load the configuration from the same sources again. Raises ConfigError."""
     return load(config, environment=os.environ, settings=_given(data, settings))
 
 
@@ -75,9 +80,9 @@ def _given(data: Path | None, settings: list[str] | None) -> list[str]:
 
 
 def loaded_config(config: Path | None, data: Path | None, settings: list[str] | None) -> Config:
-    """Return the configuration from all its sources. Raises CommandFailed with what is wrong in it."""
+    """Return the configuration from all its sources. Raises CommandFailed with every error in it."""
     try:
         return load(config, environment=os.environ, settings=_given(data, settings))
     except ConfigError as error:
-        advice = "`sluicegate check-config` prints every setting with what is allowed."
-        raise CommandFailed(f"the configuration is wrong\n{error}", exit_code=USAGE, advice=advice) from None
+        advice = "`sluicegate check-config` prints every setting with its allowed values."
+        raise CommandFailed(f"the configuration is invalid\n{error}", exit_code=USAGE, advice=advice) from None

@@ -1,4 +1,4 @@
-"""`sluicegate top`: queues by rate and backlog, clients, and the node's totals, as they change."""
+"""`sluicegate top`: a live view of the busiest queues, the clients, and the node's totals."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.live_view import watch
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, table
+from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json, table
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.clients import CLIENTS_MAX, ClientView
 from sluicegate.gateway.views.figures import QUEUES_MAX, NodeFigures, QueueFigures, QueuesFigures
@@ -21,11 +21,11 @@ from sluicegate.gateway.views.spool import SpoolView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 COUNT_DEFAULT: Final = 20
-NAME_CHARS: Final = 40  # of a client: a wider one is cut, and the rest of the line can still be seen
+NAME_CHARS: Final = 40  # of a client or queue; longer names are cut, so that the line fits
 
 
 class Order(StrEnum):
-    """What comes first."""
+    """How queues are sorted."""
 
     RATE = "rate"  # messages in and out per second
     BACKLOG = "backlog"
@@ -33,8 +33,8 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
-    """What one look at a node found."""
+class Sample:
+    """The figures of a node at one moment."""
 
     node: NodeFigures
     queues: QueuesFigures
@@ -72,9 +72,9 @@ class TopView:
     node: str
     version: str
     wall_ms: int
-    interval_ms: int  # over which the rates are
+    interval_ms: int  # the rates are averages over it
     process: ProcessFigures | None
-    cpu_share: float  # of one processor; 0 where there are no figures of the process
+    cpu_share: float  # of one processor; 0 where the process has no figures
     protocols: tuple[ProtocolRates, ...]
     spool: SpoolView
     commits_rate: float
@@ -85,26 +85,30 @@ class TopView:
 
 
 def top(
-    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
-    order: Annotated[Order, typer.Option(help="What comes first.")] = Order.RATE,
-    count: Annotated[int, typer.Option("-n", "--count", min=1, max=1000, help="Most queues to show.")] = COUNT_DEFAULT,
-    every: Annotated[bool, typer.Option("--all", help="Queues of sessions and shared subscriptions, too.")] = False,
-    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between two looks.")] = 2.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and exit.")] = False,
+    order: Annotated[Order, typer.Option(help="Sort order of the queues.")] = Order.RATE,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, max=1000, help="Maximum number of queues and clients to show.")
+    ] = COUNT_DEFAULT,
+    every: Annotated[
+        bool, typer.Option("--all", help="Include the queues of sessions and shared subscriptions.")
+    ] = False,
+    interval: Annotated[float, typer.Option(min=0.2, max=60, help="Seconds between updates.")] = 2.0,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the busiest queues, the clients that hold most, and the node's totals, until `q` or Ctrl-C.
+    """Show the busiest queues, the clients with the most unacked messages, and the node's totals.
 
-    Rates are between two looks. With --json one object a look.
+    Ends when `q` or Ctrl-C is pressed. Rates are averages since the last update. With --json, one object per update.
     """
     client = AdminClient(url, vpn)
     console = Console()
-    before = look(client, every=every)
+    before = sample(client, every=every)
 
     def shown() -> TopView:
         nonlocal before
-        now = look(client, every=every)
+        now = sample(client, every=every)
         view, before = top_view(before, now, order=order, count=count), now
         return view
 
@@ -124,10 +128,10 @@ def top(
         return
 
 
-def look(client: AdminClient, *, every: bool) -> Look:
-    """Ask a node for everything that `top` shows."""
+def sample(client: AdminClient, *, every: bool) -> Sample:
+    """Read everything that `top` shows from a node."""
     clients = client.list_clients({"limit": CLIENTS_MAX})
-    return Look(
+    return Sample(
         node=client.node_figures(),
         queues=client.queues_figures({"named": 0 if every else 1, "limit": QUEUES_MAX}),
         spool=client.show_spool(),
@@ -136,8 +140,8 @@ def look(client: AdminClient, *, every: bool) -> Look:
     )
 
 
-def top_view(before: Look, now: Look, *, order: Order, count: int) -> TopView:
-    """Return what to show of two looks: rates between them, and of queues and clients the first `count`."""
+def top_view(before: Sample, now: Sample, *, order: Order, count: int) -> TopView:
+    """Return what `top` shows: the rates between two samples, and the first `count` queues and clients."""
     seconds = max(now.node.at_ms - before.node.at_ms, 1) / 1000
     clients = sorted(now.clients, key=lambda each: (-each.unacked_count, -each.flows_count, each.name))
     return TopView(
@@ -158,7 +162,7 @@ def top_view(before: Look, now: Look, *, order: Order, count: int) -> TopView:
 
 
 def _rate(before: int, now: int, seconds: float) -> float:
-    """Return what came per second; nothing for a total that fell, which began anew with its node."""
+    """Return the increase per second; 0 for a total that fell, because its node restarted."""
     return round(max(now - before, 0) / seconds, 1)
 
 
@@ -213,15 +217,15 @@ def _ordered(queues: list[QueueRates], order: Order) -> list[QueueRates]:
 
 
 def screen(view: TopView) -> Group:
-    """Return what stands on the terminal."""
+    """Return the screen for the terminal."""
     spool = view.spool
-    about = f"  release {view.version}  rates over {view.interval_ms / 1000:.1f} s{_process_words(view)}"
+    about = f"  release {view.version}  rates over {view.interval_ms / 1000:.1f} s{_process_text(view)}"
     head = Text.assemble((view.node, "bold"), about)
     state = Text.assemble(
-        f"spool {spool.messages_count} messages, {_of(spool.messages_bytes, spool.messages_bytes_max)}",
+        f"spool {counted(spool.messages_count, 'message')}, {_of(spool.messages_bytes, spool.messages_bytes_max)}",
         f"  map {_of(spool.used_bytes, spool.limit_bytes)}  memory {_of(spool.memory_bytes, spool.memory_bytes_max)}",
         f"  commits {view.commits_rate:g}/s",
-        (f"  takes no messages: {spool.blocked}" if spool.blocked else "", "bold red"),
+        (f"  refuses messages: {spool.blocked}" if spool.blocked else "", "bold red"),
     )
     protocols = table(
         ("protocol", "connections", "in/s", "out/s", "in B/s", "out B/s"),
@@ -261,7 +265,7 @@ def screen(view: TopView) -> Group:
     return Group(head, state, Text(), protocols, Text(shown[0], "dim"), queues, Text(shown[1], "dim"), clients)
 
 
-def _process_words(view: TopView) -> str:
+def _process_text(view: TopView) -> str:
     if view.process is None:
         return ""
     return f"  process {rounded_size(view.process.memory_bytes)}, {view.cpu_share:.0%} of a processor"

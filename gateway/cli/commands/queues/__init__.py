@@ -1,1 +1,1 @@
-"""`sluicegate queue`, and what belongs to queues: messages, cursors, templates."""
+"""`sluicegate queue` and `sluicegate template`: queues, their messages and cursors, and queue templates."""

@@ -1,4 +1,4 @@
-"""`sluicegate queue move|copy|delete-messages|redrive`: single messages of a queue, over the admin port."""
+"""`sluicegate queue move|copy|delete-messages|redrive|replay`: act on messages of a queue over the admin port."""
 
 import time
 from typing import Annotated, Final
@@ -7,29 +7,40 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json
 from sluicegate.gateway.views.queues import RedriveView, TakenView
 from sluicegate.gateway.views.selections import ALLOWED, LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-LOOK_EVERY_S: Final = 0.2  # how often a re-drive that is waited for is looked at
+POLL_INTERVAL_S: Final = 0.2  # of the re-drive that the command waits for
 RUNNING: Final = "running"
 DONE: Final = "done"
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
-ToArgument = Annotated[str, typer.Argument(metavar="TO", help="The queue to bring them to.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+ToArgument = Annotated[str, typer.Argument(metavar="TO", help="Name of the target queue.")]
 IdsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ID]...", help="Ids as `queue browse` shows them; without, all that match."),
+    typer.Argument(
+        metavar="[ID]...", help="Message IDs as `queue browse` prints them. Default: all messages that match."
+    ),
 ]
-TopicOption = Annotated[str | None, typer.Option("--topic", help="Topic filter.")]
-SelectorOption = Annotated[str | None, typer.Option("--selector", help="What they say of themselves: color = 'red'.")]
-ReasonOption = Annotated[str | None, typer.Option("--dead-reason", help="Why they died.")]
-QueueOption = Annotated[str | None, typer.Option("--dead-queue", help="Queue they died in.")]
-AgeOption = Annotated[int | None, typer.Option("--older-than", metavar="SECONDS", min=0, help="Time in the queue.")]
+TopicOption = Annotated[str | None, typer.Option("--topic", help="Only messages whose topic matches this filter.")]
+SelectorOption = Annotated[
+    str | None, typer.Option("--selector", help="Only messages that match, such as color = 'red'.")
+]
+ReasonOption = Annotated[
+    str | None, typer.Option("--dead-reason", help="Only messages that were dead-lettered for this reason.")
+]
+QueueOption = Annotated[
+    str | None, typer.Option("--dead-queue", help="Only messages that were dead-lettered from this queue.")
+]
+AgeOption = Annotated[
+    int | None,
+    typer.Option("--older-than", metavar="SECONDS", min=0, help="Only messages that have been in the queue longer."),
+]
 LimitOption = Annotated[
     int | None,
-    typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help=f"Most messages; {LIMIT_DEFAULT} unless given."),
+    typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help=f"Maximum number of messages. Default: {LIMIT_DEFAULT}."),
 ]
 
 
@@ -57,7 +68,7 @@ def move(
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Move messages to another queue, each in one step; what that does not take stays."""
+    """Move messages to another queue, each atomically. Messages that the other queue refuses stay."""
     selection = _selection(to, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url, vpn).take_messages(name, "move", selection), f"moved to {to}", as_json)
 
@@ -90,39 +101,45 @@ def delete_messages(
     dead_queue: QueueOption = None,
     older_than: AgeOption = None,
     limit: LimitOption = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete messages that no consumer holds."""
-    if not ids and not yes and not typer.confirm(f"Delete messages of {name} that match?", err=True):
-        raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
+    """Delete messages that are not delivered to a consumer."""
+    if not ids and not yes and not typer.confirm(f"Delete the matching messages of {name}?", err=True):
+        raise CommandFailed("nothing was changed", advice="--yes skips the confirmation.")
     selection = _selection(None, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url, vpn).take_messages(name, "delete", selection), "deleted", as_json)
 
 
 def redrive(
     name: NameArgument,
-    to: Annotated[str | None, typer.Option("--to", help="One queue for all; without, where each died.")] = None,
-    rate: Annotated[int | None, typer.Option(min=1, max=RATE_MAX, help="Messages per second.")] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Target queue. Default: the queue that dead-lettered each message.")
+    ] = None,
+    rate: Annotated[
+        int | None, typer.Option(min=1, max=RATE_MAX, help="Maximum number of messages per second.")
+    ] = None,
     topic: TopicOption = None,
     selector: SelectorOption = None,
     dead_reason: ReasonOption = None,
     dead_queue: QueueOption = None,
     older_than: AgeOption = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="Most messages.")] = None,
-    wait: Annotated[bool, typer.Option(help="Wait for the end; Ctrl-C leaves it running.")] = True,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, max=LIMIT_MAX, help="Maximum number of messages.")
+    ] = None,
+    wait: Annotated[bool, typer.Option(help="Wait until the re-drive ends. Ctrl-C does not cancel it.")] = True,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Drive dead messages back to where they died, as they were published."""
+    """Move dead-lettered messages back, as they were published, to the queues that dead-lettered them."""
     client = AdminClient(url, vpn)
     selection = _selection(to, None, topic, selector, dead_reason, dead_queue, older_than, limit)
     view = client.start_redrive(name, selection if rate is None else {**selection, "rate": rate})
     while wait and view.state == RUNNING:
-        time.sleep(LOOK_EVERY_S)
+        time.sleep(POLL_INTERVAL_S)
         view = client.show_redrive(name)
     _show_redrive(view, as_json)
     if view.state not in (RUNNING, DONE):
@@ -132,14 +149,14 @@ def redrive(
 def redrive_status(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Show how far the latest re-drive of a queue has come."""
+    """Show the progress of the latest re-drive of a queue."""
     _show_redrive(AdminClient(url, vpn).show_redrive(name), as_json)
 
 
 def redrive_cancel(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """End a re-drive where it is; another one goes on from there."""
+    """Cancel a re-drive. A new re-drive continues where it stopped."""
     _show_redrive(AdminClient(url, vpn).cancel_redrive(name), as_json)
 
 
@@ -170,7 +187,7 @@ def _show_taken(view: TakenView, what: str, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    typer.echo(f"{view.done_count} messages {what}")
+    typer.echo(f"{counted(view.done_count, 'message')} {what}")
     _show_kept(view.kept)
     if view.not_found:
         typer.echo(f"not found: {', '.join(view.not_found)}")
@@ -180,29 +197,26 @@ def _show_redrive(view: RedriveView, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
-    where = "to where they died" if view.to is None else f"to {view.to}"
-    typer.echo(f"{view.state}: {view.done_count} messages driven back {where}, at {view.position}")
+    where = "to the original queues" if view.to is None else f"to {view.to}"
+    typer.echo(f"{view.state}: {counted(view.done_count, 'message')} moved back {where}, position {view.position}")
     _show_kept(view.kept)
 
 
 def _show_kept(kept: dict[str, int]) -> None:
     for reason, count in sorted(kept.items()):
-        typer.echo(f"left as they are: {count} ({reason})")
-
-
-# `sluicegate queue replay`: offer settled messages that a queue still keeps to its consumers again.
+        typer.echo(f"{counted(count, 'message')} not changed: {reason}")
 
 
 def replay(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")],
-    start: Annotated[str, typer.Option("--from", metavar="START", help=f"Where to begin: {ALLOWED}.")],
-    end: Annotated[int | None, typer.Option("--to", min=1, help="End before this sequence.")] = None,
-    partition: Annotated[int | None, typer.Option(min=0, help="This one only.")] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")],
+    start: Annotated[str, typer.Option("--from", metavar="START", help=f"Where to start: {ALLOWED}.")],
+    end: Annotated[int | None, typer.Option("--to", min=1, help="Stop before this sequence.")] = None,
+    partition: Annotated[int | None, typer.Option(min=0, help="Only this partition.")] = None,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Offer settled messages that the queue still keeps to its consumers again, oldest first and flagged."""
+    """Deliver settled messages that the queue keeps again, oldest first and flagged as redelivered."""
     members = {"from": start, "to": end, "partition": partition}
     count = AdminClient(url, vpn).replay_queue(
         name, {key: value for key, value in members.items() if value is not None}
@@ -210,4 +224,4 @@ def replay(
     if as_json:
         print_json({"replayed_count": count})
     else:
-        typer.echo(f"{count} messages of {name} are offered again")
+        typer.echo(f"{counted(count, 'message')} of {name} will be delivered again")

@@ -1,4 +1,4 @@
-"""`sluicegate queue ...`: create, list, show, delete, purge and browse queues over the admin port."""
+"""`sluicegate queue ...`: create, change, list, show, delete, purge and browse queues over the admin port."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -8,45 +8,48 @@ import typer
 from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
-from sluicegate.gateway.cli.commands.queues.cursors import cursors, delete_cursor
 from sluicegate.gateway.cli.commands.queues.messages import SelectorOption, add_to, replay
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json, print_table
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.queues import FlowView, MessageView, PartitionView, QueueView
+from sluicegate.gateway.views.spool import CursorView
 from sluicegate.gateway.views.text import printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
 
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The queue's name.")]
-DEFINITION_LOST = "its definition was lost: it is shut until its ingress or egress is enabled, or it is declared"
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+DEFINITION_LOST = "its definition was lost: it is shut down until its ingress or egress is enabled, or it is declared"
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @app.command("create")
 def create(
     name: NameArgument,
-    access_type: Annotated[str | None, typer.Option(help="exclusive or non-exclusive.")] = None,
+    access_type: Annotated[str | None, typer.Option(help="Access type: exclusive or non-exclusive.")] = None,
     partitions: Annotated[
-        int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX, help="Partitions; implies non-exclusive.")
+        int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX, help="Number of partitions; implies non-exclusive.")
     ] = None,
     subscribe: Annotated[
-        list[str] | None, typer.Option("--subscription", "-s", help="Topic to collect; repeatable.")
+        list[str] | None, typer.Option("--subscription", "-s", help="Topic subscription; repeatable.")
     ] = None,
     attributes: Annotated[
         list[str] | None,
         typer.Option("--attribute", "-a", metavar="NAME=VALUE", help="Any other attribute; repeatable."),
     ] = None,
     temporary: Annotated[
-        bool, typer.Option("--temporary", help="In memory only; deleted some time after its last consumer.")
+        bool,
+        typer.Option(
+            "--temporary", help="Keep the queue in memory only, and delete it some time after its last consumer."
+        ),
     ] = False,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Create a queue. Attributes that are not given come from the template that fits its name, or are the defaults."""
+    """Create a queue. Other attributes come from the template that matches its name, or have their defaults."""
     definition: dict[str, object] = {"name": name, "subscriptions": subscribe or []}
     if temporary:
         definition["durable"] = False
@@ -62,20 +65,20 @@ def create(
         print_json(view)
     else:
         kind = view.config.access_type if view.durable else f"temporary {view.config.access_type}"
-        typer.echo(f"created {kind} queue {view.name}{_partition_words(view)}")
+        typer.echo(f"created {kind} queue {view.name}{_partition_text(view)}")
 
 
 @app.command("set")
 def change(
     name: NameArgument,
     changes: Annotated[
-        list[str], typer.Argument(metavar="ATTRIBUTE=VALUE...", help="New values; the other attributes stay.")
+        list[str], typer.Argument(metavar="ATTRIBUTE=VALUE...", help="New values. Other attributes stay as they are.")
     ],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Change attributes of a queue, all of them or none."""
+    """Change attributes of a queue. If one is refused, none is changed."""
     view = AdminClient(url, vpn).update_queue(name, dict(attribute_value(text) for text in changes))
     if as_json:
         print_json(view)
@@ -85,7 +88,7 @@ def change(
 
 @app.command("list")
 def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
-    """List every queue."""
+    """List all queues."""
     views = AdminClient(url, vpn).list_queues()
     if as_json:
         print_json(views)
@@ -132,12 +135,12 @@ def delete(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Delete a queue with everything in it."""
+    """Delete a queue with all its messages."""
     client = AdminClient(url, vpn)
     if not yes:
         view = client.show_queue(name)
-        held = view.ready_count + view.unacked_count
-        _confirm(f"Delete {name} with {held} messages and {len(view.flows)} flows?")
+        messages = counted(view.ready_count + view.unacked_count, "message")
+        _confirm(f"Delete {name} with {messages} and {counted(len(view.flows), 'flow')}?")
     client.delete_queue(name)
     _done({"deleted": name}, f"deleted {name}", as_json)
 
@@ -150,29 +153,38 @@ def purge(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Remove every message that waits; delivered, unsettled ones stay."""
+    """Remove all messages that are not delivered. Messages that consumers hold stay."""
     client = AdminClient(url, vpn)
     if not yes:
-        _confirm(f"Remove {client.show_queue(name).ready_count} messages from {name}?")
+        _confirm(f"Remove {counted(client.show_queue(name).ready_count, 'message')} from {name}?")
     count = client.purge_queue(name)
-    _done({"purged_count": count}, f"removed {count} messages from {name}", as_json)
+    _done({"purged_count": count}, f"removed {counted(count, 'message')} from {name}", as_json)
 
 
 @app.command("browse")
 def browse(
     name: NameArgument,
-    partition: Annotated[int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX - 1, help="This one only.")] = None,
-    after: Annotated[int, typer.Option(min=0, help="Sequences above this one.")] = 0,
+    partition: Annotated[
+        int | None, typer.Option(min=0, max=PARTITION_COUNT_MAX - 1, help="Only this partition.")
+    ] = None,
+    after: Annotated[int, typer.Option(min=0, help="Start after this sequence.")] = 0,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, max=1000, help="Most messages; 100 unless following.")
+        int | None,
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            max=1000,
+            help="Maximum number of messages. Default: 100, or no limit with --follow.",
+        ),
     ] = None,
     selector: SelectorOption = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with new messages as they arrive.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for new messages and show them.")] = False,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show messages oldest first, without removing them. With --json, one object a line."""
+    """Show messages, oldest first, without removing them. With --json, one object per line."""
     client = AdminClient(url, vpn)
     messages: Iterable[MessageView]
     if follow:
@@ -187,10 +199,39 @@ def browse(
             _print_message(message)
 
 
+@app.command("cursors")
+def cursors(
+    name: NameArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    as_json: JsonOption = False,
+) -> None:
+    """List the durable cursors of a queue."""
+    views = AdminClient(url, vpn).list_cursors(name)
+    if as_json:
+        print_json(views)
+        return
+    columns = ("cursor", "mode", "state", "instance", "epoch", "behind", "bytes behind", "last batch")
+    print_table(columns, [_cursor_row(view) for view in views])
+
+
+@app.command("delete-cursor")
+def delete_cursor(
+    name: NameArgument,
+    cursor: Annotated[str, typer.Argument(metavar="CURSOR", help="Name of the cursor.")],
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    yes: YesOption = False,
+) -> None:
+    """Delete a durable cursor with its position, and release the messages that the queue keeps for it."""
+    if not yes:
+        _confirm(f"Delete cursor {cursor} of {name}?")
+    AdminClient(url, vpn).delete_cursor(name, cursor)
+    typer.echo(f"deleted cursor {cursor} of {name}")
+
+
 add_to(app)
 app.command("replay")(replay)
-app.command("cursors")(cursors)
-app.command("delete-cursor")(delete_cursor)
 
 
 def _print_message(message: MessageView) -> None:
@@ -222,17 +263,24 @@ def _flow_row(view: FlowView) -> tuple[object, ...]:
     return (view.id, view.client, view.protocol, view.activity, view.window, view.unacked_count, partitions, selector)
 
 
-def _partition_words(view: QueueView) -> str:
-    return f" with {view.config.partition_count} partitions" if view.config.partitioned() else ""
+def _cursor_row(view: CursorView) -> tuple[object, ...]:
+    lag = f"{rounded_size(view.lag_bytes)} of {rounded_size(view.lag_bytes_max)}"
+    return (view.name, view.mode, view.state, view.instance, view.epoch, view.lag_count, lag, view.batch_ref or "-")
+
+
+def _partition_text(view: QueueView) -> str:
+    return f" with {counted(view.config.partition_count, 'partition')}" if view.config.partitioned() else ""
 
 
 def attribute_value(text: str) -> tuple[str, AttributeValue]:
-    """Return name and value of `ATTRIBUTE=VALUE`. Raises CommandFailed for what no queue has, or may not have."""
+    """Return name and value of `ATTRIBUTE=VALUE`. Raises CommandFailed for an unknown name or a value out of range."""
     name, equals, value = text.partition("=")
     attribute = ATTRIBUTE_BY_NAME.get(name)
     if attribute is None or not equals:
         advice = "Attributes: " + ", ".join(ATTRIBUTE_BY_NAME)
-        raise CommandFailed(f"{text!r} is not ATTRIBUTE=VALUE of a queue", exit_code=USAGE, advice=advice)
+        raise CommandFailed(
+            f"{text!r} is not ATTRIBUTE=VALUE with an attribute of queues", exit_code=USAGE, advice=advice
+        )
     if attribute.kind == NUMBER and value.isascii() and value.isdigit():
         return name, int(value)
     if attribute.kind == FLAG and value in ("true", "false"):
@@ -244,7 +292,7 @@ def attribute_value(text: str) -> tuple[str, AttributeValue]:
 
 def _confirm(question: str) -> None:
     if not typer.confirm(question, err=True):
-        raise CommandFailed("nothing was changed", advice="--yes does it without the question.")
+        raise CommandFailed("nothing was changed", advice="--yes skips the confirmation.")
 
 
 def _done(document: dict[str, object], text: str, as_json: bool) -> None:
@@ -255,5 +303,5 @@ def _done(document: dict[str, object], text: str, as_json: bool) -> None:
 
 
 def value_text(value: object) -> str:
-    """Return a value of an attribute as `queue set` takes it."""
+    """Return an attribute's value in the form that `queue set` takes."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,4 +1,4 @@
-"""`sluicegate template ...`: queue templates over the admin port."""
+"""`sluicegate template ...`: manage queue templates over the admin port."""
 
 from typing import Annotated
 
@@ -11,11 +11,11 @@ from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES
 
-app = typer.Typer(help="Templates for queues that are yet to be made.", no_args_is_help=True)
+app = typer.Typer(help="Queue templates: attributes for new queues, by name.", no_args_is_help=True)
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The template's name.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the template.")]
 AttributesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[ATTRIBUTE=VALUE]...", help="Attributes that its queues get.")
+    list[str] | None, typer.Argument(metavar="[ATTRIBUTE=VALUE]...", help="Attributes of the queues that it creates.")
 ]
 
 FIELDS = ("queue_name_filter", "durability_override")
@@ -25,11 +25,12 @@ FIELDS = ("queue_name_filter", "durability_override")
 def create(
     name: NameArgument,
     queue_name_filter: Annotated[
-        str, typer.Option("--for", metavar="FILTER", help="Names of queues, such as 'orders/>' or 'tmp*'.")
+        str,
+        typer.Option("--for", metavar="FILTER", help="Queue names that it applies to, such as 'orders/>' or 'tmp*'."),
     ],
     attributes: AttributesArgument = None,
     durability_override: Annotated[
-        str, typer.Option(help="none, or non-durable: queues are temporary unless asked for as durable.")
+        str, typer.Option(help="none, or non-durable: queues are temporary unless their creator asks for durable ones.")
     ] = DURABILITY_OVERRIDES[0],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
@@ -48,7 +49,7 @@ def create(
 
 @app.command("list")
 def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
-    """List every queue template."""
+    """List all queue templates."""
     templates = AdminClient(url, vpn).list_templates()
     if as_json:
         print_json(templates)
@@ -73,13 +74,14 @@ def show(
 def change(
     name: NameArgument,
     changes: Annotated[
-        list[str], typer.Argument(metavar="FIELD=VALUE...", help="New values; FIELD= takes an attribute out.")
+        list[str],
+        typer.Argument(metavar="FIELD=VALUE...", help="New values. FIELD= removes an attribute from the template."),
     ],
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Change a queue template. Queues made from it stay as they are."""
+    """Change a queue template. Existing queues stay as they are."""
     template = AdminClient(url, vpn).update_template(name, dict(_change(text) for text in changes))
     _done(template, f"changed template {name}", as_json)
 
@@ -88,7 +90,7 @@ def change(
 def delete(
     name: NameArgument, url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Delete a queue template. Queues made from it stay as they are."""
+    """Delete a queue template. Existing queues stay as they are."""
     AdminClient(url, vpn).delete_template(name)
     _done({"deleted": name}, f"deleted template {name}", as_json)
 
@@ -96,7 +98,7 @@ def delete(
 def _change(text: str) -> tuple[str, object]:
     field, equals, value = text.partition("=")
     if not equals:
-        raise CommandFailed(f"{text!r} is not FIELD=VALUE of a template", exit_code=USAGE)
+        raise CommandFailed(f"{text!r} is not FIELD=VALUE", exit_code=USAGE)
     if field in FIELDS:
         return field, value
     return (field, None) if not value else attribute_value(text)

@@ -1,1 +1,1 @@
-"""`sluicegate show`."""
+"""`sluicegate show`: what operators of Solace brokers look at, under the names that it has there."""

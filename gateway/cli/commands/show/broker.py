@@ -1,6 +1,6 @@
-"""`sluicegate show client|message-spool|message-vpn|queue|rebalance`: who is connected, what fills spool and queues.
+"""`sluicegate show client|message-spool|message-vpn|queue|rebalance`: connected clients, use of spool and queues.
 
-One queue with all it has is `sluicegate queue show`; routing is in `gateway.cli.commands.show.show`.
+`sluicegate queue show` prints all details of one queue. Subscriptions are in `gateway.cli.commands.show.show`.
 """
 
 from datetime import timedelta
@@ -20,7 +20,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 
 def add_to(app: typer.Typer) -> None:
-    """Add these commands to those that show something."""
+    """Add these commands to `sluicegate show`."""
     app.command("client")(client)
     app.command("message-spool")(message_spool)
     app.command("message-vpn")(message_vpn)
@@ -30,15 +30,18 @@ def add_to(app: typer.Typer) -> None:
 
 def client(
     client_name: Annotated[
-        str | None, typer.Argument(metavar="[PATTERN]", help="* is any characters, ? one; without, all.")
+        str | None,
+        typer.Argument(metavar="[PATTERN]", help="Name; * stands for any characters, ? for one. Default: all."),
     ] = None,
-    after: Annotated[int, typer.Option(min=0, help="Clients to pass over.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=CLIENTS_MAX, help="Most clients to print.")] = CLIENTS_DEFAULT,
+    after: Annotated[int, typer.Option(min=0, help="Number of clients to skip.")] = 0,
+    limit: Annotated[
+        int, typer.Option(min=1, max=CLIENTS_MAX, help="Maximum number of clients to print.")
+    ] = CLIENTS_DEFAULT,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the clients that are connected; what they subscribe to is in `show smrp subscriptions`."""
+    """Show the connected clients. `show smrp subscriptions` shows their subscriptions."""
     asked: dict[str, str | int] = {"after": after, "limit": limit}
     if client_name:
         asked["client_name"] = client_name
@@ -63,14 +66,14 @@ def client(
 
 
 def message_vpn(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="This one only.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this message VPN.")] = None,
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the message VPNs: whether they are up, and what they hold."""
+    """Show the message VPNs with their state and usage."""
     views = [each for each in AdminClient(url).list_message_vpns().message_vpns if name in (None, each.name)]
     if name is not None and not views:
-        raise CommandFailed(f"there is no message VPN {name!r}")
+        raise CommandFailed(f"message VPN {name!r} does not exist")
     if as_json:
         print_json(views)
         return
@@ -81,9 +84,9 @@ def message_vpn(
         "queues",
         "subscriptions",
         "sessions",
-        "kept",
-        "retained",
-        "memory of retained",
+        "persistent sessions",
+        "retained messages",
+        "retained size",
         "messages",
         "spool",
     )
@@ -107,35 +110,38 @@ def _vpn_row(view: MessageVpnView) -> tuple[object, ...]:
 
 
 def message_spool(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """Show how full the message spool is, of what, and what it still takes."""
+    """Show the usage of the message spool, its limits, and whether it accepts messages."""
     view = AdminClient(url).show_spool()
     if as_json:
         print_json(view)
         return
-    print_table(("", "now", "at most"), _spool_rows(view))
-    typer.echo(f"\ntakes messages: {_what_is_taken(view)}")
+    print_table(("", "current", "limit"), _spool_rows(view))
+    typer.echo(f"\naccepts messages: {_acceptance(view)}")
 
 
-def _what_is_taken(view: SpoolView) -> str:
+def _acceptance(view: SpoolView) -> str:
     room = view.messages_bytes_max - view.messages_bytes
     if view.blocked:
         return f"no: {view.blocked}"
     if room <= 0 or view.messages_count >= view.messages_count_max:
-        return f"no: {'usage of' if room <= 0 else 'the number of messages in'} durable queues is at its limit"
-    return f"yes, {rounded_size(room)} of payload at most"
+        return f"no: {'the usage of' if room <= 0 else 'the number of messages in'} durable queues is at its limit"
+    return f"yes, up to {rounded_size(room)} of payload"
 
 
 def queue(
     name: Annotated[
-        str | None, typer.Argument(metavar="[PATTERN]", help="* is any characters, ? one; without, all.")
+        str | None,
+        typer.Argument(metavar="[PATTERN]", help="Name; * stands for any characters, ? for one. Default: all."),
     ] = None,
-    after: Annotated[int, typer.Option(min=0, help="Queues to pass over.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=QUEUES_MAX, help="Most queues to print.")] = QUEUES_DEFAULT,
+    after: Annotated[int, typer.Option(min=0, help="Number of queues to skip.")] = 0,
+    limit: Annotated[
+        int, typer.Option(min=1, max=QUEUES_MAX, help="Maximum number of queues to print.")
+    ] = QUEUES_DEFAULT,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show queues: who consumes, what they hold, and totals since the start; one with all it has: `queue show`."""
+    """Show queues with their consumers, usage, and totals since the start. `queue show` prints all details of one."""
     view = AdminClient(url, vpn).queues_figures({"name": name or "*", "after": after, "limit": limit})
     if as_json:
         print_json(view)
@@ -163,18 +169,18 @@ def _queue_row(view: QueueFigures) -> tuple[object, ...]:
     if view.quota_bytes:
         spooled = f"{spooled} of {rounded_size(view.quota_bytes)}"
     totals = (view.accepted_total, view.delivered_total, view.redelivered_total, view.settled_total)
-    holds = (view.ready_count, view.unacked_count, spooled)
-    who = (view.name, view.access_type, view.partition_count, view.flows_count)
-    return (*who, *holds, *totals, view.discarded_total)
+    usage = (view.ready_count, view.unacked_count, spooled)
+    head = (view.name, view.access_type, view.partition_count, view.flows_count)
+    return (*head, *usage, *totals, view.discarded_total)
 
 
 def rebalance(
-    name: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="This queue only.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[QUEUE]", help="Only this queue.")] = None,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show where the partitions of partitioned queues are, and which of them are on their way."""
+    """Show the consumers of the partitions of partitioned queues, and the partitions that are moving."""
     client = AdminClient(url, vpn)
     names = [name] if name is not None else [each.name for each in client.list_queues() if _has_partitions(each)]
     partitioned = [client.show_queue(each) for each in names]
@@ -186,29 +192,29 @@ def rebalance(
 
 
 def _client_row(view: ClientView) -> tuple[object, ...]:
-    who = (view.name, view.client_username or "-", view.protocol, view.address, view.client_profile, view.acl_profile)
+    head = (view.name, view.client_username or "-", view.protocol, view.address, view.client_profile, view.acl_profile)
     reading = "paused" if view.is_paused else "yes"
-    return (*who, str(timedelta(seconds=view.connected_s)), view.flows_count, view.unacked_count, reading)
+    return (*head, str(timedelta(seconds=view.connected_s)), view.flows_count, view.unacked_count, reading)
 
 
 def _spool_rows(view: SpoolView) -> list[tuple[object, ...]]:
     sizes = (
-        ("map in use", view.used_bytes, view.limit_bytes),
+        ("map used", view.used_bytes, view.limit_bytes),
         ("usage of durable queues", view.messages_bytes, view.messages_bytes_max),
         ("messages in memory", view.memory_bytes, view.memory_bytes_max),
     )
     counts = (
         ("messages in durable queues", view.messages_count, view.messages_count_max),
-        ("messages delivered and unsettled", view.unacked_count, view.unacked_count_max),
+        ("delivered, unsettled messages", view.unacked_count, view.unacked_count_max),
     )
     others = (
         ("data file", rounded_size(view.file_bytes)),
-        ("free on its disk", rounded_size(view.disk_free_bytes)),
+        ("free disk space", rounded_size(view.disk_free_bytes)),
         ("journal records", view.journal_records),
         ("pages", view.pages),
-        ("damaged records kept aside", view.quarantined),
-        ("transactions open", view.transactions_open),
-        ("staged by them", rounded_size(view.staged_bytes)),
+        ("quarantined records", view.quarantined),
+        ("open transactions", view.transactions_open),
+        ("staged by transactions", rounded_size(view.staged_bytes)),
         ("incarnation", view.incarnation),
     )
     bounded = [(what, rounded_size(now), rounded_size(most)) for what, now, most in sizes]
@@ -216,7 +222,7 @@ def _spool_rows(view: SpoolView) -> list[tuple[object, ...]]:
 
 
 def _has_partitions(view: QueueView) -> bool:
-    """Return whether a queue is partitioned, or was until a moment ago."""
+    """Return whether a queue is partitioned, or is changing its number of partitions."""
     return view.config.partitioned() or view.scale_status != ScaleStatus.READY
 
 

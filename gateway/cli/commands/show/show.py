@@ -1,4 +1,4 @@
-"""`sluicegate show ...`: what operators of Solace's brokers look at, under the names that it has there."""
+"""`sluicegate show ...`: the state of a node, under the names of the Solace CLI."""
 
 from typing import Annotated
 
@@ -10,8 +10,8 @@ from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print
 from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-app = typer.Typer(help="Show what a node does, under the names that Solace's brokers have.", no_args_is_help=True)
-smrp = typer.Typer(help="The subscriptions by which messages are routed.", no_args_is_help=True)
+app = typer.Typer(help="Show the state of a node, under the names of the Solace CLI.", no_args_is_help=True)
+smrp = typer.Typer(help="Subscriptions of clients and queues.", no_args_is_help=True)
 app.add_typer(smrp, name="smrp")
 show_broker.add_to(app)
 
@@ -26,9 +26,9 @@ R - Redundancy Type (P=primary, B=backup, S=static, -=not applicable)
 def rest_delivery_point(
     url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False
 ) -> None:
-    """Show the REST delivery points: their queues and web servers, and why one is not up."""
+    """Show the REST delivery points with their queues and web servers, and the reason if one is down."""
     from sluicegate.gateway.cli.admin.objects import (
-        AdminObjects,  # late: no other command here needs what it brings along
+        AdminObjects,  # late: no other command here needs its imports
     )
 
     view = AdminObjects(url, vpn).rest_delivery_points()
@@ -54,20 +54,22 @@ def _state(up: bool, reason: str, counts: dict[str, int]) -> tuple[str, str, str
 
 @smrp.command("subscriptions")
 def subscriptions(
-    vpn_name: Annotated[str, typer.Option(metavar="PATTERN", help="Message VPN; * is any characters, ? one.")] = "*",
-    destination_name: Annotated[str, typer.Option(metavar="PATTERN", help="Client or queue.")] = "*",
-    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Only what matches messages on this topic.")] = "",
-    topic_str: Annotated[str, typer.Option(metavar="PATTERN", help="The subscription's text.")] = "*",
+    vpn_name: Annotated[
+        str, typer.Option(metavar="PATTERN", help="Message VPN; * stands for any characters, ? for one.")
+    ] = "*",
+    destination_name: Annotated[str, typer.Option(metavar="PATTERN", help="Name of the client or queue.")] = "*",
+    topic: Annotated[str, typer.Option(metavar="TOPIC", help="Only subscriptions that match this topic.")] = "",
+    topic_str: Annotated[str, typer.Option(metavar="PATTERN", help="Text of the subscription.")] = "*",
     primary: Annotated[
-        bool, typer.Option("--primary", help="Of the primary virtual router: on this node, all are.")
+        bool, typer.Option("--primary", help="Only subscriptions of the primary virtual router; on this node, all are.")
     ] = False,
-    after: Annotated[int, typer.Option(min=0, help="Rows to pass over.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Most rows to print.")] = ROWS_DEFAULT,
+    after: Annotated[int, typer.Option(min=0, help="Number of rows to skip.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=ROWS_MAX, help="Maximum number of rows to print.")] = ROWS_DEFAULT,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
     as_json: JsonOption = False,
 ) -> None:
-    """Show who subscribes to what, by destination, with the priority for Deliver-To-One."""
+    """Show subscriptions by destination, with the Deliver-To-One priority."""
     asked: dict[str, str | int] = {
         "vpn_name": vpn_name,
         "destination_name": destination_name,

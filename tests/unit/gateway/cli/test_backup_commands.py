@@ -27,7 +27,7 @@ def test_a_backup_that_is_whole_is_not_said_to_be_cancelled(admin: RunningAdmin,
     assert node.backup is not None
     node.backup = replace(node.backup, state=BackupState.DONE)
     told = shell.run("backup-cancel", expect=FAILED)
-    assert told == "error: nothing was cancelled: no backup is running; the latest: done: /backups/monday, 0 B\n"
+    assert told == "error: no backup is running; the latest one: done: /backups/monday, 0 B\n"
     assert orjson.loads(shell.run("backup-status", "--json"))["state"] == "done"
 
 

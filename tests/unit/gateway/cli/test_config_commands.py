@@ -120,7 +120,7 @@ def test_what_is_exported_is_nothing_to_apply(shell: Shell, node: MemoryNode, fi
     del node.users["ada"]
     del node.templates["t"]
     said = shell.run("config", "apply", str(file), expect=FAILED)
-    assert "user 'ada' is to be made, and has no password" in said
+    assert "the new user 'ada' has no password" in said
     assert node.templates == {}  # nothing was begun
 
 
@@ -154,7 +154,7 @@ def test_a_refusal_ends_it_and_what_was_done_before_stays(shell: Shell, node: Me
     file.write_text(DOCUMENT.replace("name: ada", "name: fixed"))
     told = shell.run("config", "apply", str(file), expect=FAILED)
     assert "error: default: user fixed: there is a user 'fixed' already" in told
-    assert "2 of 4 changes were made; the next apply goes on from there." in told
+    assert "2 of 4 changes were made. Run apply again to make the others." in told
     assert "orders/eu" in node.definitions
     file.write_text(DOCUMENT)
     assert "queue orders/eu" not in shell.run("config", "apply", str(file))
@@ -223,8 +223,8 @@ message_vpns:
       - {name: bob, password: grace, client_profile: large}
 """)
     told = shell.run("config", "apply", str(file), *options, expect=FAILED)
-    assert "default: user 'ada' needs the ACL profile 'nobodys', which is nowhere" in told
-    assert "default: user 'bob' needs the client profile 'large', which is nowhere" in told
+    assert "default: user 'ada' needs the ACL profile 'nobodys', which does not exist" in told
+    assert "default: user 'bob' needs the client profile 'large', which does not exist" in told
     assert "'small'" not in told
     assert node.definitions == {}
 
@@ -248,7 +248,9 @@ def test_what_export_prints_apply_reads(
     monkeypatch.setattr("sluicegate.gateway.cli.commands.config.declarations.BYTES_MAX", 100)
     assert "larger than 100 bytes" in shell.run("config", "apply", str(file), expect=USAGE)
     assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=DOCUMENT, expect=USAGE)
-    assert "apply reads 100 One message VPN" in " ".join(shell.run("config", "export", expect=FAILED).split())
+    assert "apply reads at most 100 Export one message VPN" in " ".join(
+        shell.run("config", "export", expect=FAILED).split()
+    )
     umlauts = 99 * "ü"  # 198 bytes
     assert "larger than 100 bytes" in shell.run("config", "apply", "-", typed=umlauts, expect=USAGE)
 

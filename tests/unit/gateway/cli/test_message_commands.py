@@ -21,9 +21,9 @@ def shell(admin: RunningAdmin, node: MemoryNode) -> Shell:
 
 
 def test_messages_are_moved_copied_and_deleted_by_id(shell: Shell, node: MemoryNode) -> None:
-    assert shell.run("queue", "move", "q", "other", "0:1", "0:9") == "1 messages moved to other\nnot found: 0:9\n"
-    assert shell.run("queue", "copy", "q", "other", "0:2") == "1 messages copied to other\n"
-    assert shell.run("queue", "delete-messages", "q", "0:3") == "1 messages deleted\n"
+    assert shell.run("queue", "move", "q", "other", "0:1", "0:9") == "1 message moved to other\nnot found: 0:9\n"
+    assert shell.run("queue", "copy", "q", "other", "0:2") == "1 message copied to other\n"
+    assert shell.run("queue", "delete-messages", "q", "0:3") == "1 message deleted\n"
     assert [message.payload for message in node.messages["q"]] == ["two"]
 
 
@@ -34,7 +34,7 @@ def test_no_selection_of_messages_is_deleted_without_a_yes(shell: Shell, node: M
 
 
 def test_a_redrive_is_begun_shown_and_ended(shell: Shell) -> None:
-    begun = "running: 0 messages driven back to where they died, at 0:1\n"
+    begun = "running: 0 messages moved back to the original queues, position 0:1\n"
     assert shell.run("queue", "redrive", "q", "--rate", "5", "--no-wait") == begun
     assert shell.run("queue", "redrive-status", "q") == begun
     assert shell.run("queue", "redrive-cancel", "q").startswith("cancelled: ")

@@ -58,7 +58,7 @@ def test_what_was_published_is_received(port: str, version: str, qos: str) -> No
 def test_lines_of_standard_input_are_messages_and_the_key_is_a_property(port: str) -> None:
     arguments = ["pub", "-t", "lines", "-r", "-k", "device-7", "-P", "a=b", "-p", port]
     published = subprocess.run([*PYTHON, *arguments], input=b"one\r\ntwo\x1b[2J", capture_output=True, timeout=ANSWER_S)
-    assert (published.returncode, published.stderr) == (0, b"2 confirmed\n")
+    assert (published.returncode, published.stderr) == (0, b"2 messages confirmed\n")
     received = CliRunner().invoke(app, ["sub", "-t", "lines", "-n", "1", "--timeout", "30", "-p", port])
     assert received.stdout == "lines two\\x1b[2J  JMSXGroupID=device-7 a=b retained\n"
 
@@ -66,4 +66,4 @@ def test_lines_of_standard_input_are_messages_and_the_key_is_a_property(port: st
 def test_too_few_messages_in_time_are_a_failure(port: str) -> None:
     waited = CliRunner().invoke(app, ["sub", "-t", "silence", "-n", "2", "--timeout", "0.1", "-p", port])
     assert waited.exit_code == 1
-    assert "0 of 2 messages came in 0.1 s" in waited.stderr
+    assert "only 0 of 2 messages arrived in 0.1 s" in waited.stderr

@@ -12,7 +12,7 @@ from sluicegate.gateway.cli.admin import connection as admin_port
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE
 from support.operations.shell import Shell
 
-ANOTHER_ADDRESS = "Another address: --url or SLUICEGATE_URL."
+ANOTHER_ADDRESS = "Give another address with --url or SLUICEGATE_URL."
 
 Answering = Callable[[bytes], Shell]
 
@@ -51,7 +51,7 @@ def http(body: bytes, status: str = "200 OK") -> bytes:
 def test_a_page_of_another_server_is_no_answer_of_a_gateway(answering: Answering) -> None:
     shell = answering(http(b"<html>hello</html>"))
     told = shell.run("show", "queue", expect=UNREACHABLE)
-    assert f"what answers at {shell.url} is no Sluicegate admin port" in told
+    assert f"the server at {shell.url} is not a Sluicegate admin port" in told
     assert ANOTHER_ADDRESS in told
 
 
@@ -59,20 +59,21 @@ def test_a_page_of_another_server_is_no_answer_of_a_gateway(answering: Answering
 def test_an_error_of_another_server_is_reported_with_its_address(answering: Answering, body: bytes) -> None:
     shell = answering(http(body, "404 Not \x1b[31m Found"))
     told = shell.run("show", "queue", expect=FAILED)
-    assert f"{shell.url} answered 404 'Not \\x1b[31m Found', and not in a gateway's words" in told
+    assert f"{shell.url} answered 404 'Not \\x1b[31m Found', which is not an answer of a gateway" in told
     assert ANOTHER_ADDRESS in told
 
 
-@pytest.mark.parametrize(("body", "place"), [(b'{"a": 1}', "incarnation: "), (b"[]", "all of it: ")])
+@pytest.mark.parametrize(("body", "place"), [(b'{"a": 1}', "incarnation: "), (b"[]", "the whole answer: ")])
 def test_a_response_of_another_release_is_reported_with_advice(answering: Answering, body: bytes, place: str) -> None:
     told = answering(http(body)).run("show", "message-spool", expect=FAILED)
-    assert f"the answer cannot be read ({place}" in told
-    assert "Take the gateway's own release; `sluicegate version` says this one. " + ANOTHER_ADDRESS in told
+    assert f"cannot read the answer ({place}" in told
+    assert "Use the gateway's own release; `sluicegate version` prints this one. " + ANOTHER_ADDRESS in told
 
 
 def test_a_gateway_that_ends_within_its_answer_is_not_taken_for_another_program(answering: Answering) -> None:
     shell = answering(http(b"{}").replace(b"Length: 2", b"Length: 20"))
-    assert f"no gateway answers at {shell.url}: the answer breaks off" in shell.run("show", "queue", expect=UNREACHABLE)
+    told = shell.run("show", "queue", expect=UNREACHABLE)
+    assert f"cannot reach a gateway at {shell.url}: the answer is incomplete" in told
 
 
 def test_a_gateway_that_hangs_is_waited_for_no_longer_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,4 +82,4 @@ def test_a_gateway_that_hangs_is_waited_for_no_longer_than_it_says(monkeypatch: 
     with socket.create_server(("127.0.0.1", 0)) as server:
         shell = Shell(f"http://127.0.0.1:{server.getsockname()[1]}")
         told = shell.run("show", "queue", expect=UNREACHABLE)
-    assert f"no gateway answers at {shell.url}: it takes connections, and has said nothing for 0.05 s" in told
+    assert f"cannot reach a gateway at {shell.url}: it accepts connections, but has not answered for 0.05 s" in told

@@ -11,7 +11,7 @@ from support.operations.shell import Shell
 
 def test_a_point_is_made_from_words_changed_in_one_place_and_deleted(shell: Shell) -> None:
     words = ["queue_bindings=[{queue: q, post_request_target: /in}]", "rest_consumers=[{name: a, remote_host: h}]"]
-    assert shell.run("rest-delivery-point", "create", "p", *words) == "made REST delivery point p\n"
+    assert shell.run("rest-delivery-point", "create", "p", *words) == "created REST delivery point p\n"
     changed = orjson.loads(
         shell.run("rest-delivery-point", "set", "p", "rest_consumers.0.remote_port=8443", "enabled=false", "--json")
     )

@@ -21,7 +21,7 @@ def test_durable_selectors_are_set_listed_and_forgotten(admin: RunningAdmin) -> 
     assert "(everything)" in shell.run("selector", "list")
     [kept] = orjson.loads(shell.run("selector", "list", "--json"))
     assert kept == {"queue": "q", "subscriber": "a/b", "selectors": ["x = 1", ""], "seen_ms": 1}
-    assert shell.run("selector", "delete", "q", "a/b").strip() == "forgot what a/b of q selects"
+    assert shell.run("selector", "delete", "q", "a/b").strip() == "deleted the selectors of a/b of q"
     assert "has no durable selector of 'a/b'" in shell.run("selector", "delete", "q", "a/b", expect=FAILED)
 
 
@@ -30,7 +30,7 @@ def test_a_reload_says_what_it_took_over(admin: RunningAdmin, node: MemoryNode) 
     node.reloads = [replace(RELOADED, taken_over=()), RELOADED, RELOADED]  # the last one first
     assert shell.run("reload").strip().endswith("log.level: info -> debug")
     assert orjson.loads(shell.run("reload", "--json"))["restart_needed"] == ["admin.port: 1 -> 2"]
-    assert shell.run("reload").strip().endswith("nothing was taken over")
+    assert shell.run("reload").strip().endswith("no change was applied")
     assert "the configuration is wrong" in shell.run("reload", expect=FAILED)
 
 

@@ -35,16 +35,16 @@ def test_the_message_spool_is_shown_with_its_limits(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        ({}, "yes, 1 B of payload at most"),
-        ({"messages_bytes": 4}, "no: usage of durable queues is at its limit"),
-        ({"messages_bytes": 5}, "no: usage of durable queues is at its limit"),  # it was more before a reload
+        ({}, "yes, up to 1 B of payload"),
+        ({"messages_bytes": 4}, "no: the usage of durable queues is at its limit"),
+        ({"messages_bytes": 5}, "no: the usage of durable queues is at its limit"),  # it was more before a reload
         ({"messages_count": 8}, "no: the number of messages in durable queues is at its limit"),
         ({"messages_count": 8, "blocked": "the disk is full"}, "no: the disk is full"),
     ],
 )
 def test_the_message_spool_says_what_it_takes(shell: Shell, node: MemoryNode, use: dict[str, Any], said: str) -> None:
     node.spool = replace(node.spool, **use)
-    assert shell.run("show", "message-spool").endswith(f"\ntakes messages: {said}\n")
+    assert shell.run("show", "message-spool").endswith(f"\naccepts messages: {said}\n")
 
 
 def test_queues_are_shown_with_what_they_hold_and_their_totals(shell: Shell, node: MemoryNode) -> None:
@@ -56,7 +56,7 @@ def test_queues_are_shown_with_what_they_hold_and_their_totals(shell: Shell, nod
 
     assert [line.split()[0] for line in lines[1:]] == ["orders/eu", "orders/us"]
     assert "2.0 KiB" in lines[1]
-    assert "1 of 3 queues, from 2 on" in shell.run("show", "queue", "--after", "1", "--limit", "1")
+    assert "showing 1 of 3 queues, starting at 2" in shell.run("show", "queue", "--after", "1", "--limit", "1")
     (only,) = orjson.loads(shell.run("show", "queue", "plain", "--json"))["queues"]
     assert only["name"] == "plain"
 
@@ -80,6 +80,6 @@ def test_message_vpns_are_shown_and_one_is_named_for_other_commands(shell: Shell
     assert lines[1].split()[:4] == ["default", "Up", "2", "1"]
     assert "0 B of 7.0 MiB" in lines[1], "what is retained"
     assert orjson.loads(shell.run("show", "message-vpn", "default", "--json"))[0]["max_msg_spool_usage_bytes"] == 5
-    assert "no message VPN 'sales'" in shell.run("show", "message-vpn", "sales", expect=FAILED)
+    assert "message VPN 'sales' does not exist" in shell.run("show", "message-vpn", "sales", expect=FAILED)
     assert shell.run("queue", "list", "--vpn", "default") == shell.run("queue", "list")
     assert "no message VPN 'sales'" in shell.run("queue", "list", "--vpn", "sales", expect=FAILED)

@@ -129,7 +129,7 @@ def test_the_command_prints_the_table_with_its_legend(admin: RunningAdmin, space
     assert "Message VPN : default (exported: No; 100% complete)" in printed
     assert "Destination Name  Flags T P R  BlkID  DTO Prio  Subscription" in printed
     assert "worker                  C N P  -      P2        orders/+" in printed
-    assert "1 of 4 subscriptions, from 3 on" in shell.run(
+    assert "showing 1 of 4 subscriptions, starting at 3" in shell.run(
         *("show", "smrp", "subscriptions", "--destination-name", "worker", "--after", "2", "--limit", "1")
     )
     found = orjson.loads(shell.run("show", "smrp", "subscriptions", "--primary", "--topic", "news", "--json"))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 
 from sluicegate.gateway.cli.admin.client import AdminClient
-from sluicegate.gateway.cli.commands.node.top import Order, look, top_view
+from sluicegate.gateway.cli.commands.node.top import Order, sample, top_view
 from support.operations.memory_node import ANN, MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.shell import Shell
@@ -17,28 +17,28 @@ def test_rates_are_what_came_between_two_looks_over_the_nodes_own_time(admin: Ru
         client.create_queue({"name": name})
     for _ in range(9):
         node.publish("full", b"x")
-    before = look(client, every=False)
+    before = sample(client, every=False)
     node.at_ms += 2000
     for _ in range(4):
         node.publish("busy", b"x")
 
-    view = top_view(before, look(client, every=False), order=Order.RATE, count=2)
+    view = top_view(before, sample(client, every=False), order=Order.RATE, count=2)
 
     assert (view.interval_ms, view.queues_count) == (2000, 3)
     assert [(each.queue.name, each.accepted_rate) for each in view.queues] == [("busy", 2.0), ("full", 0.0)]
     assert (view.protocols[0].messages_received_rate, view.protocols[0].messages_sent_rate) == (1000.0, 2000.0)
     assert view.cpu_share == 0.25
-    full_first = top_view(before, look(client, every=False), order=Order.BACKLOG, count=3)
+    full_first = top_view(before, sample(client, every=False), order=Order.BACKLOG, count=3)
     assert [each.queue.name for each in full_first.queues] == ["full", "busy", "idle"]
 
 
 def test_totals_that_fell_make_no_rate(admin: RunningAdmin, node: MemoryNode) -> None:
     client = AdminClient(admin.url)
     node.at_ms = 50_000
-    before = look(client, every=False)
+    before = sample(client, every=False)
     node.at_ms = 2000
 
-    view = top_view(before, look(client, every=False), order=Order.NAME, count=1)
+    view = top_view(before, sample(client, every=False), order=Order.NAME, count=1)
 
     assert view.protocols[0].messages_received_rate == 0
 

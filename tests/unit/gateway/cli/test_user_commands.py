@@ -25,7 +25,7 @@ def test_a_user_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNod
         shell.run("user", "add", "ada", "--acl-profile", "devices", "--password-file", str(file)),
         shell.run("user", "list"),
     ]
-    assert said[0] == "made user ada\n"
+    assert said[0] == "created user ada\n"
     assert "ada    operator       enabled  default         devices" in said[1]
     assert "fixed  configuration" in said[1]
     assert password_of(node, "ada") == "from-the-file"
@@ -33,7 +33,7 @@ def test_a_user_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNod
     assert password_of(node, "ada") == "from-stdin"
     said.append(shell.run("user", "passwd", "ada", "--password-file", "-", typed="again\n"))
     assert password_of(node, "ada") == "again"
-    assert shell.run("user", "disable", "ada") == "user ada is shut down\n"
+    assert shell.run("user", "disable", "ada") == "shut down user ada\n"
     assert "shut down" in shell.run("user", "list")
     assert orjson.loads(shell.run("user", "enable", "ada", "--json"))["enabled"] is True
     assert shell.run("user", "set", "ada", "--client-profile", "small") == "changed user ada\n"
@@ -44,7 +44,7 @@ def test_a_user_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNod
 
 
 def test_what_does_not_go_is_said(shell: Shell, tmp_path: Path) -> None:
-    assert "an empty password is none" in shell.run("user", "add", "ada", typed="\n", expect=USAGE)
+    assert "the password is empty" in shell.run("user", "add", "ada", typed="\n", expect=USAGE)
     nowhere = str(tmp_path / "nowhere")
     assert "No such file" in shell.run("user", "add", "ada", "--password-file", nowhere, expect=USAGE)
     long = "x" * (64 * 1024 + 1)
