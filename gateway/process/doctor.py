@@ -14,6 +14,7 @@ from typing import Final
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.process.lint import lint
+from sluicegate.gateway.views.text import counted
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from sluicegate.storage.backup.backup import SPARE_BYTES
 from sluicegate.storage.backup.folder import BackupNote, checked_pieces, read_note
@@ -27,31 +28,31 @@ from sluicegate.storage.integrity.walk import walk_trees
 from sluicegate.storage.store.store import SPOOL_FILES
 
 DAMAGES_SHOWN_MAX: Final = 100
-MAP_FULL_SHARE: Final = 0.8  # of the map: time to act
+MAP_FULL_SHARE: Final = 0.8  # of the map; more is a warning
 
 
 @dataclass
 class Examination:
-    """What was looked at, and what was found."""
+    """What was checked, and the problems found."""
 
     findings: list[SpoolFinding] = field(default_factory=list)
-    looked_at: dict[str, int | str] = field(default_factory=dict)  # what -> how many, or what it is
+    looked_at: dict[str, int | str] = field(default_factory=dict)  # name -> count or description
 
     def is_healthy(self) -> bool:
         """Return whether there is no error among the findings."""
         return all(each.severity != Severity.ERROR for each in self.findings)
 
     def error(self, subject: str, text: str) -> None:
-        """Note an error."""
+        """Add an error."""
         self.findings.append(SpoolFinding(Severity.ERROR, subject, text))
 
     def warn(self, subject: str, text: str) -> None:
-        """Note a warning."""
+        """Add a warning."""
         self.findings.append(SpoolFinding(Severity.WARNING, subject, text))
 
 
 def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) -> Examination:
-    """Examine a configuration, and its data folder unless a node uses that. `looked` is called for each page.
+    """Check a configuration, and its data folder unless a node uses it. `looked` is called for each page.
 
     `now_s` is the time in seconds since the epoch.
     """
@@ -61,12 +62,12 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     try:
         _examine_data(examination, config, looked)
     except OSError as error:
-        examination.error("data.path", in_words(error))
+        examination.error("data.path", error_text(error))
     return examination
 
 
 def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
-    """Examine a backup, its checksum first."""
+    """Check a backup: its checksum, then its spool."""
     examination = Examination()
     examination.looked_at["backup"] = str(folder)
     try:
@@ -74,32 +75,32 @@ def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
         for _ in checked_pieces(folder, note):
             pass
     except (StorageError, OSError) as error:
-        examination.error(str(folder), in_words(error) if isinstance(error, OSError) else str(error))
+        examination.error(str(folder), error_text(error) if isinstance(error, OSError) else str(error))
         return examination
-    examination.looked_at["checksum"] = f"right, over {note.data_bytes} bytes"
+    examination.looked_at["checksum"] = f"correct ({note.data_bytes} bytes)"
     _examine_spool(examination, lambda: SpoolReader.open_backup(folder), folder, looked)
     return examination
 
 
-def in_words(error: OSError) -> str:
-    """Return what the system says went wrong, and with which file."""
+def error_text(error: OSError) -> str:
+    """Return the text of a system error, with its file."""
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
 def _examine_data(examination: Examination, config: Config, looked: Callable[[], None]) -> None:
-    """Examine the data folder. Raises OSError for one that cannot be looked into."""
+    """Check the data folder. Raises OSError if it cannot be read."""
     folder = config.data.path
     if not folder.exists():
-        examination.looked_at["spool"] = "none: the first start makes one"
+        examination.looked_at["spool"] = "none; the first start creates one"
         _examine_parent(examination, folder)
         return
     _examine_folder(examination, config)
     if not (folder / DATA_FILE).exists():
-        examination.looked_at["spool"] = "none: the first start makes one"
+        examination.looked_at["spool"] = "none; the first start creates one"
         return
     with claimed(folder) as holder:
         if holder is not None:
-            examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}: make a backup, and examine that"
+            examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}; make a backup and check that"
         else:
             _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked)
 
@@ -107,30 +108,30 @@ def _examine_data(examination: Examination, config: Config, looked: Callable[[],
 def _examine_parent(examination: Examination, folder: Path) -> None:
     there = next(parent for parent in folder.absolute().parents if parent.exists())
     if not os.access(there, os.W_OK | os.X_OK):
-        examination.error("data.path", f"{folder} is not there, and {there} may not be written to")
+        examination.error("data.path", f"{folder} does not exist, and {there} is not writable")
 
 
 def _examine_folder(examination: Examination, config: Config) -> None:
     folder = config.data.path
     if not folder.is_dir():
-        examination.error("data.path", f"{folder} is no folder")
+        examination.error("data.path", f"{folder} is not a folder")
         return
     for path in (folder, *(folder / name for name in (DATA_FILE, LOCK_FILE))):
         if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-            examination.error(str(path), "it may not be read and written by this user")
+            examination.error(str(path), "this user cannot read and write it")
     rights = open_to_others(folder, SPOOL_FILES)
     if rights:
         examination.warn(str(folder), describe_rights(rights))
     free, size = disk_free_bytes(folder), _size(folder / DATA_FILE)
     examination.looked_at["disk"] = f"{rounded_size(free)} free"
     if free < SPARE_BYTES:
-        text = f"{rounded_size(free)} are free: the spool takes no messages that need more room"
+        text = f"only {rounded_size(free)} free: the spool refuses messages that need more space"
         examination.error(str(folder), text)
     elif free < (growth := config.spool.map_bytes_max - size):
-        text = f"{rounded_size(free)} are free, and it may grow by {rounded_size(growth)}: spool.map_bytes_max"
+        text = f"{rounded_size(free)} free, but spool.map_bytes_max lets the spool grow by {rounded_size(growth)}"
         examination.warn(str(folder), text)
     if size > MAP_FULL_SHARE * config.spool.map_bytes_max:
-        text = f"the data file has {rounded_size(size)} of {rounded_size(config.spool.map_bytes_max)}"
+        text = f"the data file has reached {rounded_size(size)} of {rounded_size(config.spool.map_bytes_max)}"
         examination.warn("spool.map_bytes_max", text)
 
 
@@ -140,9 +141,9 @@ def _size(path: Path) -> int:
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[str | None]:
-    """Keep nodes from starting on the folder for the length of the block; yield the process id of one that runs.
+    """Prevent nodes from starting on the folder during the block; yield the process ID of a running node, or None.
 
-    Without these files, or the right to read them, nobody can be kept from anything.
+    Files that do not exist or cannot be read are not locked.
     """
     holder: str | None = None
     with ExitStack() as stack:
@@ -164,7 +165,7 @@ def _examine_spool(
 ) -> None:
     try:
         if not _examine_trees(examination, folder):
-            return  # LMDB could be ended by what it reads there, and this process with it
+            return  # LMDB could crash the process on damaged pages
         with opened() as reader:
             examination.looked_at |= _counts(reader)
             examination.findings += inspect_spool(reader, looked=looked)
@@ -174,9 +175,9 @@ def _examine_spool(
 
 
 def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:
-    """Yield the users whose SCRAM keys an earlier release made. What cannot be read of users, a start reports."""
+    """Yield a warning for each user whose SCRAM keys an earlier release made. A start reports unreadable users."""
     from sluicegate.gateway.provisioning.store import (
-        object_rows,  # late: the broker's code, for a spool that could be opened
+        object_rows,  # late: imports the broker, needed only if the spool opens
     )
     from sluicegate.gateway.provisioning.stored_users import USERS
 
@@ -190,7 +191,7 @@ def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:
 
 
 def _examine_trees(examination: Examination, folder: Path) -> bool:
-    """Walk over LMDB's own pages; return whether they are in order. Raises OSError, StoreFailed."""
+    """Check LMDB's own pages; return whether they are intact. Raises OSError, StoreFailed."""
     damages = walk_trees(folder / DATA_FILE)
     if not damages:
         return True
@@ -199,8 +200,8 @@ def _examine_trees(examination: Examination, folder: Path) -> bool:
     for damage in damages[:DAMAGES_SHOWN_MAX]:
         examination.error(damage.table, f"page {damage.page} of {DATA_FILE}: {damage.problem}")
     if len(damages) > DAMAGES_SHOWN_MAX:
-        examination.error(str(folder / DATA_FILE), f"{len(damages) - DAMAGES_SHOWN_MAX} more pages are broken")
-    text = "its own order is broken, so its records were not looked at: restore a backup, or bring what can be read"
+        examination.error(str(folder / DATA_FILE), counted(len(damages) - DAMAGES_SHOWN_MAX, "more damaged page"))
+    text = "its page structure is damaged, so its records were not checked: restore a backup, or copy what is readable"
     examination.error(str(folder / DATA_FILE), f"{text} into a new spool with `sluicegate doctor --salvage FOLDER`")
     return False
 
@@ -214,7 +215,7 @@ def _counts(reader: SpoolReader) -> dict[str, int | str]:
             messages_count += sum(each.waiting_count for each in vpn.partitions(name))
     return {
         "incarnation": f"{reader.incarnation:016x}",
-        "closed in order": "yes" if reader.was_clean else "no: what it holds is flagged as redelivered",
+        "closed in order": "yes" if reader.was_clean else "no; its messages will be flagged as redelivered",
         "message VPNs": len(reader.vpns),
         "queues": queues_count,
         "partitions": partitions_count,

@@ -20,11 +20,11 @@ from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, 
 from sluicegate.protocols.transport.origins import ANY
 from sluicegate.storage.integrity.inspection import Severity, SpoolFinding
 
-MAP_SHARE_MAX: Final = 0.75  # of the map, for payload: the rest is for what comes with it
+MAP_SHARE_MAX: Final = 0.75  # of the map, for payload; the rest is for keys, headers and free pages
 
 
 def lint(config: Config, *, now_s: float) -> Iterator[SpoolFinding]:
-    """Yield what may not have been meant. `now_s` is the time in seconds since the epoch, for certificates."""
+    """Yield warnings about a configuration. `now_s` is the time in seconds since the epoch, for certificates."""
     yield from _reachable(config)
     yield from _web_pages(config)
     yield from _files(config)
@@ -40,33 +40,33 @@ def _warning(setting: str, text: str) -> SpoolFinding:
 
 
 def _reachable(config: Config) -> Iterator[SpoolFinding]:
-    """Doors that more than this machine can reach."""
+    """Check ports that other machines can reach."""
     if config.admin.enabled and not is_loopback(config.admin.host):
-        yield _warning("admin.host", f"passwords of operators go to {config.admin.host} without TLS")
+        yield _warning("admin.host", f"operators' passwords are sent to {config.admin.host} without TLS")
     for name, listener in config.listeners.enabled().items():
         if is_loopback(listener.host):
             continue
         setting = f"listeners.{name}.host"
         if not isinstance(listener, TlsListener):
-            yield _warning(setting, f"passwords and messages go to {listener.host} without TLS")
+            yield _warning(setting, f"passwords and messages are sent to {listener.host} without TLS")
         authentication = config.message_vpn(listener.vpn).authentication
         if authentication.allow_anonymous is True and not _asks_for_a_certificate(listener):
             where = vpn_setting(listener.vpn, "authentication.allow_anonymous")
-            yield _warning(setting, f"anybody who reaches {listener.host} may connect: {where}")
+            yield _warning(setting, f"anyone who can reach {listener.host} may connect: {where} is true")
 
 
 def _web_pages(config: Config) -> Iterator[SpoolFinding]:
-    """Ports that any web page may use."""
+    """Check ports that any web page may use."""
     for name, origins in (
         ("mqtt", config.mqtt.allowed_origins),
         ("amqp", config.amqp.allowed_origins),
         ("http", config.http.allowed_origins),
     ):
         if ANY in origins:
-            text = f"{ANY!r}: every web page may use these ports by the browser of whoever looks at it"
+            text = f"{ANY!r}: every web page may use these ports through the browser of its visitor"
             yield _warning(f"{name}.allowed_origins", text)
     if ANY in config.node.allowed_hosts:
-        text = f"{ANY!r}: a web page whose name leads here may use every port where nobody has to log in"
+        text = f"{ANY!r}: a web page whose host name resolves to this node may use every port that needs no login"
         yield _warning("node.allowed_hosts", text)
 
 
@@ -75,7 +75,7 @@ def _asks_for_a_certificate(listener: Listener) -> bool:
 
 
 def _files(config: Config) -> Iterator[SpoolFinding]:
-    """Secrets that others on this machine can read."""
+    """Check for secret files that other users of this machine can read."""
     secrets: list[tuple[str, Path]] = []
     for name, port in config.tls_ports().items():
         if port.key is not None:
@@ -87,11 +87,11 @@ def _files(config: Config) -> Iterator[SpoolFinding]:
     for setting, path in secrets:
         mode = path.stat().st_mode
         if mode & stat.S_IRWXO:
-            yield _warning(setting, f"everybody on this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
+            yield _warning(setting, f"every user of this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
 
 
 def _scram_keys(config: Config) -> Iterator[SpoolFinding]:
-    """Keys from which a password can be guessed faster than it need be."""
+    """Check for SCRAM keys with few iterations, from which passwords are easier to guess."""
     for place, account in config.accounts():
         count = iterations_of(account.secret()) if account.has_secret() else 0
         if 0 < count < ITERATIONS_MIN:
@@ -111,16 +111,16 @@ def _certificates(config: Config, now_s: float) -> Iterator[SpoolFinding]:
 def _spool(config: Config) -> Iterator[SpoolFinding]:
     spool = config.spool
     if not spool.sync:
-        yield _warning("spool.sync", "false: a power failure loses messages that were confirmed")
+        yield _warning("spool.sync", "false: a power failure can lose confirmed messages")
     if spool.usage_bytes_max > MAP_SHARE_MAX * spool.map_bytes_max:
         share = f"{100 * spool.usage_bytes_max // spool.map_bytes_max}%"
-        yield _warning("spool.usage_bytes_max", f"{share} of spool.map_bytes_max: leave it a quarter of room")
+        yield _warning("spool.usage_bytes_max", f"{share} of spool.map_bytes_max: leave a quarter of it free")
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if spool.memory_bytes_max > memory // 2:
-        yield _warning("spool.memory_bytes_max", f"more than half of the {memory} bytes that this machine has")
+        yield _warning("spool.memory_bytes_max", f"more than half of this machine's memory ({memory} bytes)")
     data, backup = config.data.path.absolute(), config.backup.path.absolute()
     if backup == data or data in backup.parents:
-        yield _warning("backup.path", f"backups lie in the data folder {data}, and are lost with it")
+        yield _warning("backup.path", f"backups are stored in the data folder {data}, and would be lost with it")
 
 
 def _queues(config: Config) -> Iterator[SpoolFinding]:
@@ -134,19 +134,19 @@ def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[SpoolFindin
         queue = definition.config
         setting = vpn_setting(vpn, f"queues.declared: {queue.name}")
         if queue.max_redelivery_count == 0 and queue.redelivery_enabled:
-            yield _warning(setting, "max_redelivery_count is 0: a message that fails each time is delivered for ever")
+            yield _warning(setting, "max_redelivery_count is 0: a message that always fails is redelivered without end")
         elif queue.dead_msg_queue and queue.dead_msg_queue not in names:
-            text = f"its dead_msg_queue {queue.dead_msg_queue!r} is not declared: unless it is there, what dies is lost"
+            text = f"its dead_msg_queue {queue.dead_msg_queue!r} is not declared: without it, dead messages are lost"
             yield _warning(setting, text)
         if queue.spool_bytes_max() > config.spool.usage_bytes_max and not queue.last_value_only():
-            yield _warning(setting, "its max_msg_spool_usage is above spool.usage_bytes_max, which then holds for it")
+            yield _warning(setting, "its max_msg_spool_usage is above spool.usage_bytes_max, which then limits it")
         if queue.max_ttl and not queue.respect_ttl_enabled:
             yield _warning(setting, "max_ttl has no effect without respect_ttl_enabled")
 
 
 def _limits(config: Config) -> Iterator[SpoolFinding]:
     wanted = files_wanted(config)
-    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)  # a node takes all that it may have
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)  # a node raises its limit to this
     room = config.backpressure.unfinished_bytes_max
     for setting, largest in (
         ("mqtt.maximum_packet_size", config.mqtt.maximum_packet_size),
@@ -155,8 +155,8 @@ def _limits(config: Config) -> Iterator[SpoolFinding]:
         ("http.max_body_size", config.http.max_body_size),
     ):
         if largest > room:
-            text = f"less than {setting}, {largest} bytes: one that large ends its client's connection"
+            text = f"less than {setting} ({largest} bytes): a message of that size closes its client's connection"
             yield _warning("backpressure.unfinished_bytes_max", text)
     if allowed != resource.RLIM_INFINITY and allowed < wanted:
-        text = f"together {wanted} files may be wanted, and a process started like this one may open {allowed}"
+        text = f"the node may need {wanted} open files in total, and this process may open {allowed}"
         yield _warning("listeners: max_connections", text)

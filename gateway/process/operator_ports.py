@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sluicegate.gateway.admin.server import AdminServer
     from sluicegate.gateway.operations.node import NodeOperations
 
-# In an order in which each has little to import that those before it have not. What is not named comes with the last.
+# Ordered so that each module adds few imports of its own. The last one imports everything else.
 IMPORTED: Final = (
     "click",
     "h11",
@@ -34,7 +34,7 @@ IMPORTED: Final = (
     "starlette.applications",
     "prometheus_client",
     "sluicegate.gateway.observability.metrics",
-    "scramp",  # for users that operators make, and clients that prove who they are by it
+    "scramp",  # for users that operators create, and clients that authenticate with SCRAM
     "sluicegate.gateway.views.queues",
     "sluicegate.gateway.views.figures",
     "sluicegate.gateway.views.clients",
@@ -58,21 +58,21 @@ IMPORTED: Final = (
     "sluicegate.gateway.admin.server",
 )
 
-CLIENTS_FIRST_MS: Final = 1000  # in all; then operators have their turn, however busy clients are
+CLIENTS_FIRST_MS: Final = 1000  # in total; after that, operators' ports open however busy clients are
 
 
 class AdminPorts(OperatorPorts):
-    """Those ports of one node that its configuration opens."""
+    """The operators' ports of one node, as its configuration enables them."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._bound: dict[str, list[socket.socket]] = {}  # not served yet, by name
+        self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
         self._operations: NodeOperations | None = None  # made by `open`
-        self.servers: dict[str, AdminServer] = {}  # those that are open, by name
+        self.servers: dict[str, AdminServer] = {}  # open ports, by name
         self.places = {name: Places() for name in ("health", "admin.tls", "admin")}
 
     async def bind(self) -> None:
-        """Take the addresses, and look at the certificate. Raises CannotStart."""
+        """Bind the addresses and load the certificate. Raises CannotStart."""
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 if isinstance(config, AdminTls):
@@ -80,17 +80,17 @@ class AdminPorts(OperatorPorts):
                 self._bound[name] = await bind(config.host.strip("[]"), config.port)
 
     async def open(self) -> None:
-        """Serve at the addresses that were taken. Raises CannotStart."""
+        """Serve at the bound addresses. Raises CannotStart."""
         now_ms = self._node.services.clock.now_ms
         until_ms = now_ms() + CLIENTS_FIRST_MS
         for module in IMPORTED if self._bound else ():
-            await turn_without(self._received_bytes, now_ms, until_ms)
+            await wait_until_idle(self._received_bytes, now_ms, until_ms)
             import_module(module)
-        from sluicegate.gateway.operations.node import NodeOperations  # late, as said above
+        from sluicegate.gateway.operations.node import NodeOperations  # late: see the module docstring
 
         view = self._operations = NodeOperations(
             self._node
-        )  # one for all ports: what is under way at one is known at the others
+        )  # one for all ports: they share running operations, such as a backup
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 self.servers[name] = await self._serve(view, name, config)
@@ -102,7 +102,7 @@ class AdminPorts(OperatorPorts):
             self._operations.followers.end()
 
     async def stop(self) -> None:
-        """Close them: requests that are under way are finished."""
+        """Close the ports; requests in progress are finished."""
         for bound in self._bound.values():
             for each in bound:
                 each.close()
@@ -110,7 +110,7 @@ class AdminPorts(OperatorPorts):
             await server.stop()
 
     def listeners(self) -> list[BaseListener]:
-        """Return whoever listens on these ports."""
+        """Return the listeners of the open ports."""
         return [server.listener for server in self.servers.values()]
 
     def endpoints(self) -> list[tuple[str, str]]:
@@ -134,7 +134,7 @@ class AdminPorts(OperatorPorts):
         return sum([server.counters.bytes_received for server in self._node.servers])
 
     async def _serve(self, view: "NodeOperations", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
-        from sluicegate.gateway.admin.server import serve_admin  # late, as said above
+        from sluicegate.gateway.admin.server import serve_admin  # late: see the module docstring
 
         node = self._node
         return await serve_admin(
@@ -154,10 +154,10 @@ class AdminPorts(OperatorPorts):
         )
 
 
-async def turn_without(asked: Callable[[], int], now_ms: Callable[[], int], until_ms: int) -> None:
-    """Let the loop turn until it has turned once without `asked` growing, or until that time; at least once."""
+async def wait_until_idle(count: Callable[[], int], now_ms: Callable[[], int], until_ms: int) -> None:
+    """Run the event loop until one iteration leaves `count` unchanged, or until that time; at least one iteration."""
     while True:
-        before = asked()
+        before = count()
         await asyncio.sleep(0)
-        if asked() == before or now_ms() >= until_ms:
+        if count() == before or now_ms() >= until_ms:
             return

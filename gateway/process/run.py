@@ -32,41 +32,40 @@ class Reloading:
     def __init__(self, node: "Node", read: Callable[[], Config]) -> None:
         self._node = node
         self._read = read
-        self._asked = asyncio.Event()
-        self._task = asyncio.get_running_loop().create_task(self._go_on())
+        self._requested = asyncio.Event()
+        self._task = asyncio.get_running_loop().create_task(self._run())
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Request a reload: now, or after the one that is under way."""
-        self._asked.set()
+        self._requested.set()
 
-    def end(self) -> None:
+    def stop(self) -> None:
         """Cancel the reload that is under way, and ignore further requests."""
         self._task.cancel()
 
-    async def _go_on(self) -> None:
+    async def _run(self) -> None:
         while True:
-            await self._asked.wait()
-            self._asked.clear()
+            await self._requested.wait()
+            self._requested.clear()
             try:
                 await self._node.reload(self._read())
-            except Exception as error:  # a wrong file must not end a running node
+            except Exception as error:  # an invalid file must not stop a running node
                 log.error("the configuration was not taken over: %s", error)
 
 
 log = logging.getLogger("sluicegate.node")
 
-# Most allocations are bytes, which the collector does not track; what it tracks lives in consumer windows and in
-# connections, a hundred objects each. Objects pass the first two generations once; the second is looked through often,
-# so that it is small: fifty thousand objects hold the loop up for 30 ms, a million for half a second.
+# Most allocations are bytes, which the collector does not track. Tracked objects belong to consumer windows and
+# connections, about a hundred each. Objects pass the first two generations once. The second is collected often to stay
+# small: collecting fifty thousand objects blocks the loop for 30 ms, a million for half a second.
 GC_THRESHOLDS = (10_000, 4, 20_000)
 
 
 def run(config: Config, *, reload: Callable[[], Config]) -> int:
-    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP takes over a changed configuration.
+    """Run a node until SIGTERM or SIGINT; return the exit code. SIGHUP reloads the configuration.
 
-    Called with the garbage collector off, as importing this should be; it goes on when the node is ready. Called with
-    SIGHUP blocked, which is heard from when the node begins to start: it would end the process before. Raises
-    CannotStart.
+    The caller disables the garbage collector before importing this module; it is enabled when the node is ready. The
+    caller also blocks SIGHUP, which would end the process; it is unblocked once its handler is set. Raises CannotStart.
     """
     try:
         set_up_logging(config.log)
@@ -75,7 +74,7 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
         raise CannotStart(text) from None
     keep_freed_memory()
     raise_file_limit(config)
-    gc.freeze()  # what modules have made as they were imported, nearly all there is, is never looked through
+    gc.freeze()  # objects of imported modules are never collected
     return socket_loop.run(_serve(config, reload))
 
 
@@ -85,20 +84,20 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
         node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom(), operator_ports=AdminPorts)
     except StorageError as problem:
         text = f"the data folder {config.data.path} cannot be read: {problem}"
-        raise CannotStart(text, advice="`sluicegate doctor` looks into it.") from None
+        raise CannotStart(text, advice="Check it with `sluicegate doctor`.") from None
     node.configuration = reload
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     reloading = Reloading(node, reload)
-    loop.add_signal_handler(signal.SIGHUP, reloading.ask)
+    loop.add_signal_handler(signal.SIGHUP, reloading.request)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
     try:
         await node.start()
     except CannotStart:
         _stop_reloading(reloading)
-        await node.stop()  # in order: a port that is taken must not have the next start flag everything as redelivered
+        await node.stop()  # cleanly: after a start that failed, the next one must not flag all messages as redelivered
         raise
     _announce(node)
     gc.collect()
@@ -109,7 +108,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     await stopping.wait()
     _stop_reloading(reloading)
     if node.failed.done():
-        log.error("the node cannot go on: %r", node.failed.result())
+        log.error("the node cannot continue: %r", node.failed.result())
         store.close()
         return 1
     await node.stop()
@@ -119,20 +118,20 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
 
 def _stop_reloading(reloading: Reloading) -> None:
     """Stop reloading, and block SIGHUP: it would end the process before the node has stopped."""
-    reloading.end()
+    reloading.stop()
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
 
 
 def _announce(node: Node) -> None:
-    """Print where to connect, and what to try."""
+    """Print the addresses to connect to, and commands to try."""
     lines = [f"Sluicegate {release()} is ready."]
     endpoints = node.endpoints()
     width = max([len(name) for name, _ in endpoints], default=0)
     lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
     lines += _first_commands(node)
-    if sys.stdout is None:  # it was closed before we began
+    if sys.stdout is None:  # it was closed before the process started
         return
-    try:  # past its buffer, in which what could not be written would be written again at the end
+    try:  # unbuffered: what a buffer could not write would be written again at exit
         os.write(sys.stdout.fileno(), ("\n".join(lines) + "\n").encode())
     except OSError as error:
         log.warning("cannot write the endpoints to standard output: %s", error.strerror)

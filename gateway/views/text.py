@@ -26,6 +26,11 @@ def name_pattern(text: str) -> re.Pattern[str]:
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]+")
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things: `1 message`, `2 messages`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def printable(text: str) -> str:
     """Return a text with what cannot be seen written out: a newline is `\\n`, an escape `\\x1b`."""
     if text.isprintable():  # as nearly all are; to look at each character was a quarter of the time of a line

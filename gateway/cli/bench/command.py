@@ -12,7 +12,8 @@ from sluicegate.gateway.cli.bench.figures import PAYLOAD_BYTES_MIN
 from sluicegate.gateway.cli.bench.load import Load, Run
 from sluicegate.gateway.cli.commands.mqtt.session import PasswordOption, UserOption
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.flow.client.errors import ConnectFailed, FlowClientError
 from sluicegate.protocols.flow.client.options import PORT_DEFAULT, ClientOptions, target_of
@@ -23,6 +24,18 @@ SIZE_MAX: Final = 16 << 20
 WAIT_S: Final = 10.0  # without a new message
 GIVE_UP_S: Final = 5.0  # without a connection: a stopped gateway cannot be measured
 EXPIRES_S: Final = 60  # without a consumer, for a queue that this command could not delete
+
+RateOption = Annotated[
+    int, typer.Option("--rate", "-r", min=0, help="Messages per second in total; 0: as fast as possible.")
+]
+DurationOption = Annotated[float, typer.Option("--duration", "-d", min=0.1, max=86_400, help="Duration in seconds.")]
+SizeOption = Annotated[
+    int, typer.Option("--size", "-s", min=PAYLOAD_BYTES_MIN, max=SIZE_MAX, help="Payload size in bytes.")
+]
+PartitionsOption = Annotated[
+    int,
+    typer.Option("--partitions", min=0, max=1000, help="Partitions of the queue; 0: one consumer at a time gets all."),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +54,11 @@ class Figures:
 
 
 def bench(
-    rate: Annotated[
-        int, typer.Option("--rate", "-r", min=0, help="Messages per second in total; 0: as fast as possible.")
-    ] = 1000,
-    duration_s: Annotated[
-        float, typer.Option("--duration", "-d", min=0.1, max=86_400, help="Duration in seconds.")
-    ] = 10.0,
-    size: Annotated[
-        int, typer.Option("--size", "-s", min=PAYLOAD_BYTES_MIN, max=SIZE_MAX, help="Payload size in bytes.")
-    ] = 100,
+    rate: RateOption = 1000,
+    duration_s: DurationOption = 10.0,
+    size: SizeOption = 100,
     keys: Annotated[int, typer.Option("--keys", "-k", min=1, max=1_000_000, help="Number of partition keys.")] = 100,
-    partitions: Annotated[
-        int,
-        typer.Option(
-            "--partitions",
-            min=0,
-            max=1000,
-            help="Partitions of the queue; 0: one consumer at a time gets all messages.",
-        ),
-    ] = 8,
+    partitions: PartitionsOption = 8,
     publishers: Annotated[
         int, typer.Option("--publishers", min=1, max=1000, help="Number of publishing connections.")
     ] = 1,

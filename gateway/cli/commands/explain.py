@@ -8,9 +8,9 @@ from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.views.explanations import CheckView, DestinationView
-from sluicegate.gateway.views.text import printable
+from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.explain import WaitReason
 
@@ -38,6 +38,13 @@ REASONS = {
     WaitReason.BEHIND_OTHERS: "earlier messages are delivered first",
 }
 
+UsernameOption = Annotated[
+    str | None,
+    typer.Option(
+        "--username", "-u", help="User name of the publisher. Default: that of the connected client with --client-id."
+    ),
+]
+
 
 @app.command("publish")
 def publish(
@@ -47,14 +54,7 @@ def publish(
     queue: Annotated[str | None, typer.Option(help="Send the message to this queue instead of a topic.")] = None,
     key: Annotated[str | None, typer.Option("--key", "-k", help="Partition key.")] = None,
     client_id: Annotated[str | None, typer.Option("--client-id", "-i", help="Client ID of the publisher.")] = None,
-    username: Annotated[
-        str | None,
-        typer.Option(
-            "--username",
-            "-u",
-            help="User name of the publisher. Default: that of the connected client with --client-id.",
-        ),
-    ] = None,
+    username: UsernameOption = None,
     properties: Annotated[
         list[str] | None,
         typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property, as JSON or text; repeatable."),

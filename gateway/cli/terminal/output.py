@@ -30,11 +30,6 @@ def _view(view: object) -> object:
     return adapter(type(view)).dump_python(view, mode="json")
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number of things: `1 message`, `2 messages`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return a table with numbers aligned right and control characters escaped, because clients choose names."""
     body = [list(row) for row in rows]

@@ -150,19 +150,19 @@ async def test_signals_that_come_during_a_reload_are_one_more_together(broker: R
         reads_count += 1
         if reads_count == 1:
             for _ in range(10):
-                reloading.ask()
+                reloading.request()
         return config
 
     reloading = Reloading(broker.node, read)
     for _ in range(10):
-        reloading.ask()
+        reloading.request()
     async with asyncio.timeout(DEADLINE_S):
         while reads_count < 2:
             await asyncio.sleep(0)
     await broker.node.reload(config)  # behind all that were asked for
     assert (reads_count, broker.node.mqtt.listeners["mqtt"].connections_max) == (2, 7)
-    reloading.end()
-    reloading.ask()
+    reloading.stop()
+    reloading.request()
     await broker.node.reload(config)
     assert reads_count == 2
 

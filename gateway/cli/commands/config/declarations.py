@@ -14,7 +14,7 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, UrlOption
 from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.commands.config.kinds import DECLARED
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, as_json_text, counted, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, as_json_text, print_json
 from sluicegate.gateway.config.document import ConfigError, Place, Problem
 from sluicegate.gateway.config.load import text_in, text_of
 from sluicegate.gateway.config.yaml_document import read_yaml
@@ -32,7 +32,7 @@ from sluicegate.gateway.provisioning.declarations import (
     differences,
     read_declaration,
 )
-from sluicegate.gateway.views.text import printable, printable_json
+from sluicegate.gateway.views.text import counted, printable, printable_json
 
 DIFFERS: Final = 4  # exit code of a dry run that found changes
 STANDARD_INPUT: Final = "-"

@@ -28,7 +28,8 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
     reason_text,
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.views.text import counted
 
 UNCONFIRMED_MAX: Final = 1000  # above it, reading of standard input waits
 CONFIRM_TIMEOUT_S: Final = 30.0

@@ -28,8 +28,8 @@ from sluicegate.gateway.cli.commands.mqtt.session import (
     reason_text,
 )
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json
-from sluicegate.gateway.views.text import printable
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.views.text import counted, printable
 
 QUEUE_PREFIX: Final = "$queue/"
 REDELIVERED_PROPERTY: Final = "sluicegate-redelivered"  # of deliveries from a named queue

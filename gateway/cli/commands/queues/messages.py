@@ -7,9 +7,10 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.views.queues import RedriveView, TakenView
 from sluicegate.gateway.views.selections import ALLOWED, LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
+from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 POLL_INTERVAL_S: Final = 0.2  # of the re-drive that the command waits for

@@ -10,11 +10,11 @@ from rich.console import Console
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.queues.messages import SelectorOption, add_to, replay
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, counted, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.queues import FlowView, MessageView, PartitionView, QueueView
 from sluicegate.gateway.views.spool import CursorView
-from sluicegate.gateway.views.text import printable
+from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
 

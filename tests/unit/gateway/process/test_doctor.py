@@ -115,13 +115,13 @@ def test_the_spool_of_a_node_that_runs_is_left_alone(shell: Shell, data: Path) -
 
     looked_at = answer["looked_at"]
     assert isinstance(looked_at, dict)
-    assert looked_at["spool"] == f"in use by process {os.getpid()}: make a backup, and examine that"
+    assert looked_at["spool"] == f"in use by process {os.getpid()}; make a backup and check that"
     assert "queues" not in looked_at
 
 
 def test_a_folder_that_is_not_there_yet_is_no_error(shell: Shell, tmp_path: Path) -> None:
     answer = examined(shell, "--data", str(tmp_path / "none"))
-    assert answer["looked_at"] == {"data folder": str(tmp_path / "none"), "spool": "none: the first start makes one"}
+    assert answer["looked_at"] == {"data folder": str(tmp_path / "none"), "spool": "none; the first start creates one"}
     assert not (tmp_path / "none").exists()
 
 
@@ -187,19 +187,19 @@ ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c
         (["mqtt.allowed_origins=['*']"], "mqtt.allowed_origins", "every web page"),
         (["amqp.allowed_origins=['*']"], "amqp.allowed_origins", "every web page"),
         (["http.allowed_origins=['*']"], "http.allowed_origins", "every web page"),
-        (["node.allowed_hosts=['*']"], "node.allowed_hosts", "whose name leads here"),
+        (["node.allowed_hosts=['*']"], "node.allowed_hosts", "whose host name resolves to this node"),
         (["spool.sync=false"], "spool.sync", "power failure"),
         (["spool.usage_bytes_max=16GiB"], "spool.usage_bytes_max", "100%"),
         (["spool.memory_bytes_max=1TiB"], "spool.memory_bytes_max", "more than half"),
         (["data.path=/x/data", "backup.path=/x/data/backups"], "backup.path", "lost with it"),
-        (["queues.declared=[{name: q}]"], "queues.declared: q", "delivered for ever"),
+        (["queues.declared=[{name: q}]"], "queues.declared: q", "redelivered without end"),
         (
             ["queues.declared=[{name: q, max_redelivery_count: 3, dead_msg_queue: d}]"],
             "queues.declared: q",
             "'d' is not declared",
         ),
         (["queues.declared=[{name: q, max_redelivery_count: 3, max_ttl: 9}]"], "queues.declared: q", "no effect"),
-        (["listeners.mqtt.max_connections=1000000"], "listeners: max_connections", "files may be wanted"),
+        (["listeners.mqtt.max_connections=1000000"], "listeners: max_connections", "may need"),
         (["backpressure.unfinished_bytes_max=32MiB"], "backpressure.unfinished_bytes_max", "http.max_body_size"),
     ],
 )
@@ -217,7 +217,7 @@ def test_anybody_on_a_door_to_the_world_is_a_warning_and_secrets_that_everybody_
 
     texts = [each.text for each in lint(load(None, settings=open_to_all), now_s=NOW_S)]
 
-    assert any("anybody who reaches 0.0.0.0 may connect" in text for text in texts)
+    assert any("anyone who can reach 0.0.0.0 may connect" in text for text in texts)
     assert any(f"can read {secret} (mode 0644)" in text for text in texts)
     assert not any("swordfish" in text for text in texts)
 
@@ -246,7 +246,7 @@ def test_a_certificate_for_years_is_spoken_of_for_fourteen_days() -> None:
 
 
 def test_a_configuration_that_cannot_be_used_is_said_as_ever(shell: Shell) -> None:
-    assert "the configuration is wrong" in shell.run("doctor", "--set", "spool.syn=true", expect=2)
+    assert "the configuration is invalid" in shell.run("doctor", "--set", "spool.syn=true", expect=2)
 
 
 def test_errors_are_printed_for_people_as_well(shell: Shell, tmp_path: Path) -> None:

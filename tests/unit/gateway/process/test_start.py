@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from sluicegate.gateway.process.operator_ports import IMPORTED, turn_without
+from sluicegate.gateway.process.operator_ports import IMPORTED, wait_until_idle
 from sluicegate.gateway.views.errors import CannotStart, opening
 from support.storage.spool_file import same_imports
 
@@ -108,11 +108,11 @@ def test_what_operators_need_is_imported_later_and_in_small_steps() -> None:
 
 def test_nothing_is_imported_while_clients_ask() -> None:
     received = iter([1, 5, 5, 9, 9, 9, 9])
-    asyncio.run(turn_without(lambda: next(received), lambda: 0, until_ms=1))
+    asyncio.run(wait_until_idle(lambda: next(received), lambda: 0, until_ms=1))
     assert list(received) == [9]
 
 
 def test_operators_have_their_turn_however_busy_clients_are() -> None:
     received, clock = count(), count()
-    asyncio.run(turn_without(lambda: next(received), lambda: next(clock), until_ms=10))
+    asyncio.run(wait_until_idle(lambda: next(received), lambda: next(clock), until_ms=10))
     assert next(clock) == 11
