@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.crash]
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway whose map is full at about 12 MiB, long before a quota says anything."""
+    """A gateway whose map is full at about 12 MiB, long before a quota refuses anything."""
     with gateway(tmp_path, spool__map_bytes_max="16MiB", spool__usage_bytes_max="16MiB") as process:
         process.create_queue("load", subscriptions=["load/>"])
         yield process

@@ -211,7 +211,7 @@ def check_limits(node: GatewayProcess) -> None:
 
 
 def check_answers(hostile: HostileClients) -> None:
-    """Nobody was let in who should not have been, each attack came to its aim, and none failed for its own faults."""
+    """No client got in without permission, each attack reached its target, and none failed by its own fault."""
     answers = hostile.answers
     assert hostile.failures == []
     assert [each for each in answers if each.endswith(": let in")] == []

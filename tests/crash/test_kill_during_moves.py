@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 
 class Upheaval:
-    """Somebody who moves messages until the gateway is gone, and counts how many are said to have moved."""
+    """An operator who moves messages until the gateway is gone, and counts the moves that were reported."""
 
     def __init__(self) -> None:
         self._count = 0

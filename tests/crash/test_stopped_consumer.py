@@ -28,7 +28,7 @@ class Consumer:
 
     @property
     def payloads(self) -> list[str]:
-        """What it has printed, in whole lines."""
+        """The lines that it has printed."""
         lines = self._output.read_text().splitlines(keepends=True)
         return [json.loads(line)["payload"] for line in lines if line.endswith("\n")]
 
@@ -44,7 +44,7 @@ def consumer(node: GatewayProcess, output: Path) -> Iterator[Consumer]:
 
 
 def publish(node: GatewayProcess, first: int) -> list[str]:
-    """Publish a round of messages in one request; return their payloads, which say key and number."""
+    """Publish a round of messages in one request; return their payloads, which contain key and number."""
     payloads = [f"{number % KEYS}/{number}" for number in range(first, first + ROUND)]
     lines = [
         json.dumps({"payload": text, "headers": {"Sluicegate-Partition-Key": text.partition("/")[0]}})

@@ -49,7 +49,7 @@ WINDOW_MAX = 12  # messages that a client with transactions takes at a time
 
 
 def play(world: World, step: Step) -> None:
-    """Carry out a step, then let time go on. Raises Violation."""
+    """Carry out a step, then advance the time. Raises Violation."""
     world.reseed(step.salt)
     ACTIONS[step.kind](world, step)
     world.advance(step.then_us)

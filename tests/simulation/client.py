@@ -134,14 +134,14 @@ class Client(Wired):
         )
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Send DISCONNECT."""
         if self._wire is not None:
             self._send(mqtt.disconnect())
             self._wire.finish()
             self._gone()
 
     def stall(self, stalls: bool) -> None:
-        """Read nothing from the socket, or go on reading."""
+        """Stop reading from the socket, or continue."""
         if self._wire is not None:
             self._wire.stall(stalls)
 

@@ -51,7 +51,7 @@ class Answer:
         return [_of_line(orjson.loads(line)) for line in lines]
 
     def ends_flow(self) -> bool:
-        """Return whether a stream says that its flow is no more."""
+        """Return whether a stream reports the end of its flow."""
         is_stream = self.headers.get("content-type") == EVENTS
         return is_stream and b"event: end" in self.body and b"another request reads" not in self.body
 

@@ -33,7 +33,7 @@ NOT_HELD: Final = re.compile(rb"deliveries ([\d,]+) are not held")
 
 
 class Flow:
-    """A worker's flow, which outlives connections: it holds messages."""
+    """A worker's flow, which outlives connections and has messages in flight."""
 
     def __init__(self, truth: Truth, queue: str, lock_s: int) -> None:
         self.queue = queue
@@ -85,7 +85,7 @@ class Flow:
 
 
 class Settled(NamedTuple):
-    """What a request says of a delivery that its flow was given."""
+    """A request's outcome for a delivery of its flow."""
 
     number: int
     what: Written

@@ -129,7 +129,7 @@ class Wire(asyncio.Transport):
             self._move_in()
 
     def stall(self, stalls: bool) -> None:
-        """Read no more from the node, or go on."""
+        """Stop reading from the node, or continue."""
         self._client_stalls = stalls
         self._move_out()
 
@@ -147,7 +147,7 @@ class Wire(asyncio.Transport):
         self._move_in()
 
     def vanish(self) -> None:
-        """Be gone without a word: the node hears nothing, and what it writes is never taken."""
+        """Disappear silently: the node gets no sign of it, and the bytes that it writes are never read."""
         self._peer = None
         self._to_node.clear()
         self._client_stalls = True

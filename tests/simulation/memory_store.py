@@ -61,7 +61,7 @@ class MemoryStore:
         self._quarantined: list[Quarantined] = []
 
     def commit(self, job: CommitJob) -> None:
-        """Do all of it or nothing, as `storage.interface.Store` says."""
+        """Do all of it or nothing, as `storage.interface.Store` requires."""
         if job.record is not None and job.record_number <= self._last_record_number:
             raise ValueError(f"journal record {job.record_number} after {self._last_record_number}")
         faults = self._faults
@@ -108,7 +108,7 @@ class MemoryStore:
         raise StoreFailed("a store in memory cannot be copied")
 
     def usage(self) -> StoreUsage:
-        """Return a size that says full exactly while the store is."""
+        """Return a size that is full exactly while the store is."""
         used = MAP_BYTES - RESERVE_BYTES if self._faults.full else 0
         return StoreUsage(
             used_bytes=used,

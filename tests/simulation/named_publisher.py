@@ -88,7 +88,7 @@ class Returner(Wired):
         return bool(self.out)
 
     def connect(self) -> None:
-        """Open a connection. The publisher goes on where it was."""
+        """Open a connection. The publisher continues where it was."""
         if self._session.error is not None or self._outbox.phase == ENDED:
             self._begin_program()
         self.state = ONLINE
@@ -126,13 +126,13 @@ class Returner(Wired):
             self._later(self.rng.randrange(ANSWER_US_MAX), lambda: self.cut() if self._wire is wire else None)
 
     def settle(self, count: int) -> None:
-        """Say what becomes of some of what is held, the oldest or the newest."""
+        """Settle some deliveries in flight, the oldest or the newest."""
         for _ in range(min(count, len(self._held))):
             self._say(self._held.pop(self.rng.choice((0, 0, -1))), self.rng.choice(OUTCOMES))
         self._flush()
 
     def accept_all(self) -> None:
-        """Accept everything that is held."""
+        """Accept all deliveries in flight."""
         for each in self._held:
             self._say(each, OUTCOME_ACCEPTED)
         self._held.clear()

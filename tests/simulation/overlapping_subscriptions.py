@@ -40,7 +40,7 @@ class Overlap:
 
     @property
     def filter_text(self) -> str:
-        """What it subscribes to."""
+        """The filter of its subscription."""
         return f"{self._prefix}+/x" if self._prefix.count("/") == 1 else f"{self._prefix}x"
 
     def _heard(self, change: Callable[[], None]) -> Callable[[int], None]:

@@ -23,7 +23,7 @@ ROOMS = ("messaging", "storage", "actors", "protocols", "gateway")
 
 
 class Edit(NamedTuple):
-    """A piece of one file, which stands there exactly once, and what takes its place."""
+    """A piece of one file, which occurs exactly once in it, and its replacement."""
 
     file: str
     old: str

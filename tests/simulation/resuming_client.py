@@ -218,7 +218,7 @@ class Resumer(Wired):
             self._later(self.rng.randrange(ANSWER_US_MAX), lambda: self.cut() if self._wire is wire else None)
 
     def settle(self, count: int) -> None:
-        """Say what becomes of some of what is held, the oldest or the newest."""
+        """Settle some deliveries in flight, the oldest or the newest."""
         for _ in range(count):
             held = [kept for kept in self._kept.values() if kept.delivery_id >= 0 and kept.state is None]
             if held:
@@ -226,7 +226,7 @@ class Resumer(Wired):
         self._grant()
 
     def accept_all(self) -> None:
-        """Accept everything that is held."""
+        """Accept all deliveries in flight."""
         for kept in list(self._kept.values()):
             if kept.delivery_id >= 0 and kept.state is None:
                 self._say(kept, ACCEPTED_STATE)
@@ -243,7 +243,7 @@ class Resumer(Wired):
         self._send(Detach(HANDLES[link], closed=False).encode())
 
     def close(self) -> None:
-        """Say goodbye, and know still what is unsettled."""
+        """Close the connection, and remember the unsettled deliveries."""
         if self._wire is not None:
             self._send(encode_ending(CLOSE, None))
             self._wire.finish()
@@ -368,7 +368,7 @@ class Resumer(Wired):
             self._kept = {tag: each for tag, each in self._kept.items() if each is not kept}
 
     def _grant(self) -> None:
-        """Say how many more messages it takes. What comes back uses up credit as well."""
+        """Grant credit for so many more messages. Resumed deliveries use up credit as well."""
         if not self._is_in:
             return
         here = sum(1 for kept in self._kept.values() if kept.delivery_id >= 0)

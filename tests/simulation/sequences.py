@@ -24,7 +24,7 @@ class SequenceBook:
         self._gone: set[int] = set()
 
     def committed(self, job: CommitJob) -> None:
-        """Look at what a commit wrote. What it wrote for partitions that are gone counts for nothing."""
+        """Check the rows of a commit. Rows for partitions that are gone do not count."""
         self._gone.update(job.partition_purges)
         if job.record is None:
             return

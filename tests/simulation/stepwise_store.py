@@ -31,7 +31,7 @@ class Pace:
 
 
 class StepwiseStore:
-    """A store behind a writer and a reader that work when virtual time says so, each one thing at a time."""
+    """A store behind a writer and a reader that work in virtual time, each on one job at a time."""
 
     def __init__(self, store: Store, runtime: Runtime, pace: Pace) -> None:
         self._store = store
@@ -43,7 +43,7 @@ class StepwiseStore:
         self._report_to: Address | None = None
 
     def report_reads(self, report_to: Address) -> None:
-        """Tell there when pages begin, or cease, to fail."""
+        """Report to this callback when pages begin, or cease, to fail."""
         self._report_to = report_to
 
     def write(self, job: CommitJob, reply_to: Address) -> None:

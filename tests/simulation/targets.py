@@ -113,7 +113,7 @@ class Seen:
 
 
 class Holder(Protocol):
-    """A connection, as far as it holds messages."""
+    """A connection, as far as it has messages in flight."""
 
     @property
     def has_let_go(self) -> bool:

@@ -25,7 +25,7 @@ KEYS = ("k0", "k1", "k2", "k3")
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A consumer holds a message of each key of a queue with partitions."""
+    """A consumer has in flight a message of each key of a partitioned queue."""
     made = World(1, PLAIN)
     for name in ("p0", "c1", "c2"):
         made.clients[name].connect(clean_start=False)

@@ -16,7 +16,7 @@ KEYS = ("k0", "k1", "k2", "k3")
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    """A queue whose partitions were doubled while a consumer held a message of each key."""
+    """A queue whose partitions were doubled while a consumer had a message of each key in flight."""
     made = World(1, PLAIN)
     publisher, consumer = made.clients["p0"], made.clients["c1"]
     publisher.connect(clean_start=False)

@@ -143,7 +143,7 @@ class Transactor(Wired):
         self._grant()
 
     def transact(self, topics: tuple[str, ...]) -> None:
-        """Do a transaction that publishes to some of these topics, and settles some of what is held."""
+        """Run a transaction that publishes to some of these topics, and settles some deliveries in flight."""
         if self._line is None or self._line.transaction is not None:
             return
         self._topics = topics
@@ -153,7 +153,7 @@ class Transactor(Wired):
         self._transfer(COORDINATOR, encode(Described(ulong(0x77), Described(ulong(0x31), []))))
 
     def close(self) -> None:
-        """Say goodbye."""
+        """Close the connection."""
         if self._wire is not None:
             self._send(encode_ending(CLOSE, None))
             self._wire.finish()
@@ -245,7 +245,7 @@ class Transactor(Wired):
         self._send(head + encoded + message)
 
     def _grant(self) -> None:
-        """Say how many more messages it takes."""
+        """Grant credit for so many more messages."""
         flow = Flow(
             next_incoming_id=self._received_count,
             incoming_window=WINDOW,
@@ -281,7 +281,7 @@ def check_ending(name: str, heard: Detach | Ended) -> None:
 
 
 def heard_in(data: bytes) -> tuple[list[Heard], bytes]:
-    """Return what whole frames say, and the bytes behind them."""
+    """Return the content of whole frames, and the bytes after them."""
     frames: list[Heard] = []
     pos = 8 if data.startswith(AMQP_HEADER) else 0
     while pos + 8 <= len(data):

@@ -114,7 +114,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     # --- what the simulation does with it ---
 
     def advance(self, duration_us: int) -> None:
-        """Run everything that is due within the duration; time stands at its end afterwards."""
+        """Run everything that is due within the duration; the time is its end afterwards."""
         end_us = self.now_us + duration_us
         asyncio._set_running_loop(self)
         try:

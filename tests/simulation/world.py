@@ -255,7 +255,7 @@ class World:
                 each[1] = each[1] or self.truth.next_tick()
 
     def begins(self, name: str) -> Target:
-        """Tell the truth that a queue is there."""
+        """Report to the judge that a queue exists."""
         plan = self.scenario.queues[name]
         self._stored.pop(name, None)
         return self.truth.begins(name, plan.kind, self.scenario.prefixes(name), self.scenario.rules(name))
@@ -338,7 +338,7 @@ class World:
         self.loop.call_later(delay_us / 1_000_000, callback)
 
     def _judge(self, tell: Callable[[Any], None], what: object) -> None:
-        """Tell the judge, who must not throw into the node."""
+        """Report to the judge, which must not raise into the node."""
         try:
             tell(what)
         except Violation as violation:
@@ -347,12 +347,12 @@ class World:
     # --- those who have no wire form ---
 
     def begins_job(self, job: Job) -> None:
-        """Have a job stage and commit what it has."""
+        """Let a job stage and commit its rows."""
         self.jobs.append(job)
         self._run_inside(partial(job.run, self.node))
 
     def end_reading(self) -> None:
-        """Hold what the cursor was shown against what it had to be shown, and delete it."""
+        """Compare what the cursor returned with what it had to return, and delete it."""
         reader, self.reader = self.reader, None
         if reader is None:
             return
@@ -393,7 +393,7 @@ class World:
         self._admin = self.loop.create_task(carry_out())
 
     async def change(self, name: str, changes: dict[str, object]) -> None:
-        """Change a queue. Until the node says that it is done, its attributes may be the old ones or the new."""
+        """Change a queue. Until the node confirms it, the old attributes may be in force, or the new ones."""
         known = self._stored.setdefault(name, {})
         for attribute in changes:
             known.pop(attribute, None)
@@ -409,7 +409,7 @@ class World:
     # --- time and checks ---
 
     def advance(self, duration_us: int) -> None:
-        """Let time go on."""
+        """Advance the time."""
         while duration_us > WAIT_US_MAX:
             self.loop.advance(WAIT_US_MAX)
             duration_us -= WAIT_US_MAX

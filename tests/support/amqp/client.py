@@ -288,7 +288,7 @@ class AmqpClient:
         settled: bool = True,
         channel: int = 0,
     ) -> None:
-        """Say what became of deliveries."""
+        """Send a disposition for deliveries."""
         last = first if last is None else last
         said = disposition_bytes(is_receiver=True, first=first, last=last, settled=settled, state=state)
         self.send(said, channel)
@@ -351,7 +351,7 @@ class AmqpClient:
         return found.state
 
     async def said_of(self, delivery_id: int) -> tuple[DeliveryState, bool]:
-        """Return what the broker says of a delivery to the client: its state, and whether it is settled."""
+        """Return the broker's disposition of a delivery: its state, and whether it is settled."""
         found = await self._first(
             Disposition, lambda _, said: not said.is_receiver and said.first <= delivery_id <= said.last
         )
@@ -389,7 +389,7 @@ class AmqpClient:
         assert not [each for _, each in self._heard if not isinstance(each, (Flow, Open, Begin))]
 
     def nothing_waits(self, kind: type[Heard]) -> bool:
-        """Return whether no frame of a kind has come that nobody asked for."""
+        """Return whether no frame of a kind has come beside those that were awaited."""
         return not any(isinstance(each, kind) for _, each in self._heard)
 
     async def _first(self, kind: type[Kind], fits: Callable[[int, Kind], bool], *, keeps: bool = False) -> Kind:

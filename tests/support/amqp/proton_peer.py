@@ -87,7 +87,7 @@ class Wire:
         return delivery_id
 
     def run(self) -> None:
-        """Carry bytes to and fro until nobody has anything to say."""
+        """Carry bytes in both directions until neither side has anything to send."""
         for _ in range(MOVES_MAX):
             if not (self._to_engine() | self._to_client()):
                 return
@@ -146,7 +146,7 @@ class Wire:
 
 
 def received_messages(link: Receiver, outcome: Callable[[Delivery], None]) -> list[Message]:
-    """Take every message that has arrived on a link, and let `outcome` say what of each."""
+    """Take every message that has arrived on a link, and settle each with the result of `outcome`."""
     messages: list[Message] = []
     while link.current is not None and link.current.readable and not link.current.partial:
         delivery = link.current

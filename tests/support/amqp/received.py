@@ -105,7 +105,7 @@ READERS: dict[int, Callable[[list[AmqpValue]], Heard]] = {
 
 
 def understood(body: bytes) -> Heard:
-    """Return what the body of a frame says."""
+    """Return the content of a frame's body."""
     assert body[:2] == b"\x00\x53"
     code = body[2]
     if code == TRANSFER:

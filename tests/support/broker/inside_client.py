@@ -110,7 +110,7 @@ class Publishing(LoopActor):
 
 
 class Consuming(LoopActor):
-    """A consumer of one queue that settles what it gets, unless it is told not to."""
+    """A consumer of one queue that settles the messages it gets, unless the test switches that off."""
 
     def __init__(self, cell: ActorCell, queue: QueueHandle) -> None:
         super().__init__(cell)

@@ -36,7 +36,7 @@ class ProtocolClient(Protocol):
     """What a client of any protocol can be asked to try."""
 
     async def connect(self, user: str, password: str) -> Answer:
-        """Come in as a user; an empty name is nobody's."""
+        """Connect as a user; an empty name means an anonymous client."""
 
     async def publish(self, topic: str) -> Answer:
         """Publish one guaranteed message."""
@@ -256,6 +256,6 @@ async def _sasl_frame(reader: asyncio.StreamReader) -> bytes:
 
 
 def _ending(heard: object) -> Answer:
-    """What an end or a detach says, OK for anything else."""
+    """Return the error of an end or a detach, OK for anything else."""
     error: AmqpError | None = heard.error if isinstance(heard, Ended | Detach) else None
     return OK if error is None else error.condition

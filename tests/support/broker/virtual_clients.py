@@ -34,7 +34,7 @@ async def publish(broker: RunningBroker, topic: str, *payloads: bytes, qos: int 
 
 
 async def depth(broker: RunningBroker, queue: str) -> int:
-    """Return how many messages a queue holds, with consumers or not."""
+    """Return the number of messages in a queue, in flight or not."""
     view = await shown(broker, queue)
     return view.ready_count + view.unacked_count
 

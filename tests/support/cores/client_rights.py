@@ -23,7 +23,7 @@ def acl(**kinds: TopicRules) -> AclProfile:
 
 
 class Told:
-    """A roster with one user, `ada`, and what it told."""
+    """A roster with one user, `ada`, and a record of its reports."""
 
     def __init__(self, profile: ClientProfile | None = None, its_acl: AclProfile | None = None) -> None:
         self.roster = ClientRoster()

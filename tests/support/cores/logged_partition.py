@@ -96,7 +96,7 @@ class LoggedPartition:
         self.log.check()
 
     def read(self, first: int, end: int, *, bytes_max: int = 1 << 20) -> tuple[dict[int, bytes], list[Gap], int]:
-        """Read one chunk: payloads by sequence, gaps, and where to go on."""
+        """Read one chunk: payloads by sequence, gaps, and the next sequence."""
         plan = plan_range(self.log, first, end, bytes_max)
         runs = []
         for piece in plan.pieces:

@@ -24,14 +24,14 @@ ENDLESS = 1 << 40
 
 
 class Idle(LoopActor):
-    """Somebody who has a cell."""
+    """An actor that gets no messages."""
 
     def on_receive(self, message: object) -> None:
         raise AssertionError(f"nobody sends {message!r}")
 
 
 class Recorder(LoopActor):
-    """Keeps what it is told, for whoever leaves its own answer to the test."""
+    """Records the messages it gets, for actors whose answers a test checks."""
 
     def __init__(self, cell: ActorCell, heard: list[object]) -> None:
         super().__init__(cell)
@@ -63,7 +63,7 @@ def spawned(runtime: Runtime, actor: Callable[[ActorCell], LoopActor | Behaviour
 
 
 def recorder(runtime: Runtime, heard: list[object]) -> ActorCell:
-    """Spawn somebody who keeps in this list what it is told."""
+    """Spawn an actor that records its messages in this list."""
     return spawned(runtime, lambda cell: Recorder(cell, heard))
 
 

@@ -30,7 +30,7 @@ map_of = cache(resized_slots)  # 50 ms of Python each, and tests ask for the sam
 
 @dataclass(frozen=True)
 class Held:
-    """A message that a consumer holds, or held until it was taken away."""
+    """A message that is in flight with a consumer, or was until it was taken away."""
 
     flow_id: int
     epoch: int
@@ -102,7 +102,7 @@ class MovingQueue:
         self._move(self.access.bind(flow.flow_id, client, self.now_ms))
 
     def leaves(self, flow_id: int) -> None:
-        """End a consumer, with whatever it holds."""
+        """End a consumer, with all that it has in flight."""
         self._move(self.access.unbind(flow_id, self.now_ms))
         del self.flows[flow_id]
         self._turn_ends()
@@ -142,7 +142,7 @@ class MovingQueue:
         return count
 
     def asks_for(self, count: int) -> None:
-        """Ask for another number of partitions. One change goes on at a time, and the last wish counts."""
+        """Request another number of partitions. One change runs at a time, and the last request counts."""
         self.wanted = count
         self._plan()
 

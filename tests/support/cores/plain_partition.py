@@ -67,7 +67,7 @@ class PlainPartition:
         return sorted(sequence for sequence, message in self.messages.items() if message.flow_id == flow_id)
 
     def ready(self) -> list[int]:
-        """Return what no consumer holds, whether it may be delivered now or has to wait."""
+        """Return the messages that no consumer has, whether they may be delivered now or must wait."""
         return self.held_by(READY)
 
     # --- time ---

@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 class FlowClient:
-    """One connection. `events` holds what the gateway said and nobody has looked for yet, in order."""
+    """One connection. `events` has the gateway's frames that no call has taken yet, in order."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class FlowClient:
         await self.close()
 
     async def connect(self) -> Welcome:
-        """Connect, and hear what the gateway offers."""
+        """Connect, and read the gateway's offer."""
         end = socket.socket()
         end.setblocking(False)
         if self._receive_buffer_bytes:
@@ -115,7 +115,7 @@ class FlowClient:
         return answer
 
     async def close(self) -> None:
-        """Say goodbye, and wait for the end."""
+        """Close the session, and wait for the end."""
         self._engine.close(0, "", 0)
         self.send(b"")
         await self.ended()

@@ -17,7 +17,7 @@ _LENGTH_BYTES: Final = 4
 
 
 class CuttingProxy:
-    """Listens on `port`, and connects whoever comes to the gateway's port, as often as they come."""
+    """Listens on `port`, and connects each client to the gateway's port."""
 
     def __init__(self, gateway_port: int) -> None:
         self.port = 0
@@ -91,7 +91,7 @@ class CuttingProxy:
     async def _carry(
         self, client: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
     ) -> None:
-        """Carry frames one way until somebody hangs up."""
+        """Carry frames one way until one side closes."""
         with suppress(asyncio.IncompleteReadError, OSError):
             writer.write(await reader.readexactly(PREFACE_BYTES))
             while True:

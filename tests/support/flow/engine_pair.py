@@ -30,7 +30,7 @@ def engine(*, is_gateway: bool, frame_bytes_max: int = FRAME_BYTES_MAX) -> FlowE
 
 
 class EnginePair:
-    """Both ends. What each of them heard stands in `to_gateway` and `to_client`."""
+    """Both engines. Their events are in `to_gateway` and `to_client`."""
 
     def __init__(self, welcome: Welcome = WELCOME, *, frame_bytes_max: int = FRAME_BYTES_MAX) -> None:
         self.welcome = welcome
@@ -40,7 +40,7 @@ class EnginePair:
         self.to_client: list[FlowEvent] = []
 
     def carry(self) -> None:
-        """Carry bytes to and fro until nobody has anything to say."""
+        """Carry bytes in both directions until neither side has anything to send."""
         while self.client.has_output or self.gateway.has_output:
             for data in [b"".join(self.client.take())]:
                 if data:

@@ -95,7 +95,7 @@ def compressed(data: bytes, body: bytes) -> bytes:
 
 
 def decoded(data: bytes) -> AnyFrame:
-    """Return what a frame says. Raises PeerViolation."""
+    """Return the content of a frame. Raises PeerViolation."""
     frame = frames.cut_frame(data, 0, len(data), FRAME_BYTES_MAX)
     assert frame is not None, "a whole frame"
     assert frame.end == len(data), "one frame"

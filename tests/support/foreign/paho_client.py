@@ -110,7 +110,7 @@ class PahoClient:
         raise AssertionError(f"{message.topic}: {message.payload!r}")
 
     def disconnect(self) -> None:
-        """Say goodbye."""
+        """Send DISCONNECT."""
         self.client.disconnect()
         self.client.loop_stop()
 

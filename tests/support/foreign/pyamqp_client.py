@@ -71,7 +71,7 @@ class PyamqpReceiver:
         self._client._message_received = lambda frame, message: self._arrived.append((frame, message))
 
     def next(self, outcome: str = "accepted", **arguments: Any) -> Any:
-        """Return the next message, settled as told."""
+        """Return the next message, settled as given."""
         self._work_until(lambda: len(self._arrived) > 0, "a message")
         frame, received = self._arrived.popleft()
         self._client.settle_messages(frame[1], frame[2], outcome, **arguments)

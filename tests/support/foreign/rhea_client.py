@@ -49,7 +49,7 @@ class RheaClient:
         return self.ask("attach", name=name, source={"address": address, **source})
 
     def receive(self, name: str, count: int, *outcomes: str, credit: int = 0) -> list[dict[str, Any]]:
-        """Return so many messages, settled as told, and accepted where nothing is told."""
+        """Return so many messages, settled as given; the default is accepted."""
         answer = self.ask("receive", name=name, count=count, outcomes=outcomes, credit=credit or count)
         messages: list[dict[str, Any]] = answer["messages"]
         return messages

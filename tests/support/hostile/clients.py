@@ -118,7 +118,7 @@ class Visit:
         return reader, writer
 
     async def keep_open(self, listener: str, data: bytes) -> None:
-        """Connect, say something, and leave it at that."""
+        """Connect, send something, and leave the connection open."""
         _, writer = await self.dial(listener)
         self._transports.pop()
         self.kept_open.append(writer)
@@ -167,7 +167,7 @@ class Visit:
         return int((await reader.readuntil(b"\r\n"))[9:12])
 
     def login(self) -> bytes:
-        """Return the header of who has an account."""
+        """Return the authorization header of a client with an account."""
         return b"Authorization: Basic %b\r\n" % base64.b64encode(":".join(self.account).encode())
 
     def note(self, what: str, answer: object) -> None:

@@ -107,7 +107,7 @@ async def event_stream(
 
 
 def words(answer: httpx.Response) -> str:
-    """What an error document says in detail."""
+    """Return the detail of an error document."""
     detail = answer.text.partition("<detail>")[2].partition("</detail>")[0]
     assert answer.text.startswith(f"<solace-error-response><code>{answer.status_code}</code><reason>")
     return detail

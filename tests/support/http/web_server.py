@@ -21,7 +21,7 @@ class Pushed:
 
 
 class WebServer:
-    """One on a free port. `status` says what a request is answered with; None: nothing at all."""
+    """A web server on a free port. `status` gives the status for a request; None: no response."""
 
     def __init__(
         self, status: Callable[[Pushed], int | None] = lambda _: 200, tls: ssl.SSLContext | None = None
@@ -92,7 +92,7 @@ class WebServer:
 
 
 async def absent() -> WebServer:
-    """Return one whose address is known, and that nobody reaches before it is started."""
+    """Return a server with a known address that cannot be reached before it is started."""
     async with WebServer() as server:
         return server
 

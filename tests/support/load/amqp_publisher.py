@@ -144,7 +144,7 @@ class AmqpWirePublisher(NumberedPublisher):
 
 
 def _heard_in(data: bytes) -> tuple[list[Heard], bytes]:
-    """Return what whole frames say, and the bytes behind them."""
+    """Return the content of whole frames, and the bytes after them."""
     frames: list[Heard] = []
     place = 0
     if AMQP_HEADER.startswith(data[:8]):

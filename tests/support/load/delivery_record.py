@@ -51,7 +51,7 @@ class DeliveryRecord:
         assert wrong == [], f"{self.name}: {len(wrong)} out of order, the first are {wrong[:5]}"
 
     def check_repetitions_are_marked(self) -> None:
-        """A message that some consumer had before says so."""
+        """A second delivery of a message is flagged."""
         assert self._unmarked == [], f"{self.name}: {len(self._unmarked)} came again unmarked: {self._unmarked[:5]}"
 
     def check_one_delivery_is_unmarked(self, keys: Iterable[str]) -> None:

@@ -60,7 +60,7 @@ class FlowLink:
         self.flush()
 
     def flush(self) -> None:
-        """Write what there is to say."""
+        """Write the bytes that are ready to send."""
         if self._client.socket is None:
             return
         while data := self._session.take(_now_ms()):

@@ -65,7 +65,7 @@ def head(method: str, path: str, account: Account | None, *fields: str) -> bytes
 
 
 class HttpWirePublisher(NumberedPublisher):
-    """Posts ahead of the answers, and again what was not answered: nobody can tell that it is the same."""
+    """Posts before earlier responses have come, and again without one; the gateway cannot recognise repetitions."""
 
     def __init__(
         self, name: str, *, topic: str, keys: Sequence[str], window: int = 10, account: Account | None = None

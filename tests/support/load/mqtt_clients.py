@@ -29,7 +29,7 @@ class Account(NamedTuple):
 
 
 class WireClient:
-    """A connection that may break and be made again. Subclasses say what is done with packets."""
+    """A connection that may break and be opened again. Subclasses handle the packets."""
 
     def __init__(self, client_id: str, *, level: int = 5, persistent: bool = True, receive_maximum: int = 0) -> None:
         self.client_id = client_id
@@ -49,7 +49,7 @@ class WireClient:
         return bool(self._unsent)
 
     def connect(self, port: int) -> None:
-        """Connect and wait for CONNACK; then go on where an earlier connection ended."""
+        """Connect and wait for CONNACK; then continue where an earlier connection ended."""
         assert self.socket is None, "it is connected"
         self._unread, self._unsent, self.disconnect_code = b"", b"", None
         properties = b"" if self.level < 5 or not self.persistent else SESSION_EXPIRY
@@ -381,7 +381,7 @@ class NumberedPublisher(WireClient):
 
 
 def dialled(client: WireClient, port: int) -> socket.socket:
-    """Return the socket of a client that connects anew."""
+    """Return the socket of a client that connects again."""
     assert client.socket is None, "it is connected"
     client.socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
     client.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -401,7 +401,7 @@ def hung_up_at_the_end(clients: Sequence[WireClient]) -> Iterator[None]:
 
 
 def run_until(clients: Sequence[WireClient], condition: Callable[[], bool], *, within_s: float, what: str) -> None:
-    """Serve all clients until the condition holds. Raises AssertionError with `what` when that takes too long."""
+    """Serve all clients until the condition holds. Raises AssertionError with `what` if that takes too long."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {within_s} s for {what}"
@@ -409,7 +409,7 @@ def run_until(clients: Sequence[WireClient], condition: Callable[[], bool], *, w
 
 
 def turn(clients: Sequence[WireClient]) -> None:
-    """Let every client do what it can do now."""
+    """Let every client send and read what it can at present."""
     for client in clients:
         client.step()
     readers = {client.socket: client for client in clients if client.socket is not None}

@@ -84,7 +84,7 @@ class OneMessage:
         return publication
 
     def deliver(self) -> None:
-        """Have the queue deliver what it can."""
+        """Let the queue deliver all that it can."""
         self.side.deliver(Deliveries(self._flow, self.partition, 0, self.ledger.deliver(0)))
 
     def _before_exactly_once(self, callback: Callable[[], None], _: Publication | None) -> None:
@@ -135,7 +135,7 @@ class OneMessage:
                 release_unsent(self.ledger, message.flow_id, message.epoch, message.ranges)
 
     def settled(self) -> list[tuple[int, int]]:
-        """Return which sequences the partition was told to settle."""
+        """Return the sequences whose settlement the partition got."""
         settlements = [message for message in self.partition.items if isinstance(message, Settle)]
         return [each for settlement in settlements for each in settlement.ranges]
 

@@ -199,7 +199,7 @@ def publish(
 def acknowledgement(
     kind: int, packet_id: int, reason_code: int | None = None, properties: bytes | None = None
 ) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP, in the shortest form that holds what is given."""
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP, in the shortest form for the given fields."""
     body = u16(packet_id)
     if reason_code is not None or properties is not None:
         body += bytes([reason_code or 0])

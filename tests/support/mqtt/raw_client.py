@@ -179,12 +179,12 @@ class RawClient:
     # --- the end ---
 
     async def is_closed(self) -> None:
-        """The broker closes, and has nothing more to say."""
+        """Check that the broker closes and sends nothing more."""
         packet = await self._next()
         assert packet is None, f"{packet} came before the end"
 
     async def is_ended(self, reason_code: int) -> None:
-        """The broker ends the connection for this reason: 5.0 is told so, 3.x finds it closed."""
+        """Check that the broker ends the connection for this reason: 5.0 gets DISCONNECT, 3.x finds it closed."""
         if self.level == 5:
             packet = await self.awaited(mqtt.DISCONNECT)
             assert mqtt.server_disconnect(packet).reason_code == reason_code
@@ -207,7 +207,7 @@ class RawClient:
         await self.is_closed()
 
     async def leave(self, reason_code: int | None = None, properties: bytes | None = None) -> None:
-        """Say DISCONNECT and see the broker close."""
+        """Send DISCONNECT and wait until the broker closes."""
         self.send(mqtt.disconnect(reason_code, properties))
         await self.is_closed()
         await self.vanish()

@@ -13,7 +13,7 @@ LOOPS = {"epoll": SocketLoop, "poll": lambda: SocketLoop(SocketSelector(has_epol
 
 
 def run_on(kind: str, scenario: Coroutine[Any, Any, None]) -> None:
-    """Run a scenario to its end on a fresh loop; what the loop's exception handler is told fails the test."""
+    """Run a scenario to its end on a fresh loop; a call of the loop's exception handler fails the test."""
     reported: list[dict[str, Any]] = []
     with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
         runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))

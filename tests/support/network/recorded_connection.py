@@ -54,11 +54,11 @@ class RecordedConnection:
         self._changed.set()
 
     def tell(self) -> None:
-        """Have who waits look again."""
+        """Let waiting tests check their conditions again."""
         self._changed.set()
 
     async def until(self, is_so: Callable[[], bool]) -> None:
-        """Wait until something that is told makes it so."""
+        """Wait until the recorded calls fulfil a condition."""
         while not is_so():
             self._changed.clear()
             await self._changed.wait()

@@ -13,7 +13,7 @@ MIB = 1 << 20
 
 
 class Recorded(asyncio.Protocol):
-    """Writes down what a stream tells, in its order."""
+    """Records the calls of a stream, in order."""
 
     def __init__(self, stream: TcpTransport) -> None:
         self.stream = stream
@@ -51,7 +51,7 @@ class Recorded(asyncio.Protocol):
 
 
 class Port:
-    """A port that is listened at, and whoever came."""
+    """A listening port, and the streams that it has accepted."""
 
     def __init__(self) -> None:
         listening = socket.socket()

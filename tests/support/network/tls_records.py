@@ -8,7 +8,7 @@ from sluicegate.protocols.transport.listeners import Listener
 
 
 class TlsRecords:
-    """One client. What it encloses goes out when the test sends it."""
+    """One client. Its records go out when the test sends them."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, context: ssl.SSLContext) -> None:
         self.writer = writer
@@ -18,7 +18,7 @@ class TlsRecords:
 
     @classmethod
     async def dials(cls, listener: Listener, context: ssl.SSLContext) -> "TlsRecords":
-        """Connect, and say nothing yet."""
+        """Connect, and send nothing yet."""
         return cls(*await asyncio.open_connection("127.0.0.1", listener.port), context)
 
     async def shakes_hands(self) -> bytes:
@@ -38,7 +38,7 @@ class TlsRecords:
         return self._outgoing.read()
 
     def end(self) -> bytes:
-        """Return the record that says that nothing more comes."""
+        """Return the record that ends the stream."""
         with suppress(ssl.SSLError):  # the other side has not said so
             self._tls.unwrap()
         return self._outgoing.read()

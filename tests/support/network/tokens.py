@@ -23,7 +23,7 @@ class TokenServer:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """What a gateway is told that believes this server."""
+        """Return the settings of a gateway that trusts this server."""
         return (
             f"authentication.oauth.jwks_file={self.jwks_file}",
             f"authentication.oauth.issuer={ISSUER}",

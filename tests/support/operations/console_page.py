@@ -80,7 +80,7 @@ def row(page: Page, text: str, *, table: str = "") -> Locator:
 
 
 def answer(page: Page, button: str, **fields: str) -> None:
-    """Fill in the dialog that is open, and do with a button what it asks about: then it closes."""
+    """Fill in the open dialog and press a button, which closes it."""
     fill_in(page, button, **fields)
     expect(page.locator("dialog[open]")).to_have_count(0)
 

@@ -31,7 +31,7 @@ Profile = ClientProfileSettings | AclProfileSettings
 
 @dataclass
 class MemoryProfiles:
-    """Profiles in dicts; nobody has any."""
+    """Profiles in dicts; no user has one."""
 
     authentication: Authentication = field(default_factory=Authentication)
     profiles: dict[ProfileKind, dict[str, Profile]] = field(default_factory=lambda: {kind: {} for kind in ProfileKind})

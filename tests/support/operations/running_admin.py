@@ -71,7 +71,7 @@ def running_admin(
     places: Places | None = None,
     body_timeout_s: float = 15,
 ) -> Iterator[RunningAdmin]:
-    """Serve a node's admin port while the block runs. `admin` has its accounts; `events` are what it tells of."""
+    """Serve a node's admin port while the block runs. `admin` has its accounts; `events` records its events."""
     clock = SystemClock()
     accounts = Operators(
         admin,

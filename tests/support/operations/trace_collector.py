@@ -30,7 +30,7 @@ class Span:
 
 
 class TraceCollector(WebServer):
-    """Keeps what comes. Its `status` says what a request is answered with, as of any WebServer."""
+    """Records the spans that come. As for any WebServer, `status` gives the status for a request."""
 
     @property
     def endpoint(self) -> str:

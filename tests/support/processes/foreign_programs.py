@@ -18,7 +18,7 @@ def program(name: str) -> str:
 
 
 def node_modules(package: str) -> Path:
-    """Return the node_modules folder that holds an npm package such as `mqtt`."""
+    """Return the node_modules folder that contains an npm package such as `mqtt`."""
     program("node")
     folder = Path(os.environ.get("SLUICEGATE_NODE_MODULES", ROOT / "build" / "node" / "node_modules"))
     return folder if (folder / package).is_dir() else _missing(f"npm's {package}")

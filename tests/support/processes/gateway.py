@@ -188,7 +188,7 @@ class GatewayProcess:
         self._ended()
 
     def stop(self) -> None:
-        """Ask the process to stop, and check that it does so in time and says that all is well."""
+        """Ask the process to stop, and check that it does so in time and reports success."""
         process = self._running()
         process.send_signal(signal.SIGTERM)
         exit_code = self.wait_for_exit(STOP_S)
@@ -224,7 +224,7 @@ class GatewayProcess:
     def running_command(
         self, *arguments: str, stdin: int | None = None
     ) -> AbstractContextManager["subprocess.Popen[str]"]:
-        """Run a command that goes on, with its output in a pipe, for the length of a `with` block."""
+        """Run a command that does not end by itself, with its output in a pipe, for the length of a `with` block."""
         return running([*PYTHON, *arguments, *self._address_for(arguments)], stdin=stdin)
 
     def create_queue(self, name: str, *, vpn: str = DEFAULT_VPN, **attributes: object) -> None:
@@ -234,11 +234,11 @@ class GatewayProcess:
         HTTP.post(url, params={"vpn": vpn}, json=body, timeout=REQUEST_S).raise_for_status()
 
     def queue(self, name: str) -> dict[str, object]:
-        """Return what the admin port says of a queue."""
+        """Return the admin port's view of a queue."""
         return self._get(f"/queues/{name}").json()  # type: ignore[no-any-return]  # an object, by the API
 
     def held_count(self, name: str) -> int:
-        """Return how many messages a queue holds, delivered or not."""
+        """Return the number of messages in a queue, in flight or not."""
         view = self.queue(name)
         ready, unacked = view["ready_count"], view["unacked_count"]
         assert isinstance(ready, int)
@@ -330,7 +330,7 @@ class GatewayProcess:
 
 
 def wait_until(condition: Callable[[], bool], *, within_s: float, what: str) -> None:
-    """Ask again and again, for what nobody outside a process can be told of. Raises AssertionError with `what`."""
+    """Check a condition repeatedly, where no event reports it to other processes. Raises AssertionError: `what`."""
     deadline = time.monotonic() + within_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {within_s} s for {what}"
@@ -345,7 +345,7 @@ def gateway(folder: Path, **settings: object) -> Iterator[GatewayProcess]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on and that no other caller was given."""
+    """Return a port on which no program listens and that no other caller was given."""
     draw = random.Random()  # other runs on this machine choose too
     while True:
         port = draw.choice(PORTS)

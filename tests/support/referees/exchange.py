@@ -22,6 +22,6 @@ def client(*said: bytes) -> list[Step]:
 
 
 def hears(referee: Referee, steps: Iterable[Step]) -> None:
-    """Tell a referee. Raises what it raises."""
+    """Pass bytes to a referee. Raises what it raises."""
     for is_gateway, data in steps:
         (referee.gateway_says if is_gateway else referee.client_says)(data)

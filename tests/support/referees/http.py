@@ -144,7 +144,7 @@ class HttpReferee:
         self._from_gateway.feed(data)
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. What is no request, and all behind it, is answered once."""
+        """Take the client's bytes. An invalid request, with all after it, gets one response."""
         if self._client_is_over:
             return
         try:

@@ -17,11 +17,11 @@ class Referee(Protocol):
 
 
 class WireViolation(AssertionError):
-    """The gateway has sent what it may not send. The text begins with the section that says so."""
+    """The gateway has broken a rule. The text begins with the section of the rule."""
 
 
 class ClientViolation(Exception):
-    """The client has broken a rule, on purpose as a rule: what the gateway says from now on is not judged."""
+    """The client has broken a rule, usually on purpose: the gateway is not judged from then on."""
 
 
 def expect(holds: bool, section: str, text: str, *about: object) -> None:

@@ -99,7 +99,7 @@ class WebSocketReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
+        """Take the client's bytes. Raises ClientViolation, after which the gateway cannot be judged."""
         self._from_client += data
         if not self._request:
             self._http.client_says(data)

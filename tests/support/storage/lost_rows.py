@@ -30,7 +30,7 @@ def lose_definition(folder: Path, queue: str, *, vpn: str = DEFAULT_VPN, torn: b
 
 
 def lose_owners(folder: Path, *partition_ids: int, vpn: str = DEFAULT_VPN) -> None:
-    """Lose the rows that say which queue some partitions are of."""
+    """Delete the rows that assign some partitions to their queue."""
     for partition_id in partition_ids:
         lose(folder, row_prefix(vpn) + OWNER_ROW + b"%d" % partition_id, "owners")
 

@@ -165,7 +165,7 @@ class AmqpReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
+        """Take the client's bytes. Raises ClientViolation, after which the gateway cannot be judged."""
         self._from_client += data
         if self._client_has_closed:
             return

@@ -53,7 +53,7 @@ _ANY: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Malformed(Exception):
-    """Bytes that are not what the grammar says. The text begins with the section."""
+    """Bytes that do not match the grammar. The text begins with the section."""
 
 
 class Value(NamedTuple):

@@ -71,7 +71,7 @@ class LinkReferee:
 
     @property
     def receiver_settle_mode(self) -> int:
-        """The mode that holds: the receiver's (2.8.3)."""
+        """The mode in force: the receiver's (2.8.3)."""
         receiver = self.asked if self.gateway_sends or self.answer is None else self.answer
         return receiver.number("rcv-settle-mode", 0)
 
@@ -174,7 +174,7 @@ class LinkReferee:
     # --- the client ---
 
     def client_flows(self, said: Said) -> None:
-        """2.6.7: the receiver says how many it takes, the sender where it is."""
+        """2.6.7: the receiver sets its credit, the sender its delivery count."""
         self.owes_flow |= said.flag("echo")
         if self.gateway_sends:
             if said.has("link-credit"):

@@ -186,7 +186,7 @@ class SessionReferee:
         _judge_outcome(delivery, state.composite("outcome"))
 
     def _answer_request(self, delivery: Delivery, state: Said) -> None:
-        """4.2, 4.3: what the coordinator says."""
+        """4.2, 4.3: the response of the coordinator."""
         request = delivery.request()
         if request is None or state.name == "rejected":
             return

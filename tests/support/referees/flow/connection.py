@@ -202,7 +202,7 @@ class FlowProtocolReferee:
             del self._flows[frame.flow_id]
 
     def _direct(self, frame: Frame) -> None:
-        """Subscriptions: a message that is nobody's to acknowledge."""
+        """Subscriptions: a message that no client acknowledges."""
         expect(frame.kind == "DELIVER", "Frames", "{} is about a flow", frame)
         it = read_delivery(frame)
         expect(it.delivery_id == it.message_id == it.partition == it.epoch == 0, "Subscriptions", "{}", it)
@@ -212,7 +212,7 @@ class FlowProtocolReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
+        """Take the client's bytes. Raises ClientViolation, after which the gateway cannot be judged."""
         self._from_client += data
         if len(self._client_preface) < len(PREFACE):
             size = len(PREFACE) - len(self._client_preface)

@@ -18,7 +18,7 @@ _COUNT_MAX: Final = 65_535
 
 
 class SettleTimes(NamedTuple):
-    """How long consumers have to settle. No frame says that: where nobody tells, it is for ever."""
+    """How long consumers have to settle. No frame says that; the default is no limit."""
 
     of_queue: Callable[[str], int] = lambda _: 0  # its `consumer_ack_timeout_ms`; 0: no limit
     now_ms: Callable[[], int] = lambda: 0
@@ -232,7 +232,7 @@ class ConsumerReferee:
     # --- the client ---
 
     def client_says(self, frame: Frame) -> None:
-        """Learn what the client says on the flow."""
+        """Take the client's frame on the flow."""
         if frame.kind == "CREDIT":
             self._credit.client_says(frame.body)
         elif frame.kind == "SETTLE":
@@ -248,7 +248,7 @@ class ConsumerReferee:
                     self._settles(found, outcome)
 
     def _ids(self, first: int, last: int) -> list[int]:
-        """Return which of these are held."""
+        """Return which of these are in flight."""
         if last - first < len(self._held):
             return [each for each in range(first, last + 1) if each in self._held]
         return [each for each in self._held if first <= each <= last]

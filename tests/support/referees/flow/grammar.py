@@ -175,7 +175,7 @@ def judge_form(frame: Frame) -> Fields:
 
 
 def number_of(fields: Fields, name: str, default: int = 0) -> int:
-    """Return the number that a field holds."""
+    """Return the number in a field."""
     for value in fields.get(name, ()):
         assert isinstance(value, int)
         return value

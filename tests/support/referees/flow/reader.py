@@ -61,7 +61,7 @@ class ReaderReferee:
         expect(self.is_over == is_through, "Reading in bulk", "{} of {} and {}", following, self._end, readable)
 
     def client_says(self, frame: Frame) -> None:
-        """Learn what the client says on the flow."""
+        """Take the client's frame on the flow."""
         if frame.kind == "CREDIT":
             self._credit.client_says(frame.body[:8])
 

@@ -183,7 +183,7 @@ class MqttReferee:
     # --- the client ---
 
     def client_says(self, data: bytes) -> None:
-        """Learn what the client says. Raises ClientViolation, behind which the gateway cannot be judged."""
+        """Take the client's bytes. Raises ClientViolation, after which the gateway cannot be judged."""
         self._from_client += data
         for packet in cut(self._from_client, _must):
             try:
