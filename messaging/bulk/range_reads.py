@@ -50,9 +50,7 @@ class RangePiece:
 
 @final
 class RangePlan:
-    """One chunk: pieces in order, and the sequence where the next begins; `synced_end` is the end of what may be read
-    now.
-    """
+    """One chunk: pieces in order, and where the next chunk begins; `synced_end` is the end of what may be read now."""
 
     def __init__(self, first: int) -> None:
         self.first = first

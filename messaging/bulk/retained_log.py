@@ -130,9 +130,7 @@ class RetainedLog:
         self._held_from = min(self.holds.values()) if self.holds else HELD_BY_NOBODY
 
     def maintain(self, wall_ms: int) -> None:
-        """Open, trim or close the log as rules and readers require; what may be deleted is left in the ledger's
-        effects.
-        """
+        """Open, trim or close the log as rules and readers require; deletions are left in the ledger's effects."""
         if not self.rules.on() and not self.holds:
             if self.active:
                 self._close()
@@ -406,9 +404,7 @@ class RetainedLog:
             self._firsts[start:index] = [segment.first for segment in kept]
 
     def _arrived_before(self, index: int, wall_ms: int) -> bool:
-        """Return whether all of a segment arrived before `wall_ms`: its newest is not newer than the next segment's
-        oldest.
-        """
+        """Return whether all of a segment arrived before `wall_ms`: its newest is not newer than the next one's oldest."""
         following = self._segments[index + 1 : index + 2]
         newest_ms = following[0].arrived_ms if following else 0
         return (newest_ms or self._newest_ms) < wall_ms

@@ -1,6 +1,6 @@
-"""Where a partition key stands: how many of its messages wait in a partition, and why the first of them waits now.
+"""Explain a partition key: how many of its messages wait in a partition, and why the first of them waits now.
 
-It looks at the messages in memory only, and at a bounded number of them: an operator's question must not read pages.
+Only messages in memory are examined, and a bounded number of them: an operator's question must not read pages.
 """
 
 from enum import StrEnum
@@ -12,30 +12,30 @@ from sluicegate.messaging.partitions.rules.selection import may_select
 from sluicegate.messaging.partitions.state.rescale_holds import NOT_HELD
 from sluicegate.messaging.partitions.state.segments import Segment
 
-# The reasons why a message waits, by the names that operators see. Which one it is, `standing` finds out.
+# The reasons why a message waits, by the names that operators see. `wait_reason` determines which one applies.
 
 
 class WaitReason(StrEnum):
-    """Why a message that could be delivered is not, or not yet."""
+    """Why a message is not delivered, or not yet."""
 
     NOTHING_WAITS = "nothing-waits"  # no message of the key is in the partition, or all are with a consumer
     NO_CONSUMER = "no-consumer"  # no flow is bound
-    HOLDDOWN = "holddown"  # the owner has gone, and may come back within the rebalance delay
+    HOLDDOWN = "holddown"  # the owner has disconnected, and may return within the rebalance delay
     HANDOFF = "handoff"  # the partition is paused: its old owner settles what it holds
-    SOCKET_SHUT = "socket-shut"  # the consumer does not read what it is sent
-    WINDOW_FULL = "window-full"  # the consumer holds as many unsettled messages as it takes
-    UNACKED_MAX = "unacked-max"  # it holds as many as the queue lets one flow have
-    NODE_UNACKED_MAX = "node-unacked-max"  # all consumers together hold as many as the node lets them have
-    NOT_STORED = "not-stored"  # the queue delivers what is stored, and its commit is under way
-    DELAYED = "delayed"  # the time before which it may not be delivered has not come
+    SOCKET_SHUT = "socket-shut"  # the consumer does not read its socket
+    WINDOW_FULL = "window-full"  # the consumer holds as many unsettled messages as its window allows
+    UNACKED_MAX = "unacked-max"  # it holds as many as the queue allows one flow
+    NODE_UNACKED_MAX = "node-unacked-max"  # all consumers together hold as many as the node allows
+    NOT_STORED = "not-stored"  # the queue delivers only stored messages, and the commit is in progress
+    DELAYED = "delayed"  # its earliest time of delivery has not come
     REDELIVERY_DELAY = "redelivery-delay"  # it failed, and is delivered again after a delay
-    BEHIND_A_FAILED_ONE = "behind-a-failed-one"  # an earlier one of its key waits for its redelivery
-    RESCALE = "rescale"  # partitions changed, and older messages are unsettled in the one that had its key before
-    LEAVING = "leaving"  # it is on its way to another queue
-    GROUP_BUSY = "group-busy"  # the consumer that has its message group takes no more, or the group changes hands
-    ON_DISK = "on-disk"  # it lies in a page that is read when its turn comes
-    NOT_SELECTED = "not-selected"  # no consumer that is there selects it
-    BEHIND_OTHERS = "behind-others"  # it goes out when those before it have
+    BEHIND_A_FAILED_ONE = "behind-a-failed-one"  # an earlier message of its key waits for its redelivery
+    RESCALE = "rescale"  # partitions changed, and older messages are unsettled in the former partition of its key
+    LEAVING = "leaving"  # it is moving to another queue
+    GROUP_BUSY = "group-busy"  # the consumer that owns its message group has no room, or the group changes hands
+    ON_DISK = "on-disk"  # it is in a page that is read when its turn comes
+    NOT_SELECTED = "not-selected"  # no present consumer selects it
+    BEHIND_OTHERS = "behind-others"  # it is delivered after the messages before it
 
 
 LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
@@ -43,22 +43,22 @@ LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
 
 @final
 class KeyStatus:
-    """Where one key stands in its partition."""
+    """The state of one key in its partition."""
 
     __slots__ = ("first_waiting", "in_flight_count", "reason", "unseen_count", "waiting_count")
 
     def __init__(
         self, *, waiting_count: int, in_flight_count: int, first_waiting: int, reason: WaitReason, unseen_count: int
     ) -> None:
-        self.waiting_count = waiting_count  # of the messages looked at
+        self.waiting_count = waiting_count  # of the messages examined
         self.in_flight_count = in_flight_count  # with a consumer
-        self.first_waiting = first_waiting  # sequence of the oldest that waits; 0: none was seen
+        self.first_waiting = first_waiting  # sequence of the oldest waiting message; 0: none was found
         self.reason = reason
-        self.unseen_count = unseen_count  # messages in pages, or beyond LOOKED_AT_MAX, that were not looked at
+        self.unseen_count = unseen_count  # messages in pages, or beyond LOOKED_AT_MAX, that were not examined
 
 
 def key_status(ledger: Ledger, key: str) -> KeyStatus:
-    """Look for the messages of a key."""
+    """Examine the messages of a key."""
     waiting_count = in_flight_count = first_waiting = looked_at_count = unseen_count = 0
     for segment in ledger.segments.all():
         if segment.batch is None or looked_at_count >= LOOKED_AT_MAX:
@@ -84,7 +84,7 @@ def key_status(ledger: Ledger, key: str) -> KeyStatus:
 
 
 def wait_reason(ledger: Ledger, sequence: int) -> WaitReason:
-    """Return why an unsettled message, which is with no consumer, is not delivered at this moment."""
+    """Return why an unsettled message that no consumer holds is not delivered now."""
     if sequence in ledger.moving:
         return WaitReason.LEAVING
     if sequence in ledger.unstored:
@@ -126,7 +126,7 @@ def wait_reason(ledger: Ledger, sequence: int) -> WaitReason:
 
 
 def _is_held_by_a_rescale(ledger: Ledger, sequence: int) -> bool:
-    """Return whether deliveries pass over a message in memory, or will, because its key came from elsewhere lately."""
+    """Return whether deliveries skip a message in memory, or will: its key recently came from another partition."""
     holds = ledger.rescale_holds
     segment = None if holds is None else ledger.segments.at_or_after(sequence)
     if holds is None or segment is None or segment.batch is None:

@@ -1,11 +1,11 @@
-"""The ledger of one partition: who has which sequence, what is ready, what is settled.
+"""The ledger of one partition: the state of each sequence, from publish to settlement.
 
 The ledger works on ranges. A read of 300 messages is one segment, one delivery and, when the consumer keeps up, one
-settlement, so its cost is by batches. It decides and never acts: what has to happen outside (settlements to persist,
-pages to read or delete, publications the journal may forget) is left in `effects` for the partition actor to fetch.
+settlement, so its cost is per batch. It decides and never acts: external actions (settlements to persist, pages to read
+or delete, publications the journal may forget) are left in `effects` for the partition actor.
 
-See also: which flow may consume at all (messaging.queues.assignment.rebalance), quotas
-(messaging.queues.admission), bytes at rest (storage), and the sending itself (the actors).
+See also: which flow may consume at all (messaging.queues.assignment.rebalance), quotas (messaging.queues.admission),
+bytes at rest (storage), and sending (the actors).
 """
 
 from typing import Final, final
@@ -50,12 +50,12 @@ _NONE: Final[list[Delivery]] = []
 
 @final
 class Ledger(LedgerState):
-    """One partition's messages on their way to consumers and off. States and invariants: LedgerState."""
+    """The messages of one partition on their way to consumers and back. States and invariants: LedgerState."""
 
     def __init__(self, *, durable: bool, rules: DeliveryRules, next_sequence: int = 1) -> None:
         super().__init__(durable=durable, rules=rules, next_sequence=next_sequence)
-        self.groups: MessageGroups | None = None  # None: there is no key, or the rules want none to have an owner
-        self._buckets_seen: i64 = 0  # of the rules, when that was looked at
+        self.groups: MessageGroups | None = None  # None: no message has a key, or the rules do not group by key
+        self._buckets_seen: i64 = 0  # of the rules, when they were last checked
 
     # --- messages in ---
 
@@ -84,7 +84,7 @@ class Ledger(LedgerState):
     # --- flows ---
 
     def attach(self, flow: Flow, epoch: int) -> None:
-        """Let a flow take messages, under the given assignment epoch; a paused one that kept its epoch goes on."""
+        """Let a flow take messages, under the given assignment epoch; a paused flow that kept its epoch continues."""
         held = self.flows.get(flow.flow_id)
         if held is not None:
             assert held.paused, "a flow is attached once"
@@ -98,7 +98,7 @@ class Ledger(LedgerState):
             self.groups.share_anew(self, held)
 
     def pause(self, flow_id: int) -> None:
-        """Send nothing more to a flow; what it holds it may still settle."""
+        """Deliver nothing more to a flow; it may still settle what it holds."""
         flow = self.flows.get(flow_id)
         if flow is not None:
             flow.paused = True
@@ -118,14 +118,14 @@ class Ledger(LedgerState):
             dead_letter_declined(self, self.groups, flow.flow.client)
 
     def in_flight_count(self, flow_id: int) -> int:
-        """Return how many messages a flow holds unsettled."""
+        """Return how many unsettled messages a flow holds."""
         flow = self.flows.get(flow_id)
         return 0 if flow is None else flow.in_flight.total
 
     # --- deliveries out ---
 
     def deliver(self, wall_ms: int) -> list[Delivery]:
-        """Give ready messages to the flows that have credit, oldest first; expired ones are dropped on the way."""
+        """Deliver ready messages to the flows that have credit, oldest first; expired ones are dropped."""
         rules = self.rules
         if self.unstored.total > 0:
             release_stored(self)
@@ -163,25 +163,26 @@ class Ledger(LedgerState):
         return deliveries
 
     def _deal(self, ready_count: int, wall_ms: int, out: list[Delivery]) -> None:
-        """Give competing flows even shares: they are served in turns until the messages or all credit are used up."""
+        """Deliver even shares to competing flows: serve them in turn until the messages or all credit are used up."""
         groups = self.groups
         unacked_count_max = self.rules.unacked_count_max
         flows = self.flow_order.flows
-        # Where each takes what is there, no more flows are looked for than there are messages: thousands may be idle.
+        # Where each flow takes what is ready, no more flows are looked for than there are messages: thousands may be
+        # idle.
         line_max = ready_count if groups is None and self.selecting_count == 0 else len(flows)
         line = flows_with_room(flows, unacked_count_max, line_max)
         if groups is not None and len(line) > 1:
             groups.put_owner_first(line, self.requeued.lowest())
         share = (ready_count + len(line) - 1) // len(line) if line else 0
         place = 0
-        idle_count = 0  # flows one after the other that got nothing, and may when others have
+        idle_count = 0  # consecutive flows that got nothing now, and may after others have
         while idle_count < len(line) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
             flow = line[place]
             room = flow.room(unacked_count_max)
-            if room == 0:  # used up, perhaps by another flow of the same consumer
+            if room == 0:  # used up, possibly by another flow of the same consumer
                 del line[place]
                 idle_count = 0
-                if not line and share == 1:  # there may be others, who were not looked for
+                if not line and share == 1:  # there may be flows that were not looked for
                     line = flows_with_room(flows, unacked_count_max, line_max)
             elif self._deliver_piece(flow, min(share, room), wall_ms, out):
                 place += 1
@@ -190,20 +191,20 @@ class Ledger(LedgerState):
                 place += 1
                 idle_count += 1
             elif not flow.selects():
-                return  # its page is on the way, or all that was left is settled
+                return  # its page is being read, or all that was left is settled
             else:
-                del line[place]  # it wants nothing of what is at hand
+                del line[place]  # it takes none of the messages in memory
             if place >= len(line):
                 place = 0
         if (not line or groups is not None) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
             self.effects.starved_flows += starved(flows, unacked_count_max, gets_any=groups is None)
 
     def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
-        """Give a flow at most `limit` messages of one segment; return False when nothing is at hand."""
+        """Deliver at most `limit` messages of one segment to a flow; return False when none is in memory."""
         again = self.requeued.total > 0
         segment, first, end = self._requeued_piece(flow, limit) if again else self._fresh_piece(limit)
         if segment is None:
-            return again and self.requeued.total == 0  # all of that is held, and what is fresh may not be
+            return again and self.requeued.total == 0  # all of these are held, and fresh messages may not be
         if again:
             self.requeued.discard(first, end)
             if self.undelivered.total > 0 and first in self.undelivered:
@@ -259,7 +260,7 @@ class Ledger(LedgerState):
         wall_ms: int,
         out: list[Delivery],
     ) -> None:
-        """Deliver of `[first, end)` what has not expired: more may have than a turn looks at."""
+        """Deliver the messages of `[first, end)` that have not expired, which may be more than one turn examines."""
         batch = segment.batch
         assert batch is not None
         run_first = first
@@ -275,7 +276,7 @@ class Ledger(LedgerState):
             self._deliver_run(flow, segment, run_first, end, redelivered, wall_ms, out)
 
     def _requeued_piece(self, flow: LedgerFlow, limit: int) -> tuple[Segment | None, int, int]:
-        """Return the next messages behind the cursor that have everything in common that a delivery says of them."""
+        """Return the next messages behind the cursor that one delivery can describe."""
         piece = self._free_requeued(flow, limit)
         if piece is None:
             return None, 0, 0
@@ -291,7 +292,7 @@ class Ledger(LedgerState):
         return segment, first, alike_until(self, first, end)
 
     def _free_requeued(self, flow: LedgerFlow, limit: int) -> tuple[Segment, int, int] | None:
-        """Return the next messages behind the cursor for a flow, and pass over those that are held."""
+        """Return the next messages behind the cursor for a flow, skipping those that are held."""
         selects = flow.selects() or self.groups is not None
         by_priority = self.rules.by_priority
         while True:
@@ -314,7 +315,7 @@ class Ledger(LedgerState):
                 return segment, free_first, free_end
 
     def open_source(self, source: int) -> None:
-        """Let messages go that were held until everything older in partition `source` was settled."""
+        """Release the messages that were held until everything older in partition `source` was settled."""
         if self.rescale_holds is not None:
             for first, end in self.rescale_holds.open(source):
                 self.make_ready(first, end)
@@ -353,7 +354,7 @@ class Ledger(LedgerState):
                 return None  # it was not blocked: everything waits
 
     def _held_up_from(self, segment: Segment, first: int, end: int) -> int:
-        """Return where the part of `[first, end)` ends that no failed message holds up; what follows it is blocked."""
+        """Return the end of the part of `[first, end)` that no failed message holds up; what follows it is blocked."""
         back_off = self.redelivery_delays
         stop_at = back_off.stop_at()
         if 0 < stop_at < end:
@@ -382,7 +383,7 @@ class Ledger(LedgerState):
             if first < self.suspect_end < end:
                 end = self.suspect_end
             if self.settled.total > 0 and self.settled.end() > first:
-                # Only after a recovery, or where single messages were deleted, is something settled up here.
+                # Only after a recovery, or where single messages were deleted, this finds settled sequences here.
                 first, end = self.settled.first_outside(first, end)
                 if first == end:
                     self.ready_from = end
@@ -408,8 +409,8 @@ class Ledger(LedgerState):
     def settle(self, flow_id: int, first: int, end: int, outcome: int, cause: str = "") -> int:
         """Apply a consumer's outcome to `[first, end)`; return how many messages it applied to.
 
-        `cause` is what the consumer says of a rejection. Sequences that the flow does not hold (settled twice, or
-        taken back meanwhile) are passed over.
+        `cause` is the consumer's reason for a rejection. Sequences that the flow does not hold (settled twice, or taken
+        back meanwhile) are skipped.
         """
         flow = self.flows.get(flow_id)
         return 0 if flow is None else self.settle_in_flight(flow, first, end, outcome, cause, WHICHEVER)
@@ -417,8 +418,8 @@ class Ledger(LedgerState):
     def settle_in_flight(
         self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str, delivery_count: int
     ) -> int:
-        """Do the same for a flow that has been looked up, and what it holds from deliveries with this count."""
-        if delivery_count == WHICHEVER or (delivery_count == 1 and not self.failures):  # what it mostly is
+        """Apply an outcome as `settle` does, for a known flow, to deliveries with this count."""
+        if delivery_count == WHICHEVER or (delivery_count == 1 and not self.failures):  # the usual case
             return self._apply(flow, first, end, outcome, cause)
         count = 0
         for start, stop in in_flight_of(self, flow, first, end, delivery_count):
@@ -426,7 +427,7 @@ class Ledger(LedgerState):
         return count
 
     def _apply(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str) -> int:
-        if outcome == ACCEPTED and flow.in_flight.take_lowest(first, end):  # in order: what consumers mostly do
+        if outcome == ACCEPTED and flow.in_flight.take_lowest(first, end):  # in order: the usual case
             self._settle(first, end)
             return end - first
         count = 0

@@ -1,7 +1,7 @@
-"""Moving a partition's waiting messages between memory and the pages of the store.
+"""Move a partition's waiting messages between memory and the pages of the store.
 
-A page is planned from segments that the journal already holds, written by the spool, and only then takes their
-place. It is read back when a consumer comes near, one page ahead of the deliveries.
+A page is planned from segments that are already in the journal, is written by the spool, and only then replaces them.
+It is read back when a consumer approaches, one page ahead of the deliveries.
 """
 
 from functools import reduce
@@ -25,13 +25,13 @@ from sluicegate.messaging.partitions.state.segments import (
     marks_together,
 )
 
-# Pages read back of which no consumer holds anything. Those read longest ago go first: the store still has them.
+# Limit of loaded pages of which no consumer holds a message. The oldest are unloaded first: the store still has them.
 PAGES_LOADED_MAX: Final = 8
 
 
 @final
 class PagePlan:
-    """Segments that will lie in one page once the store has it."""
+    """Segments that will be in one page once it is stored."""
 
     def __init__(self, first: int, end: int, runs: list[tuple[int, MessageBatch]]) -> None:
         self.first = first
@@ -41,7 +41,7 @@ class PagePlan:
 
 @final
 class PagePlanner:
-    """Gathers segments, offered oldest first, into pages of about `page_bytes` of content."""
+    """Collects segments, offered oldest first, into pages of about `page_bytes` of content."""
 
     def __init__(self, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> None:
         self.plans: list[PagePlan] = []
@@ -53,7 +53,7 @@ class PagePlanner:
         self._end = 0
 
     def offer(self, first: int, end: int, batch: MessageBatch | None, publication: Publication | None) -> bool:
-        """Take a run if the journal has it and nothing else has; return whether more is wanted."""
+        """Add a run if it is in the journal and nowhere else; return whether more is wanted."""
         pageable = batch is not None and self._is_stored(publication)
         if not pageable or self._page_held >= self._page_bytes:
             self.finish()
@@ -65,7 +65,7 @@ class PagePlanner:
         return self._bytes_to_free > 0
 
     def finish(self) -> list[PagePlan]:
-        """End the page at hand; return all plans so far."""
+        """Complete the current page; return all plans so far."""
         if self._runs:
             self.plans.append(PagePlan(self._runs[0][0], self._end, self._runs))
             self._runs = []
@@ -73,22 +73,22 @@ class PagePlanner:
         return self.plans
 
     def _is_stored(self, publication: Publication | None) -> bool:
-        """Return whether the journal has it, and nothing but the journal, in a record up to `through_record`."""
+        """Return whether the publication is in the journal, in a record up to `through_record`, and nowhere else."""
         if publication is None or publication.record_number == UNWRITTEN or not publication.confirmed:
-            return False  # with a number and no confirmation its record is being written, and that may fail
+            return False  # numbered but unconfirmed: its record is being written, and that may fail
         return self._through_record is None or publication.record_number <= self._through_record
 
 
 def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_record: int | None) -> list[PagePlan]:
     """Choose the oldest batches in memory, about `bytes_to_free` of them, in pages of about `page_bytes` of content.
 
-    Batches that the journal has not got yet are passed over: durability comes first, and may make them unnecessary.
-    With `through_record` only what lies in journal records up to that one is chosen.
+    Batches that are not yet in the journal are skipped: durability comes first, and may make them unnecessary. With
+    `through_record` only batches of journal records up to that one are chosen.
     """
     planner = PagePlanner(page_bytes=page_bytes, bytes_to_free=bytes_to_free, through_record=through_record)
     segments = ledger.segments
     segment = segments.at_or_after(ledger.pageable_from)
-    while segment is not None and segment.page is not None:  # not to be looked at again the next time
+    while segment is not None and segment.page is not None:  # so the next call does not walk over it again
         ledger.pageable_from = segment.end
         segment = segments.at_or_after(segment.end)
     wanted = bytes_to_free > 0
@@ -99,7 +99,7 @@ def plan_pages(ledger: Ledger, *, page_bytes: int, bytes_to_free: int, through_r
 
 
 def pages_written(ledger: Ledger, plan: PagePlan) -> None:
-    """Put the page in the place of the segments it was planned from: the store has it now."""
+    """Replace the planned segments by their page: it is stored now."""
     ledger.paged_end = max(ledger.paged_end, plan.end)
     segments = ledger.segments.overlapping(plan.first, plan.end)
     if not segments:
@@ -115,14 +115,14 @@ def pages_written(ledger: Ledger, plan: PagePlan) -> None:
         ledger.memory_bytes -= segment.batch.memory_bytes()
         ledger.close(segment.publication, segment.live_count)
     page = Page(plan.first, live, reduce(marks_together, [marks_of(batch) for _, batch in plan.runs]))
-    first = segments[0].first  # behind the page's own first sequence when that was settled meanwhile
+    first = segments[0].first  # later than the page's own first sequence when that was settled meanwhile
     absent = Segment(first, segments[-1].end, live, bytes_left, None, None, page)
     ledger.segments.replace(segments, [absent])
     schedule_expiry(ledger, absent)
 
 
 def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBatch]]) -> None:
-    """Bring the messages of a page back into memory. A page that is not waited for any more is ignored."""
+    """Put the messages of a page back into memory. A page that is no longer awaited is ignored."""
     ledger.pages_read_in_time.discard(page_first)
     absent = _absent_segment(ledger, page_first)
     if absent is None or absent.page is None:
@@ -130,7 +130,8 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
     in_page = RangeSet()
     for first, batch in runs:
         in_page.add(first, first + batch.count)
-    # The page has all that the ledger counts in it, or the store mixed something up: what is nowhere is lost.
+    # The page has to contain all that the ledger counts in it, or the store has an error: a message found nowhere is
+    # lost.
     for first, end in in_page.outside(absent.first, absent.end):
         ledger.give_up(first, end, DISCARD_DAMAGED)
     if absent.live_count == 0:
@@ -141,7 +142,7 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
     for first, batch in runs:
         live = _live_count(ledger, first, first + batch.count)
         if live > 0:
-            share = bytes_left * live // live_left  # the last one takes what is left, so quotas add up
+            share = bytes_left * live // live_left  # the last segment takes the remainder, so quotas add up
             loaded.append(Segment(first, first + batch.count, live, share, batch, None, absent.page))
             live_left -= live
             bytes_left -= share
@@ -158,12 +159,12 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
 
 
 def is_awaited(ledger: Ledger, page_first: int) -> bool:
-    """Return whether messages of this page are wanted that are not in memory."""
+    """Return whether messages of this page are wanted and not in memory."""
     return _absent_segment(ledger, page_first) is not None
 
 
 def _unload_pages(ledger: Ledger) -> None:
-    """Let go of pages in memory, when there are too many of which no consumer holds anything."""
+    """Unload pages of which no consumer holds a message, when there are too many."""
     if len(ledger.loaded_pages) < PAGES_LOADED_MAX:
         return
     idle = [page for page in ledger.loaded_pages.values() if not _is_held(ledger, page)]
@@ -172,7 +173,7 @@ def _unload_pages(ledger: Ledger) -> None:
 
 
 def _is_held(ledger: Ledger, page: Page) -> bool:
-    """Return whether some message of a loaded page is with a consumer, or on its way to another queue."""
+    """Return whether some message of a loaded page is with a consumer, or moving to another queue."""
     segments = _segments_of(ledger, page)
     first, end = segments[0].first, segments[-1].end
     held = [ledger.moving, *[flow.in_flight for flow in ledger.flows.values()]]
@@ -180,7 +181,7 @@ def _is_held(ledger: Ledger, page: Page) -> bool:
 
 
 def _unload(ledger: Ledger, page: Page) -> None:
-    """Put a page in the place of its messages in memory. Its marks are those of the messages that are left."""
+    """Replace a page's messages in memory by the page. Its marks become those of the remaining messages."""
     segments = _segments_of(ledger, page)
     bytes_left = 0
     left: list[MessageBatch] = []
@@ -202,7 +203,7 @@ def _unload(ledger: Ledger, page: Page) -> None:
 
 
 def _segments_of(ledger: Ledger, page: Page) -> list[Segment]:
-    """Return the segments of a loaded page that are left, at least one."""
+    """Return the remaining segments of a loaded page, at least one."""
     segments: list[Segment] = []
     segment = ledger.segments.at_or_after(page.first)
     while segment is not None and segment.page is page:
@@ -212,7 +213,7 @@ def _segments_of(ledger: Ledger, page: Page) -> list[Segment]:
 
 
 def _absent_segment(ledger: Ledger, page_first: int) -> Segment | None:
-    """Return the segment that lies in this page and not in memory, if there still is one."""
+    """Return the segment that is in this page and not in memory, if it still exists."""
     segment = ledger.segments.at_or_after(page_first)
     if segment is None or segment.batch is not None or segment.page is None or segment.page.first != page_first:
         return None
@@ -229,27 +230,24 @@ def page_damaged(ledger: Ledger, page_first: int) -> int:
     absent = _absent_segment(ledger, page_first)
     if absent is None or absent.page is None:
         return 0
-    absent.page.state = PAGE_ABSENT  # consumers may hold messages of it: given back, they are asked for and given up
+    absent.page.state = PAGE_ABSENT  # messages that consumers hold are requested and given up when they come back
     return ledger.give_up(absent.first, absent.end, DISCARD_DAMAGED)
 
 
-# The node's budget for messages in memory: how much of it one partition may hold before it moves into pages.
-
-
-PARTITION_BYTES_MAX: Final = 4 << 20  # a partition with more than this waiting is a backlog, however much is free
+PARTITION_BYTES_MAX: Final = 4 << 20  # a partition with more than this is a backlog, however much memory is free
 PARTITION_BYTES_MIN: Final = 64 << 10  # two pages: less would page what consumers are about to take
 
 
 @final
 class MemoryBudget:
-    """Bytes of message batches held by all partitions together. Shared on the node's loop."""
+    """Bytes of message batches in memory, over all partitions, and the share of each. Shared on the loop."""
 
     def __init__(self, *, bytes_max: i64) -> None:
         self.bytes_max = bytes_max
         self.used_bytes: i64 = 0
 
     def count(self, change: i64) -> None:
-        """Note that a partition holds more, or less."""
+        """Add the change of a partition's bytes."""
         self.used_bytes += change
 
     def share(self) -> i64:

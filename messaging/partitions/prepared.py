@@ -29,7 +29,7 @@ class PreparedRanges:
 
     def __init__(self, flow: Flow, epoch: int, ranges: Ranges) -> None:
         self.flow = flow
-        self.epoch = epoch  # under which the flow held them
+        self.epoch = epoch  # assignment epoch under which the flow held them
         self.ranges = ranges
         self._in_flight = RangeSet()
         for first, end in ranges:
@@ -37,14 +37,14 @@ class PreparedRanges:
         flow.holdings.append(self._in_flight)
 
     def end(self) -> None:
-        """Count for nothing any more."""
+        """End the part of these ranges in the ledger's accounts."""
         self.flow.holdings = [each for each in self.flow.holdings if each is not self._in_flight]
 
 
 def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int) -> PreparedRanges | None:
     """Take disjoint ranges from the flow that holds them, under this epoch, from deliveries with this count.
 
-    None, with nothing done, if it does not.
+    Return None, with nothing changed, if the flow does not hold them all.
     """
     flow = ledger.flows.get(flow_id)
     if flow is None or flow.epoch != epoch:
@@ -60,14 +60,14 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_c
 
 
 def take_up_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
-    """Keep from consumers what the commit may settle, in a ledger made anew; what it has settled is settled there."""
+    """Withhold the ranges in a reloaded ledger while the commit is in progress; those it has settled are settled."""
     for first, end in prepared.ranges:
         begin_move(ledger, first, end)
     ledger.pending_commits.begin(prepared.flow.flow_id, prepared.epoch)
 
 
 def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
-    """Remove what the commit has settled; return how many messages. The store knows already."""
+    """Remove the ranges that the commit settled; return how many messages. The store has the settlement already."""
     _decided(ledger, prepared)
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
@@ -81,7 +81,7 @@ def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
 
 
 def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -> None:
-    """Let the flow hold its messages as before, with a new lock; if it does not take part any more they failed."""
+    """Return the messages to their flow, with a new lock; if the flow no longer takes part, the deliveries failed."""
     _decided(ledger, prepared)
     flow_id = prepared.flow.flow_id
     flow = ledger.flows.get(flow_id)

@@ -1,8 +1,8 @@
-"""Rebuilding a partition's ledger from what the store held: cursor, pages, journal.
+"""Rebuild a partition's ledger from the store: cursor, pages, journal.
 
-A message may be in both a page and a journal record that had not been deleted yet; the page counts. What was settled
-is known from the cursor and from the settlements in the journal. After a crash nobody knows what had been delivered,
-so everything recovered is flagged as possibly delivered before; after a clean stop it is known exactly.
+A message may be both in a page and in a journal record that was not deleted yet; the page counts. Settled messages are
+known from the cursor and from the settlements in the journal. After a crash the earlier deliveries are unknown, so
+everything recovered is flagged as possibly delivered before; after a clean stop they are known exactly.
 """
 
 from typing import final
@@ -20,7 +20,7 @@ from sluicegate.messaging.partitions.state.segments import Marks, Page, Segment
 
 @final
 class StoredPage:
-    """A page as the directory of the store shows it."""
+    """A page as in the store's directory of pages."""
 
     def __init__(self, first: int, end: int, usage_bytes: int, message_count: int, marks: Marks) -> None:
         self.first = first
@@ -42,7 +42,7 @@ class StoredBatch:
 
 @final
 class StoredPartition:
-    """Everything the store held of one partition."""
+    """Everything that the store held of one partition."""
 
     def __init__(self, partition_id: int) -> None:
         self.partition_id = partition_id
@@ -55,24 +55,24 @@ class StoredPartition:
         ] = ()  # of messaging.partitions.state.redelivery_delay, when it was stopped cleanly
         self.pages: list[StoredPage] = []
         self.batches: list[StoredBatch] = []
-        self.is_registered = False  # there is a cursor or a page: of a partition that was purged there is neither
-        self.lacks_cursor = False  # it could not be read: what was delivered is not known, nor how far sequences went
-        self.is_offered_again = False  # some of it was settled, and is not to be taken for that
+        self.is_registered = False  # a cursor or a page exists: a purged partition has neither
+        self.lacks_cursor = False  # it could not be read: earlier deliveries and the highest sequence are unknown
+        self.is_offered_again = False  # some of it was settled, and has to be delivered again
 
     def settle(self, first: int, end: int) -> None:
-        """Note settled sequences."""
+        """Add settled sequences."""
         if end > self.floor:
             self.settled.add(max(first, self.floor), end)
 
     def known_end(self) -> int:
-        """Return the sequence behind the last that is known to have been used. A node may have reserved many more."""
+        """Return the end of the sequences known to have been used. A node may have reserved many more."""
         ends = [page.end for page in self.pages] + [each.first + each.batch.count for each in self.batches]
         if self.settled:
             ends.append(self.settled.end())
         return max([1, self.floor, *ends])
 
     def has_messages(self) -> bool:
-        """Return whether any message is not settled."""
+        """Return whether any message is unsettled."""
         settled = RangeSet()
         settled.add(0, self.floor)
         for first, end in self.settled.ranges():
@@ -82,7 +82,7 @@ class StoredPartition:
         return any(end - first > settled.count_within(first, end) for first, end in held)
 
     def offer_again(self, first: int, end: int) -> None:
-        """Take sequences for unsettled that are not; what is still stored of them will be delivered again."""
+        """Treat settled sequences as unsettled; those that are still stored will be delivered again."""
         self.is_offered_again = True
         if first < self.floor:
             self.settled.add(first, self.floor)
@@ -93,9 +93,8 @@ class StoredPartition:
 def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
     """Fill an empty ledger, and count in each publication the rows that are still open here.
 
-    Without its cursor a partition is as after a crash. Left in the ledger's effects: pages of which nothing is needed
-    any more, and the sequences that hold no message (a crash skips what was reserved and not used), which are settled
-    from now on.
+    A partition without its cursor is treated as after a crash. Left in the ledger's effects: pages that are no longer
+    needed, and the sequences without a message (a crash skips reserved, unused ones), which are settled from now on.
     """
     was_clean = was_clean and not stored.lacks_cursor
     settled = RangeSet()
@@ -136,7 +135,7 @@ def restore(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None
 
 
 def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
-    """Return what is to be known of earlier deliveries after a clean stop: (first, end, failed deliveries)."""
+    """Return what to store of earlier deliveries at a clean stop: (first, end, failed deliveries)."""
     ranges: list[tuple[int, int, int]] = []
     delivered_end = min(max(ledger.ready_from, ledger.suspect_end), ledger.next_sequence)
     failed = RangeSet()
@@ -156,7 +155,7 @@ def redelivered_ranges(ledger: Ledger) -> list[tuple[int, int, int]]:
 
 
 def _delivered_of(ledger: Ledger, first: int, end: int) -> list[tuple[int, int]]:
-    """Return what of `[first, end)` was delivered, or may have been."""
+    """Return the parts of `[first, end)` that were delivered, or may have been."""
     suspects = [(first, min(end, ledger.suspect_end))] if first < ledger.suspect_end else []
     return suspects + ledger.undelivered.outside(max(first, ledger.suspect_end), end)
 
@@ -188,7 +187,7 @@ def _batch_segments(stored: StoredPartition, settled: RangeSet) -> list[Segment]
 
 
 def _settle_gaps(ledger: Ledger, settled: RangeSet, segments: list[Segment], next_sequence: int) -> None:
-    """Settle what lies in no segment, so that nothing has to tell a gap from a message later."""
+    """Settle the sequences outside all segments, so that a gap need not be told from a message later."""
     previous_end = 0
     for first, end in [*[(segment.first, segment.end) for segment in segments], (next_sequence, next_sequence)]:
         for gap_first, gap_end in settled.outside(previous_end, first):
@@ -200,7 +199,7 @@ def _settle_gaps(ledger: Ledger, settled: RangeSet, segments: list[Segment], nex
 
 
 def _restore_deliveries(ledger: Ledger, stored: StoredPartition, *, was_clean: bool) -> None:
-    """Bring back what the last clean stop knew. After a crash since then, its counts are a lower bound still."""
+    """Restore what the last clean stop stored. After a crash since then, its counts are still a lower bound."""
     delivered = RangeSet()
     delivered_end = ledger.floor
     for first, end, failed_count in stored.redelivered:
@@ -214,12 +213,12 @@ def _restore_deliveries(ledger: Ledger, stored: StoredPartition, *, was_clean: b
         ledger.ready_from = delivered_end
         for first, end in ledger.settled.outside(ledger.floor, delivered_end):
             ledger.requeued.add(first, end)
-            for new_first, new_end in delivered.outside(first, end):  # what waited for its time was overtaken
+            for new_first, new_end in delivered.outside(first, end):  # overtaken while it waited for its time
                 ledger.undelivered.add(new_first, new_end)
 
 
 def _restore_delays(ledger: Ledger, stored: StoredPartition) -> None:
-    """Have what failed before the stop wait for the rest of its time, and hold up what it held up."""
+    """Continue the delays of messages that failed before the stop, and block what they blocked."""
     keeps_order = ledger.rules.order != ORDER_NONE and not ledger.rules.by_priority
     for sequence, due_ms, key in stored.delays:
         if sequence in ledger.requeued:

@@ -25,7 +25,7 @@ Ranges = list[tuple[int, int]]
 
 
 def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
-    """Let a flow wait for its client with the sequences `kept`; the rest of what it holds is delivered again."""
+    """Suspend a flow with the sequences `kept` until its client returns; deliver the rest it holds again."""
     flow = ledger.flows.get(flow_id)
     if flow is None:
         return
@@ -45,7 +45,7 @@ def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
 
 
 def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
-    """Park a flow of an earlier run of the node: those of its sequences that still have a message stay with it."""
+    """Suspend a flow of an earlier run of the node; it keeps those of its sequences that still have a message."""
     suspended = ledger.add_flow(flow, epoch)
     suspended.paused = True
     suspended.kept = RangeSet()
@@ -60,17 +60,17 @@ def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> N
 
 
 def resume(ledger: Ledger, flow: Flow) -> None:
-    """Let a suspended flow go on: its client is back."""
+    """Resume a suspended flow: its client is back."""
     suspended = ledger.flows.get(flow.flow_id)
     if suspended is not None:
         suspended.flow = flow
         flow.holdings.append(suspended.in_flight)
         suspended.paused = False
-        suspended.keeps_alone = False  # if it leaves with its session going on, others get what it was not sent again
+        suspended.keeps_alone = False  # if it leaves and its session continues, others get what is left
 
 
 def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Ranges:
-    """Have those of some ranges delivered to a flow once more that it holds; return them. None under an old epoch."""
+    """Deliver again those messages of some ranges that the flow holds; return them. Return none under an old epoch."""
     flow = ledger.flows.get(flow_id)
     if flow is None or flow.epoch != epoch:
         return []
@@ -93,7 +93,7 @@ def discard_kept(ledger: Ledger, flow_id: int) -> None:
 
 
 def release_kept(ledger: Ledger, page_first: int) -> None:
-    """Let go of what flows keep in a page that cannot be read, so that it can be given up."""
+    """Release what flows keep in a page that cannot be read, so that it can be given up."""
     segment = ledger.segments.at_or_after(page_first)
     if segment is None or segment.page is None or segment.page.first != page_first:
         return
@@ -105,12 +105,12 @@ def release_kept(ledger: Ledger, page_first: int) -> None:
 
 
 def has_kept(ledger: Ledger) -> bool:
-    """Return whether a flow that does not wait for its client has kept messages that are not delivered to it yet."""
+    """Return whether a resumed flow has kept messages that are not delivered to it again yet."""
     return any(flow.kept and not (flow.paused and flow.keeps_alone) for flow in ledger.flows.values())
 
 
 def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:
-    """Return those parts of the ranges that still have a message."""
+    """Return the parts of the ranges that still have a message."""
     left: Ranges = []
     for first, end in ranges:
         first, end = max(first, ledger.floor), min(end, ledger.next_sequence)
@@ -120,7 +120,7 @@ def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:
 
 
 def deliver_kept(ledger: Ledger) -> list[Delivery]:
-    """Deliver again what flows have kept and whose client is back, oldest first, within their credit."""
+    """Deliver the kept messages of resumed flows again, oldest first, within their credit."""
     deliveries: list[Delivery] = []
     for flow in list(ledger.flows.values()):
         kept = flow.kept
@@ -133,12 +133,12 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
                 break
             first, end = kept.lowest(), kept.lowest_end()
             held_first, held_end = flow.in_flight.next_range(first)
-            if held_first != first:  # it was taken back meanwhile
+            if held_first != first:  # taken back meanwhile
                 kept.remove(first, min(end, held_first) if held_first < held_end else end)
                 continue
             segment = ledger.segments.at_or_after(first)
             if segment is None or not segment.first <= first:
-                kept.remove(first, end if segment is None else segment.first)  # its page had it not
+                kept.remove(first, end if segment is None else segment.first)  # its page did not contain it
             elif not ledger.ensure_loaded(segment):
                 break
             else:
@@ -165,21 +165,17 @@ def _again(ledger: Ledger, flow: LedgerFlow, segment: Segment, first: int, end: 
     return delivery
 
 
-# Messages that a consumer's connection was handed and never sent: when it ends, nobody has had them.
-#
-# Unlike what may have reached the consumer they have not failed, they expire as if they had waited in the queue [MQTT
-# 3.3.2-5], and whoever gets them next gets them for the first time.
-
-
 def release_unsent(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[tuple[int, int]]) -> None:
-    """Take back what a flow that ends holds of some ranges, of messages that nobody was given before it.
+    """Take back messages of a flow that ends, that were never sent to it and that no flow had before.
 
-    The flow gets nothing more. Under an old epoch it changes nothing.
+    They have not failed, unlike messages that may have reached the consumer. They expire as if they had waited in the
+    queue [MQTT 3.3.2-5], and the next delivery is their first. The flow gets nothing more. Under an old epoch nothing
+    changes.
     """
     flow = ledger.flows.get(flow_id)
     if flow is None or flow.epoch != epoch:
         return
-    flow.paused = True  # or it would have them again before it ends
+    flow.paused = True  # otherwise it would get them again before it ends
     for first, end in ranges:
         for taken_first, taken_end in ledger.take_back(flow, first, end):
             for start, stop in ledger.drop_refused(taken_first, taken_end):

@@ -1,7 +1,7 @@
-"""What is noted of traced messages in one partition: when they leave for a consumer, and what that says of them.
+"""Record the deliveries and settlements of traced messages in one partition.
 
-What a consumer holds is remembered from the delivery until the ledger takes it from the consumer, settled or not, for
-the span of the one is above that of the other. Everything else is found in the message.
+A traced delivery is remembered until the ledger takes it from the consumer, settled or not, for its span is the parent
+of the settlement's span. Everything else is in the message.
 """
 
 from typing import Final, final
@@ -20,7 +20,7 @@ from sluicegate.messaging.observability.trace_records import GIVEN_BACK, Deliver
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.state.effects import Delivery
 
-HELD_MAX: Final = 10_000  # traced deliveries of a partition that are unsettled; settlements of more count as dropped
+HELD_MAX: Final = 10_000  # unsettled traced deliveries of a partition; settlements of further ones count as dropped
 
 _NAMES: Final = {
     ACCEPTED: OUTCOMES[ACCEPTED],
@@ -34,7 +34,7 @@ _NAMES: Final = {
 
 @final
 class QueueTrace:
-    """Traces of one partition. `held` is empty while no traced message is with a consumer."""
+    """The traces of one partition. `held` is empty while no traced message is with a consumer."""
 
     def __init__(self, tracing: Tracing, *, queue: str, partition: int) -> None:
         self.held: dict[int, tuple[int, DeliveryTraced]] = {}  # by sequence: the flow, and the delivery
@@ -43,7 +43,7 @@ class QueueTrace:
         self._partition = partition
 
     def delivered(self, deliveries: list[Delivery], wall_ms: int) -> None:
-        """Note the traced messages among deliveries."""
+        """Record the traced messages among deliveries."""
         for delivery in deliveries:
             batch = delivery.batch
             column = batch.headers()
@@ -78,21 +78,21 @@ class QueueTrace:
                     self._tracing.buffer.dropped_count += 1
 
     def settled(self, flow_id: int, ranges: list[tuple[int, int]], outcome: int, wall_ms: int) -> None:
-        """Note the outcome of the traced messages that a flow holds in these ranges."""
+        """Record the outcome of the traced messages that a flow holds in these ranges."""
         for first, end in ranges:
             self._end_those_of(flow_id, first, end, _NAMES[outcome], wall_ms)
 
     def taken_back(self, flow_id: int, first: int, end: int, wall_ms: int) -> None:
-        """Note that the queue has again what a flow held of `[first, end)`, or has dropped it."""
+        """Record that the queue took back, or dropped, what a flow held of `[first, end)`."""
         self._end_those_of(flow_id, first, end, GIVEN_BACK, wall_ms)
 
     def reloaded(self, wall_ms: int) -> None:
-        """Note that no consumer holds anything any more."""
+        """Record that no consumer holds anything any more."""
         for sequence in list(self.held):
             self._end(sequence, GIVEN_BACK, wall_ms)
 
     def moved(self, batch: MessageBatch, target: str, wall_ms: int) -> None:
-        """Note the traced messages of a batch that goes to another queue."""
+        """Record the traced messages of a batch that moves to another queue."""
         for row, headers in enumerate(batch.headers() or []):
             context = self._tracing.context(batch, headers, row)
             if context is not None and headers is not None:

@@ -1,3 +1,4 @@
-"""What a queue is configured to be, and what bounds it: attributes, definition, quotas, credit, back-pressure.
+"""The configuration of a queue and its limits: attributes, definition, quotas, credit, back-pressure.
 
-The messages of a queue are in `messaging.partitions`. Protocols and actors may import all of it."""
+`messaging.partitions` holds the messages of a queue. Protocols and actors may import all of this package.
+"""

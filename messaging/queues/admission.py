@@ -1,9 +1,9 @@
-"""The gates: may this be spooled here? Asked for every target of a publish before any of them takes it.
+"""Admission gates: decide whether a publish may be spooled, for every target before any of them takes it.
 
-A publish to several queues is all or nothing. So admission is not a message to the queue's actor but a look at its
-gate, which publishers and the queue share on the node's loop: all gates are asked, then all reserve, or none does.
-The gates of one publish form a chain, node, message VPN, queue. The checks and their order are those of the spool the
-product's semantics come from; each refusal is a counter. What the verdicts mean is `messaging.message.refusals`.
+A publish to several queues is all or nothing. So admission is not a message to the queue's actor but a call of its
+gate, which publishers and the queue share on the node's loop: all gates are asked, then all reserve, or none does. The
+gates of one publish form a chain: node, message VPN, queue. The checks and their order are those of Solace's spool;
+each refusal has a counter. `messaging.message.refusals` describes the verdicts.
 """
 
 from typing import Final, final
@@ -31,17 +31,16 @@ from sluicegate.messaging.message.thresholds import (
     no_refusal_listener,
 )
 
-LOW_PRIORITY_BELOW: Final = 4  # JMS: 4 is what a message has whose publisher named none
+LOW_PRIORITY_BELOW: Final = 4  # JMS: 4 is the priority of a message whose publisher set none
 NO_LIMIT: Final = NEVER_REACHED
 
 
 @final
 class SpoolGate:
-    """What all durable queues below use of the spool together: of the node, or of one message VPN, its child.
+    """The spool usage of all durable queues of the node, or of one message VPN, which is its child.
 
-    `blocked` says why the store takes no more, or is empty, and `blocked_refusal` whether that is for want of room or
-    because it has failed. The spool actor sets and clears them.
-    Invariant: what a child uses, its parent uses too.
+    `blocked` says why the store takes no more, or is empty, and `blocked_refusal` whether that is for lack of space or
+    a failure. The spool actor sets and clears them. Invariant: usage of a child is also usage of its parent.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class SpoolGate:
     ) -> None:
         self.usage_bytes_max = usage_bytes_max
         self.usage_count_max = usage_count_max
-        self.refusal = refusal  # what is said when the bytes are used up
+        self.refusal = refusal  # the verdict when the bytes are used up
         self.parent = parent
         self.usage_bytes: i64 = 0
         self.usage_count: i64 = 0
@@ -68,7 +67,7 @@ class SpoolGate:
         self.count_exceeded = Exceedance(no_refusal_listener)
 
     def verdict_on_bytes(self, size: i64) -> i64:
-        """Return ADMITTED, or whose quota is used up: the outermost is asked first."""
+        """Return ADMITTED, or the verdict of the exceeded quota: the outermost gate is asked first."""
         parent = self.parent
         if parent is not None:
             verdict = parent.verdict_on_bytes(size)
@@ -87,7 +86,7 @@ class SpoolGate:
         return ADMITTED if self.parent is None else self.parent.verdict_on_count(count)
 
     def count_in(self, count: i64, size: i64) -> None:
-        """Count messages in, here and above."""
+        """Count messages in, here and in the parents."""
         self.accepted_bytes += size
         self.accepted_count += count
         self.usage_bytes += size
@@ -100,7 +99,7 @@ class SpoolGate:
             self.parent.count_in(count, size)
 
     def count_out(self, count: i64, size: i64) -> None:
-        """Count settled messages out, here and above."""
+        """Count settled messages out, here and in the parents."""
         self.usage_bytes -= size
         self.usage_count -= count
         if self.usage_bytes < self.usage_threshold.clear_below:
@@ -111,10 +110,10 @@ class SpoolGate:
             self.parent.count_out(count, size)
 
     def refused(self, verdict: int) -> None:
-        """Note a refusal that came from here or from above."""
+        """Record a refusal of this gate or a parent."""
         parent = self.parent
         if self.blocked and verdict == self.blocked_refusal:
-            return  # that the store is full, or has failed, is told when it becomes so
+            return  # a full or failed store is reported when it becomes so
         if verdict == self.refusal:
             self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
         elif parent is not None:
@@ -140,23 +139,23 @@ class QueueGate:
         self.usage_bytes_max = usage_bytes_max
         self.message_bytes_max = message_bytes_max
         self.usage_count_max = usage_count_max
-        self.low_priority_count_max: i64 = NO_LIMIT  # with as many, messages of low priority are refused
+        self.low_priority_count_max: i64 = NO_LIMIT  # from this count on, messages of low priority are refused
         self.reject_behavior = reject_behavior
         self.ingress_enabled = True
-        self.ended = False  # the queue was deleted: what it holds is nobody's any more
+        self.ended = False  # the queue was deleted: its messages count for nothing any more
         self.usage_bytes: i64 = 0
         self.usage_count: i64 = 0
         self.accepted_bytes: i64 = 0
         self.accepted_count: i64 = 0
         self.refusals: dict[int, int] = {}  # reason -> messages refused to their publishers
-        self.drops: dict[int, int] = {}  # reason -> messages dropped here, and nobody heard of it
+        self.drops: dict[int, int] = {}  # reason -> messages dropped here without telling the publisher
         self.usage_threshold = Threshold(no_listener)
         self.low_priority_threshold = Threshold(no_listener)
         self.usage_exceeded = Exceedance(no_refusal_listener)
         self.low_priority_exceeded = Exceedance(no_refusal_listener)
 
     def usage_of(self, batch: MessageBatch) -> i64:
-        """Return what these messages count for here."""
+        """Return the usage of these messages in this queue."""
         return batch.usage_bytes(durable=self.spool is not None)
 
     def verdict(self, batch: MessageBatch) -> i64:
@@ -170,7 +169,7 @@ class QueueGate:
         return verdict if verdict != ADMITTED or spool is None else spool.verdict_on_count(batch.count)
 
     def verdict_of_moved(self, batch: MessageBatch) -> i64:
-        """Return what the queue alone says: of messages that only change queues the spool has no more than before."""
+        """Return the verdict of the queue alone: messages that move between queues add nothing to the spool."""
         size = self.usage_of(batch)
         count = batch.count
         if self.usage_bytes + size > self.usage_bytes_max:
@@ -186,11 +185,11 @@ class QueueGate:
         return ADMITTED
 
     def refuses_publisher(self, verdict: int) -> bool:
-        """Return whether the publisher hears of the verdict, or the message is only dropped here."""
+        """Return whether a verdict is reported to the publisher; else the message is only dropped here."""
         return refuses_publisher(verdict, self.reject_behavior)
 
     def limit(self, verdict: int) -> str:
-        """Return what the queue allows that a verdict is about; empty where it is about something else."""
+        """Return the limit of the queue that a verdict refers to; empty where it refers to something else."""
         if verdict == REFUSED_QUEUE_FULL:
             return f"{self.usage_bytes_max} bytes"
         if verdict == REFUSED_MESSAGE_TOO_LARGE:
@@ -198,7 +197,7 @@ class QueueGate:
         return str(self.usage_count_max) if verdict == REFUSED_QUEUE_COUNT else ""
 
     def reserve(self, batch: MessageBatch) -> None:
-        """Count a batch in, once every gate has admitted it."""
+        """Count a batch in, after every gate has admitted it."""
         size = self.usage_of(batch)
         self.accepted_bytes += size
         self.accepted_count += batch.count
@@ -229,13 +228,13 @@ class QueueGate:
             self.spool.count_out(count, size)
 
     def close(self) -> None:
-        """Give back everything: the queue is gone. Told before its actors stop."""
+        """Release all usage: the queue is deleted. Called before its actors stop."""
         self.ended = True
         self.ingress_enabled = False
         self.release(self.usage_count, self.usage_bytes)
 
     def refuse(self, verdict: int, count: i64, *, hears: bool) -> None:
-        """Count messages that were refused, or dropped here when their publisher does not hear of it."""
+        """Count messages that were refused; or dropped here, when their publisher is not told."""
         counts = self.refusals if hears else self.drops
         counts[verdict] = counts.get(verdict, 0) + count
         if verdict == REFUSED_QUEUE_FULL:
@@ -247,7 +246,7 @@ class QueueGate:
 
 
 def has_low_priority(batch: MessageBatch) -> bool:
-    """Return whether a message of the batch was published with less than the ordinary priority."""
+    """Return whether a message of the batch was published with less than the default priority."""
     headers = batch.headers()
     if headers is None:
         return False

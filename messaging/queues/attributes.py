@@ -1,8 +1,8 @@
-"""The attributes of a queue: one row each with its default, its range and its meaning.
+"""The attributes of a queue: one row each with its default, range and meaning.
 
-Names, defaults and ranges are the ones users know from Solace (in snake case, with a unit where the value has one
-that is not obvious), except where the row says why not. Configuration, catalog, admin API and their documentation
-all read this table, so a new attribute is one row here and one field in `QueueConfig`.
+Names, defaults and ranges are those of Solace (in snake case, with a unit where it is not obvious), except where the
+row says why not. Configuration, catalog, admin API and their documentation all read this table, so a new attribute is
+one row here and one field in `QueueConfig`.
 """
 
 from datetime import date
@@ -16,7 +16,7 @@ from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 AttributeValue = str | int | bool
 
 EXCLUSIVE: Final = "exclusive"  # one flow receives, the next one bound takes over
-NON_EXCLUSIVE: Final = "non-exclusive"  # all flows share; with partitions, each flow owns whole ones
+NON_EXCLUSIVE: Final = "non-exclusive"  # all flows share; in a partitioned queue each flow owns whole partitions
 
 NO_ACCESS: Final = "no-access"
 READ_ONLY: Final = "read-only"  # browse
@@ -29,7 +29,7 @@ REJECT_WHEN_ENABLED: Final = "when-queue-enabled"
 REJECT_ALWAYS: Final = "always"
 
 PARTITION_COUNT_MAX: Final = 1000
-GROUP_BUCKETS_MAX: Final = 65_536  # what the hash of a key can tell apart
+GROUP_BUCKETS_MAX: Final = 65_536  # as many as the hash of a key can distinguish
 SECONDS_MAX: Final = 0xFFFF_FFFF
 NAME_CHARS_MAX: Final = 250
 
@@ -43,7 +43,7 @@ KEY_SOURCE: Final = "key source"  # as `topic-level:2`
 
 @final
 class Attribute:
-    """One attribute of a queue: what it may be, and what it is unless set."""
+    """One attribute of a queue: its allowed values, and its default."""
 
     __slots__ = ("choices", "default", "high", "kind", "low", "meaning", "name")
 
@@ -63,11 +63,11 @@ class Attribute:
         self.default = default
         self.meaning = meaning
         self.low = low  # NUMBER: smallest value allowed
-        self.high = high  # NUMBER: largest value allowed; TEXT: most characters allowed
+        self.high = high  # NUMBER: largest value allowed; TEXT: maximum number of characters
         self.choices = choices  # CHOICE: every value allowed
 
     def allowed(self) -> str:
-        """Return in words which values are allowed."""
+        """Return the allowed values in words."""
         if self.kind == FLAG:
             return "true or false"
         if self.kind == NUMBER:
@@ -81,7 +81,7 @@ class Attribute:
         return f"a text of at most {self.high} characters"
 
     def accepts(self, value: object) -> bool:
-        """Tell whether a value is of the right type and within range."""
+        """Return whether a value has the right type and is within range."""
         if self.kind == FLAG:
             return isinstance(value, bool)
         if self.kind == NUMBER:
@@ -134,9 +134,9 @@ def _threshold(name: str, default: str, meaning: str) -> Attribute:
 ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _choice("access_type", EXCLUSIVE, (EXCLUSIVE, NON_EXCLUSIVE), "who receives: the first flow bound, or all of them"),
     _number("partition_count", 0, 0, PARTITION_COUNT_MAX, "partitions; 0: not partitioned. Non-exclusive queues only"),
-    # Ours: Solace knows keys that publishers give, and MQTT 3.1.1 can give none.
+    # Ours: Solace has keys from publishers only, and MQTT 3.1.1 publishers cannot set one.
     Attribute("partition_key_source", KEY_SOURCE, PROPERTY, "where the key of a message without one comes from"),
-    # Solace creates queues disabled and lets the operator enable them; a queue somebody declares here is meant to work.
+    # Solace creates queues disabled and the operator enables them; a queue that is declared here is meant to work.
     _flag("ingress_enabled", True, "messages may come in"),
     _flag("egress_enabled", True, "flows may bind and receive"),
     _number("max_msg_size", 10_000_000, 0, 30_000_000, "largest payload accepted, in bytes"),
@@ -152,7 +152,7 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _number("delivery_delay_s", 0, 0, SECONDS_MAX, "seconds after its arrival before which no message is delivered"),
     # Ours: Solace always stores before it delivers.
     _flag("deliver_after_commit", False, "deliver a message only once it is stored; nothing in queues never written"),
-    # Solace has no such limit: there an unsettled message stays with its flow as long as the flow lasts.
+    # Solace has no such limit: an unsettled message stays with its flow as long as the flow lasts.
     _number("consumer_ack_timeout_ms", 0, 0, 86_400_000, "milliseconds a flow has to settle a delivery; 0: no limit"),
     _flag("respect_msg_priority_enabled", False, "higher priorities first; not on partitioned queues"),
     _flag("respect_ttl_enabled", False, "messages expire; without it neither the publisher's TTL nor max_ttl counts"),
@@ -173,16 +173,16 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     _threshold("event_msg_spool_usage_threshold", "25/18%", "the same for spool usage; values are MB"),
     _threshold("event_reject_low_priority_msg_limit_threshold", "80/60%", "the same for the limit of low priority"),
     _text("owner", "", NAME_CHARS_MAX, "user with every right on the queue; empty: nobody"),
-    # Solace: no-access. There every client has a profile that an administrator wrote; here a fresh queue is usable.
+    # Solace: no-access. There an administrator writes a profile for every client; here a new queue is usable at once.
     _choice(
         "permission",
         CONSUME,
         (NO_ACCESS, READ_ONLY, CONSUME, MODIFY_TOPIC, DELETE),
         "rights of everybody but the owner, each including the ones before it",
     ),
-    # Ours: the product knows a fixed time for temporary queues, and none for durable ones.
+    # Ours: Solace has a fixed time for temporary queues, and none for durable ones.
     _number("expires_unbound_s", 0, 0, SECONDS_MAX, "seconds without a consumer until the queue is deleted; 0: never"),
-    # ActiveMQ's and Artemis's: Solace knows groups as partitions only.
+    # From ActiveMQ and Artemis: Solace has groups as partitions only.
     _number(
         "group_buckets", 1024, 0, GROUP_BUCKETS_MAX, "message groups stay with a consumer, by so many hashes; 0: do not"
     ),
@@ -197,14 +197,14 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
 ATTRIBUTE_BY_NAME: Final[dict[str, Attribute]] = {attribute.name: attribute for attribute in ATTRIBUTES}
 
 
-# How a value that is not allowed is shown to whoever wrote it, in YAML, JSON, or on a command line.
+# How a value that is not allowed is quoted to its author, from YAML, JSON, or a command line.
 
 
 SEEN_CHARS_MAX: Final = 60  # of a value, in a message
 
 
 def quoted(value: object) -> str:
-    """Return a value as a message shows it: quoted when it is text, cut when it is long."""
+    """Return a value as a message quotes it: in quotes when it is text, cut when it is long."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -213,7 +213,7 @@ def quoted(value: object) -> str:
         return "a mapping"
     if isinstance(value, list):
         return "a list"
-    if isinstance(value, date):  # which YAML makes of what is tagged so
+    if isinstance(value, date):  # YAML's type for a value tagged as a date
         return str(value)
     shown = repr(value)
     return shown if len(shown) <= SEEN_CHARS_MAX else shown[: SEEN_CHARS_MAX - 3] + "..."

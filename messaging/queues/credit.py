@@ -1,8 +1,8 @@
-"""The window of a consumer: how many unsettled messages it may hold, over all the flows that share it.
+"""The credit window of a consumer: the unsettled messages it may hold, over all the flows that share it.
 
-An MQTT connection has one Receive Maximum for all its flows, so partitions of several queues draw on one window.
-The window belongs to the node's loop: partitions take from it when they deliver, the consumer's connection gives
-back when its peer settles. Windows draw on a pool in their turn: what all consumers of the node may hold together.
+An MQTT connection has one Receive Maximum for all its flows, so partitions of several queues draw on one window. The
+window belongs to the node's loop: partitions take from it when they deliver, and the consumer's connection gives back
+when its peer settles. Windows in turn draw on a pool: the limit of all consumers of the node together.
 """
 
 from collections import OrderedDict, deque
@@ -15,33 +15,31 @@ from sluicegate.messaging.message.thresholds import Exceedance, Threshold, no_li
 
 Waiter = TypeVar("Waiter")
 
-# The line of those that wait for a consumer's credit: in whose order partitions are called is decided here.
-#
-# Several are called at a time, and the first of them may take everything there is. Who was called and found nothing
-# left keeps its place: else the first would be the first each time, as long as it has messages, and others would get
-# none.
-
 
 @final
 class WaitingLine(Generic[Waiter]):
-    """One line. A waiter stands in it at most once.
+    """The waiters for a consumer's credit, in the order in which they are called. A waiter is in it at most once.
 
-    Invariants: who stands is in `_line` or in `_returned`, and nobody is in both.
+    Several waiters are called at a time, and the first of them may take all there is. A waiter that was called and
+    found nothing left keeps its place: otherwise the first would be first each time, as long as it has messages, and
+    others would get none.
+
+    Invariants: every waiter is in `_line` or in `_returned`, and none is in both.
     """
 
     def __init__(self) -> None:
         self._line: deque[Waiter] = deque()
-        self._returned: list[Waiter] = []  # before the others: called, and nothing was left
+        self._returned: list[Waiter] = []  # ahead of the others: they were called, and found nothing left
         self._standing: set[Waiter] = set()
-        self._called: set[Waiter] = set()  # and not heard of since
+        self._called: set[Waiter] = set()  # called in this round and not back yet
 
     @property
     def count(self) -> int:
-        """How many stand in line."""
+        """The number of waiters in line."""
         return len(self._standing)
 
     def stand(self, waiter: Waiter, *, has_taken: bool) -> None:
-        """Put a waiter in line if it does not stand there: at its end, or where it was when it has not taken any."""
+        """Put a waiter in line if it is not there: at the end, or at its earlier place when it has not taken any."""
         if waiter in self._standing:
             return
         self._standing.add(waiter)
@@ -52,7 +50,7 @@ class WaitingLine(Generic[Waiter]):
         self._called.discard(waiter)
 
     def call(self, count: i64) -> list[Waiter]:
-        """Let so many leave the line, longest waiting first; return them."""
+        """Remove so many waiters from the line, longest waiting first; return them."""
         if self._returned:
             self._line.extendleft(reversed(self._returned))
             self._returned.clear()
@@ -62,19 +60,19 @@ class WaitingLine(Generic[Waiter]):
         return called
 
     def end_round(self) -> None:
-        """Forget who was called and has not come back: it waits no more."""
+        """Forget the called waiters that have not returned: they wait no longer."""
         self._called.clear()
 
 
 def no_waiter() -> None:
-    """There is nobody to be told of room."""
+    """Do nothing: the default listener for room."""
 
 
 @final
 class CreditPool(Generic[Waiter]):
-    """What all consumers of a node hold unsettled together. At the maximum nobody gets more, until somebody settles.
+    """The unsettled messages of all consumers of a node. At the maximum no consumer gets more, until one settles.
 
-    Windows for which partitions wait, and that lack nothing but room here, stand in line.
+    Windows that partitions wait for, and that lack only room in the pool, stand in line.
 
     Invariants: `used` is the sum of what the open windows use; when there is room and a window is in line, `has_room`
     was called since.
@@ -85,12 +83,12 @@ class CreditPool(Generic[Waiter]):
         self.used: i64 = 0
         self.threshold = Threshold(no_listener)
         self.exceeded = Exceedance(no_refusal_listener)
-        self.has_room: Callable[[], None] = no_waiter  # told of what is given back while windows are in line
+        self.has_room: Callable[[], None] = no_waiter  # called when credit is returned while windows are in line
         self._taken_count: i64 = 0
         self._line: OrderedDict[CreditWindow[Waiter], None] = OrderedDict()
 
     def available(self) -> i64:
-        """Return how many more messages may be delivered now to anybody; never negative."""
+        """Return how many more messages may be delivered now to all consumers; never negative."""
         free = self.limit - self.used
         return free if free > 0 else 0
 
@@ -117,15 +115,15 @@ class CreditPool(Generic[Waiter]):
         return bool(self._line)
 
     def wait(self, window: "CreditWindow[Waiter]") -> None:
-        """Put a window in line: partitions wait for it, and everybody together holds the most there may be."""
+        """Put a window in line: partitions wait for it, and the pool is at its maximum."""
         self._line[window] = None
 
     def leave(self, window: "CreditWindow[Waiter]") -> None:
-        """Take a window out of the line, if it stands there."""
+        """Remove a window from the line, if it is there."""
         self._line.pop(window, None)
 
     def next_window(self) -> "CreditWindow[Waiter] | None":
-        """Take the window out of the line that has stood there longest; None when nobody does."""
+        """Remove and return the window that is longest in line; None when there is none."""
         return self._line.popitem(last=False)[0] if self._line else None
 
     def __repr__(self) -> str:
@@ -137,8 +135,8 @@ class CreditWindow(Generic[Waiter]):
     """Credit shared by the flows of one consumer.
 
     Partitions that find no credit stand in line. When there is credit again, as many are called as it could serve, for
-    there may be hundreds behind one consumer; what those leave is for the next. They take turns (`waiting_line`).
-    Where only the pool has no room, the window stands in the pool's line in its turn.
+    there may be hundreds behind one consumer; what they leave is for the next. They take turns (`WaitingLine`). Where
+    only the pool has no room, the window stands in the pool's line.
 
     Invariants: `used >= 0`; a waiter stands in the line at most once. `used` may exceed `limit` after a reconnect with
     a smaller window, and nothing more is taken until it has fallen below.
@@ -146,23 +144,23 @@ class CreditWindow(Generic[Waiter]):
 
     def __init__(self, limit: i64, pool: CreditPool[Waiter] | None = None) -> None:
         self.limit = limit
-        self.pool = pool  # None: nobody counts what all consumers hold together
+        self.pool = pool  # None: no limit over all consumers
         self.used: i64 = 0
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
-        self.called_count: i64 = 0  # waiters called since the last look, each of whom is left one credit at least
-        self._promised_count: i64 = 0  # from the head of the line, who are to be called while there is credit
+        self.called_count: i64 = 0  # waiters called since the last check; each is left at least one credit
+        self._promised_count: i64 = 0  # from the head of the line: waiters to be called while there is credit
         self._line: WaitingLine[Waiter] | None = None  # most windows never have one
-        self._is_taken_from = False  # since somebody stood in line, or was called
+        self._is_taken_from = False  # since a waiter stood in line, or was called
 
     def available(self) -> i64:
-        """Return how many more messages the consumer may be delivered now, as far as it goes; never negative."""
+        """Return how many more messages the consumer may be sent now, by its own window; never negative."""
         if self.is_shut:
             return 0
         free = self.limit - self.used
         return free if free > 0 else 0
 
     def room(self) -> i64:
-        """Return how many more messages partitions may deliver now: what is available, and the pool has room for."""
+        """Return how many more messages partitions may deliver now: what is available and fits in the pool."""
         if self.is_shut:
             return 0
         free = self.limit - self.used
@@ -172,7 +170,7 @@ class CreditWindow(Generic[Waiter]):
         return free if free > 0 else 0
 
     def take(self, count: i64) -> None:
-        """Use `count` credits, which the caller has seen to be available."""
+        """Use `count` credits, which the caller has checked to be available."""
         self.used += count
         if count > 0:
             self._is_taken_from = True
@@ -187,7 +185,7 @@ class CreditWindow(Generic[Waiter]):
             self.pool.give(count)
 
     def close(self) -> None:
-        """The consumer is gone: what it held is nobody's, or somebody else's."""
+        """Close the window of a consumer that is gone: its messages count for other consumers, or for none."""
         self.limit = 0
         if self.pool is not None:
             self.pool.leave(self)
@@ -207,10 +205,10 @@ class CreditWindow(Generic[Waiter]):
         return self._line is not None and self._line.count > 0
 
     def next_waiters(self) -> list[Waiter]:
-        """Promise credit to all who stand in line, and return the first of them, longest waiting first.
+        """Promise credit to all waiters in line, and return the first of them, longest waiting first.
 
-        None while other consumers stand in the pool's line: the window stands behind them, and comes when they had
-        their turns.
+        Return none while other consumers stand in the pool's line: the window goes behind them, and comes after their
+        turns.
         """
         if not self.is_waited_for():
             return []
@@ -221,19 +219,19 @@ class CreditWindow(Generic[Waiter]):
         return self.waiters_for_room()
 
     def waiters_for_room(self) -> list[Waiter]:
-        """Do the same when the window's turn has come in the pool's line."""
+        """Return the waiters to call when the window's turn has come in the pool's line."""
         self._promised_count = 0 if self._line is None else self._line.count
         return self._call()
 
     def further_waiters(self) -> list[Waiter]:
-        """Return more of those whom credit was promised: who was called has taken what it could use."""
+        """Return more of the waiters that were promised credit: those called have taken what they could use."""
         self.called_count = 0
         if self._line is not None:
             self._line.end_round()
         return self._call()
 
     def _call(self) -> list[Waiter]:
-        """Let as many leave the line as there is room for, beside those that were called."""
+        """Remove as many waiters from the line as there is room for, beside those already called."""
         if self._line is None:
             return []
         count = max(0, min(self._promised_count, self.room() - self.called_count))
@@ -246,12 +244,12 @@ class CreditWindow(Generic[Waiter]):
         return waiters
 
     def _wait_for_the_pool(self) -> None:
-        """Stand in the pool's line if nothing else is lacking; what else is lacking, the consumer gives."""
+        """Stand in the pool's line if only room in the pool is lacking; the consumer itself returns other credit."""
         if self.pool is not None and self.available() > 0 and self.pool.available() == 0:
             self.pool.wait(self)
 
     def keeps_waiting(self) -> bool:
-        """Return whether partitions wait though there is credit: for what one flow may hold of a queue."""
+        """Return whether partitions wait although there is credit, because of the limit of one flow."""
         return self.is_waited_for() and self.available() > 0
 
     def __repr__(self) -> str:

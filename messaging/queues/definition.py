@@ -1,7 +1,7 @@
-"""What a queue is told to be: its name, its attributes and its subscriptions, checked once.
+"""The definition of a queue: its name, attributes and subscriptions, validated once.
 
-Everything here is cold and pure. The rows with defaults and ranges are in `queue_attributes`; what the queue holds
-at the moment is the business of its actor; the syntax of subscriptions is the topic module's.
+Everything here is off the data path and pure. The attributes with defaults and ranges are in
+`messaging.queues.attributes`; the queue's actor holds its messages; topics define the syntax of subscriptions.
 """
 
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ from sluicegate.messaging.topics.syntax import (
 
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
-RECOVERED_PREFIX: Final = "#recovered/"  # queues of which nothing but messages is left, by the id of the partition
+RECOVERED_PREFIX: Final = "#recovered/"  # queues of which only messages remain, by the id of the partition
 ANONYMOUS_PREFIX: Final = "$anonymous/"  # temporary queues without a name; no MQTT client publishes to a `#`
 NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
 NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS: Final = "'<?&;"
-SUBSCRIPTION_BYTES_MAX: Final = 65_535  # what MQTT can say; the topic module may allow less
+SUBSCRIPTION_BYTES_MAX: Final = 65_535  # the length limit in MQTT; topics may allow less
 SUBSCRIPTION_COUNT_MAX: Final = 10_000  # per queue
 NO_QUOTA: Final = 1 << 60  # more than any disk holds
 MEGABYTE: Final = 1 << 20  # the MB of `max_msg_spool_usage`
@@ -48,7 +48,7 @@ MEGABYTE: Final = 1 << 20  # the MB of `max_msg_spool_usage`
 
 @final
 class QueueInvalid(ValueError):
-    """A queue cannot be what somebody asked for. Names the field, what is wrong with it and what would do."""
+    """A definition is not valid. Names the field, what is wrong with it, and what is allowed."""
 
     def __init__(self, field: str, reason: str, allowed: str) -> None:
         super().__init__(f"{field}: {reason}; allowed: {allowed}")
@@ -106,13 +106,14 @@ class QueueConfig:
     retention_size_mb: int = 0
 
     def partitioned(self) -> bool:
-        """Tell whether the queue has partitions of its own; a plain queue is run as one partition."""
+        """Return whether the queue has several partitions; a plain queue runs as one partition."""
         return self.partition_count > 0
 
     def groups_messages(self) -> bool:
-        """Tell whether the messages of a key stay with one of several consumers.
+        """Return whether the messages of a key stay with one of several consumers.
 
-        Partitions do that in their own way; priorities, and keeping the last value only, know no order of a key.
+        A partitioned queue does that by its partitions; queues with priorities and last-value queues keep no order by
+        key.
         """
         competing = self.access_type == NON_EXCLUSIVE and not self.partitioned()
         return (
@@ -123,15 +124,15 @@ class QueueConfig:
         )
 
     def last_value_only(self) -> bool:
-        """Tell whether only the newest message is kept."""
+        """Return whether the queue keeps only the newest message."""
         return self.max_msg_spool_usage == 0
 
     def spool_bytes_max(self) -> int:
-        """Return the quota in bytes; of a last-value queue, which has none, one that nothing reaches."""
+        """Return the quota in bytes; for a last-value queue, which has none, a value that is never reached."""
         return NO_QUOTA if self.last_value_only() else self.max_msg_spool_usage * MEGABYTE
 
     def retention_bytes_max(self) -> int:
-        """Return how much of settled messages each partition keeps; 0: no such bound."""
+        """Return how many bytes of settled messages each partition keeps; 0: no such bound."""
         return self.retention_size_mb * MEGABYTE // max(1, self.partition_count)
 
     def to_dict(self) -> dict[str, AttributeValue]:
@@ -146,14 +147,14 @@ class QueueConfig:
 @final
 @dataclass(frozen=True)
 class QueueDefinition:
-    """A queue as one declares it: its configuration, and the topics it collects."""
+    """The declaration of a queue: its configuration, and the topics it subscribes to."""
 
     config: QueueConfig
     subscriptions: tuple[str, ...] = ()
-    selector: str = ""  # what of their messages it takes, of the broker's own queues; empty: everything
+    selector: str = ""  # selects among the messages of its topics, in the broker's own queues; empty: everything
 
     def to_dict(self) -> dict[str, object]:
-        """Return the form that `definition_from_dict` reads back."""
+        """Return the form that `definition_from_dict` reads."""
         values: dict[str, object] = dict(self.config.to_dict())
         values["subscriptions"] = list(self.subscriptions)
         if self.selector:
@@ -162,10 +163,10 @@ class QueueDefinition:
 
 
 def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True) -> None:
-    """Raise QueueInvalid, naming the rule, unless a client or an administrator may give a queue this name.
+    """Raise QueueInvalid, naming the rule, unless a client or an administrator may use this name for a queue.
 
-    Names of the broker's own queues (`#...`), and of those that it named (`$anonymous/...`), do not pass, except the
-    dead message queue, which administrators create. Those with wildcards are for consumers of virtual topics.
+    The names of the broker's own queues (`#...`), and of queues that it named (`$anonymous/...`), are refused, except
+    the dead message queue, which administrators create. Names with wildcards are for consumers of virtual topics.
     """
     chars_max = DURABLE_NAME_CHARS_MAX if durable else TEMPORARY_NAME_CHARS_MAX
     kind = "durable" if durable else "temporary"
@@ -190,9 +191,9 @@ def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True
 
 
 def is_named(name: str) -> bool:
-    """Tell whether people named a queue; the others are the broker's own, and as many as clients.
+    """Return whether people named a queue; the others are the broker's own, and as many as clients.
 
-    One whose name was lost counts as named: it is for people to decide what becomes of it.
+    A queue whose definition was lost counts as named: an operator has to decide what becomes of it.
     """
     if name.startswith(RECOVERED_PREFIX):
         return True
@@ -202,9 +203,9 @@ def is_named(name: str) -> bool:
 def config_from_dict(
     values: dict[str, object], *, reserved_name: bool = False, wildcards: bool = False, durable: bool = True
 ) -> QueueConfig:
-    """Build a checked configuration from name and attributes; what is absent has its default.
+    """Build a checked configuration from name and attributes; absent attributes have their defaults.
 
-    With `reserved_name` the name is not looked at: the broker names its queues as it likes. Else: `check_queue_name`.
+    With `reserved_name` the name is not checked: the broker names its queues freely. Else see `check_queue_name`.
     """
     for key in values:
         if key != "name" and key not in ATTRIBUTE_BY_NAME:
@@ -213,7 +214,7 @@ def config_from_dict(
     if not isinstance(name, str):
         raise QueueInvalid("name", "it is missing" if name is None else f"{quoted(name)} is not a text", "a text")
     if name == DEAD_MESSAGE_QUEUE and "dead_msg_queue" not in values:
-        values = {**values, "dead_msg_queue": ""}  # the default would make it its own
+        values = {**values, "dead_msg_queue": ""}  # the default would make the queue its own dead message queue
     # The fields of QueueConfig and the rows of ATTRIBUTES have the same names; a test compares their types.
     attributes: dict[str, Any] = {each.name: _checked_value(values, each) for each in ATTRIBUTES}
     config = QueueConfig(name=name, **attributes)
@@ -228,7 +229,7 @@ def definition_from_dict(
 ) -> QueueDefinition:
     """Build a checked definition; `subscriptions` is a list of topics beside the attributes.
 
-    So is `selector`, a text that was compiled before, of the broker's own queues: with `reserved_name` only.
+    `selector`, an already compiled text, is allowed with `reserved_name` only: it is for the broker's own queues.
     """
     beside = ("subscriptions", "selector") if reserved_name else ("subscriptions",)
     attributes = {key: value for key, value in values.items() if key not in beside}
@@ -253,9 +254,10 @@ def changed(definition: QueueDefinition, changes: dict[str, object], *, durable:
 def shut_definition(
     name: str, *, partition_count: int = 0, owner: str = "", retention_time_s: int = 0, retention_size_mb: int = 0
 ) -> QueueDefinition:
-    """Return what a queue is whose definition was lost: it keeps what it has, and lets nobody but operators at it.
+    """Return the definition of a queue that has lost its own: it keeps its messages, and only operators have access.
 
-    Nothing expires, dies or is given up after so many deliveries. A publisher hears that the queue takes nothing.
+    Nothing expires, is dead-lettered, or reaches a maximum of deliveries. A publisher is told that the queue is shut
+    down.
     """
     config = QueueConfig(
         name=name,
@@ -274,7 +276,7 @@ def shut_definition(
 
 
 def _check_together(config: QueueConfig) -> None:
-    """Raise QueueInvalid for attributes of which each is allowed, but not beside the others."""
+    """Raise QueueInvalid for attributes that are valid alone but not together."""
     if config.partition_count > 0 and config.access_type != NON_EXCLUSIVE:
         raise QueueInvalid(
             "partition_count",
@@ -311,13 +313,12 @@ def _checked_value(values: dict[str, object], attribute: Attribute) -> object:
     return value
 
 
-# Who may do what with a queue: five levels, each with the rights of those before it, and an owner who has them all.
-#
-# Asked of clients only: administrators have no user name here. Who a client is, is the business of authentication; a
-# client that did not say has the empty user name, which owns nothing.
+# The permissions on a queue: five levels, each with the rights of those before it, and an owner who has all. They apply
+# to clients only: administrators have no user name here. An unauthenticated client has the empty user name, which owns
+# nothing.
 
 
-ANONYMOUS: Final = ""  # the user name of a client that gave none; the owner of a queue that has none is nobody
+ANONYMOUS: Final = ""  # the user name of a client that gave none; a queue with this owner has no owner
 LEVELS: Final = (NO_ACCESS, READ_ONLY, CONSUME, MODIFY_TOPIC, DELETE)  # cumulative [Solace 4.3]
 
 
@@ -329,16 +330,13 @@ def permits(config: QueueConfig, user: str, needed: str) -> bool:
 
 
 def denial(config: QueueConfig, user: str, needed: str) -> str:
-    """Return the text of the refusal: what was wanted, and what there is."""
+    """Return the text of a refusal: the level that was needed, and the level that is granted."""
     who = f"user {user!r}" if user != ANONYMOUS else "a client without user name"
     return f"403 Permission Denied: {who} has {config.permission!r} on queue {config.name!r}, and {needed!r} is needed"
 
 
-# The topics that a queue's definition says it attracts, in the form that matches.
-
-
 def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[TopicFilter]]:
-    """Return the topics a queue attracts, and those excepted. Raises QueueInvalid naming the bad one."""
+    """Return the topics of a queue and its exceptions, parsed. Raises QueueInvalid naming the bad one."""
     filters: list[TopicFilter] = []
     exceptions: list[TopicFilter] = []
     for text in definition.subscriptions:
@@ -351,7 +349,7 @@ def topics_of(definition: QueueDefinition) -> tuple[list[TopicFilter], list[Topi
 
 
 def topics_added(before: QueueDefinition, after: QueueDefinition) -> list[TopicFilter]:
-    """Return the topics by which a queue attracts more than it did; all of them where an exception is gone."""
+    """Return the topics that a changed definition adds; all of them where an exception was removed."""
     old_filters, old_exceptions = topics_of(before)
     filters, exceptions = topics_of(after)
     is_exception_gone = not {each.text for each in old_exceptions} <= {each.text for each in exceptions}

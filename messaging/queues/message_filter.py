@@ -1,6 +1,6 @@
-"""Which messages of a queue somebody means: by their ids, or by what they are like.
+"""Select messages of a queue for an operation: by id, or by their properties.
 
-A message's id is the number of its partition and its sequence there, `3:1207` in text.
+The id of a message is the number of its partition and its sequence, `3:1207` in text.
 """
 
 from typing import Final, NamedTuple, final
@@ -27,7 +27,7 @@ class MessageId(NamedTuple):
 
 
 def parse_message_id(text: str) -> MessageId:
-    """Return the id that a text means. Raises QueueInvalid."""
+    """Parse the text of an id. Raises QueueInvalid."""
     partition, _, sequence = text.partition(":")
     if _is_number(partition) and _is_number(sequence):
         found = MessageId(int(partition), int(sequence))
@@ -42,7 +42,7 @@ def _is_number(text: str) -> bool:
 
 @final
 class MessageFilter:
-    """What the messages meant are like; what is not said is not asked."""
+    """Conditions on messages; an unset field is not checked."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class MessageFilter:
         self.dead_queue = dead_queue  # where it died
 
     def matches(self, batch: MessageBatch, row: int) -> bool:
-        """Return whether the message in a row of a batch is meant."""
+        """Return whether the message in a row of a batch meets all conditions."""
         if self.received_before_ms > 0 and batch.received_ms >= self.received_before_ms:
             return False
         if self.dead_reason or self.dead_queue:

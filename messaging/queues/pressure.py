@@ -1,7 +1,7 @@
-"""Back-pressure of one destination: over its high mark, the publishers that feed it stop reading, and nobody else.
+"""Back-pressure of one destination: above its high mark, the publishers that feed it are not read from.
 
-A destination that makes no progress for a while loses this protection (`waived`): its publishers go on, and what it
-cannot take is dropped and counted, so that one dead consumer never holds up the others.
+Other publishers are unaffected. A destination that makes no progress for a while loses this protection (`waived`): its
+publishers continue, and what it cannot take is dropped and counted, so that one dead consumer never holds up others.
 """
 
 from typing import final
@@ -13,7 +13,7 @@ from sluicegate.messaging.message.address import Address
 
 @final
 class PressureLimits:
-    """When the queues of a node slow their publishers down. All of them share it; a reload changes it."""
+    """When the queues of a node slow their publishers down. Shared by all of them; a reload changes it."""
 
     def __init__(self, *, high_bytes: i64, low_bytes: i64, stall_ms: int) -> None:
         self.high_bytes = high_bytes  # of a queue that is never written
@@ -21,7 +21,7 @@ class PressureLimits:
         self.stall_ms = stall_ms  # how long publishers wait for consumers that settle nothing
 
     def take_over(self, limits: "PressureLimits") -> None:
-        """Be the same as these from now on."""
+        """Copy these limits."""
         self.high_bytes = limits.high_bytes
         self.low_bytes = limits.low_bytes
         self.stall_ms = limits.stall_ms
@@ -31,7 +31,7 @@ class PressureLimits:
 class Pressure:
     """Whether publishers have to wait for a destination. Shared on the node's loop.
 
-    Invariants: `low_bytes <= high_bytes`; nobody waits while the pressure is down or waived.
+    Invariants: `low_bytes <= high_bytes`; no publisher waits while the pressure is down or waived.
     """
 
     def __init__(self, *, high_bytes: i64, low_bytes: i64) -> None:
@@ -39,22 +39,22 @@ class Pressure:
         self.high_bytes = high_bytes
         self.low_bytes = low_bytes
         self.over = False  # publishers must wait
-        self.waived = False  # no progress for too long: publishers must not wait
+        self.waived = False  # no progress for too long: publishers need not wait
         self.over_since_ms = 0
-        self._waiting: dict[Address, None] | None = None  # until somebody does
+        self._waiting: dict[Address, None] | None = None  # None until a publisher waits
 
     def set_marks(self, *, high_bytes: i64, low_bytes: i64) -> None:
-        """Change the marks; who waits is looked at with the next level."""
+        """Change the marks; waiting publishers are checked with the next level."""
         assert low_bytes <= high_bytes
         self.high_bytes = high_bytes
         self.low_bytes = low_bytes
 
     def calm(self, held_bytes: i64) -> bool:
-        """Return whether there is nothing to note: nobody waits, and not much is held."""
+        """Return whether there is nothing to update: no publisher waits, and little is held."""
         return held_bytes < self.high_bytes and not self.over and not self.waived
 
     def level(self, held_bytes: i64, now_ms: int) -> list[Address]:
-        """Note how much the destination holds; return the publishers that may go on."""
+        """Set how much the destination holds; return the publishers that may continue."""
         if held_bytes >= self.high_bytes:
             if not self.over and not self.waived:
                 self.over = True
@@ -67,11 +67,11 @@ class Pressure:
         return []
 
     def progress(self, now_ms: int) -> None:
-        """Note that the destination took something."""
+        """Record that the destination took something."""
         self.over_since_ms = now_ms
 
     def waive_if_stalled(self, now_ms: int, stall_ms: int) -> list[Address]:
-        """Give up waiting for a destination without progress for `stall_ms`; return the publishers that may go on."""
+        """Waive a destination without progress for `stall_ms`; return the publishers that may continue."""
         if not self.over or now_ms - self.over_since_ms < stall_ms:
             return []
         self.over = False
@@ -79,13 +79,13 @@ class Pressure:
         return self._release()
 
     def wait(self, publisher: Address) -> None:
-        """Note a publisher that has stopped reading because of this destination."""
+        """Add a publisher that has stopped reading because of this destination."""
         if self._waiting is None:
             self._waiting = {}
         self._waiting[publisher] = None
 
     def close(self) -> list[Address]:
-        """Release everybody: the destination is gone."""
+        """Release all publishers: the destination is gone."""
         self.over = False
         return self._release()
 

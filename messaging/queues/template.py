@@ -1,8 +1,8 @@
-"""Queue templates: attributes for queues that are yet to be made, chosen by the queue's name.
+"""Queue templates: attributes for new queues, chosen by the queue's name.
 
-A template says what a queue is to be where whoever makes it did not. Its filter is written as a topic filter is in SMF
-syntax, for a queue's name: `*` ends a level or is one, `>` is one or more levels at the end. Where templates are kept,
-and when they are asked for, is the directory's business.
+A template sets the attributes that the creator of a queue did not. Its filter is written like a topic filter in SMF
+syntax, for a queue's name: `*` ends a level or is one, `>` is one or more levels at the end. The queue directory stores
+templates and applies them.
 """
 
 from collections.abc import Iterable
@@ -24,16 +24,16 @@ from sluicegate.messaging.topics.syntax import (
 )
 
 OVERRIDE_NONE: Final = "none"
-OVERRIDE_NON_DURABLE: Final = "non-durable"  # what is asked for as durable becomes temporary
+OVERRIDE_NON_DURABLE: Final = "non-durable"  # a queue requested as durable becomes temporary
 DURABILITY_OVERRIDES: Final = (OVERRIDE_NONE, OVERRIDE_NON_DURABLE)
 
-NOT_IN_TEMPLATES: Final = ("owner",)  # of a queue that a client makes it is that client's user, otherwise nobody
+NOT_IN_TEMPLATES: Final = ("owner",)  # a queue that a client creates belongs to its user, others to none
 
 
 @final
 @dataclass(frozen=True)
 class QueueTemplate:
-    """One template. `attributes` are those it sets; the others have their defaults."""
+    """One template. Attributes that it does not set have their defaults."""
 
     name: str
     queue_name_filter: str
@@ -41,11 +41,11 @@ class QueueTemplate:
     attributes: dict[str, AttributeValue]
 
     def name_filter(self) -> TopicFilter:
-        """Return the filter in the form that matches."""
+        """Return the parsed filter."""
         return parse_filter(self.queue_name_filter, Syntax.SMF)
 
     def to_dict(self) -> dict[str, AttributeValue]:
-        """Return the form that `template_from_dict` reads back."""
+        """Return the form that `template_from_dict` reads."""
         return {
             "name": self.name,
             "queue_name_filter": self.queue_name_filter,
@@ -57,7 +57,7 @@ class QueueTemplate:
 def template_from_dict(values: dict[str, object]) -> QueueTemplate:
     """Build a checked template: name, queue_name_filter, durability_override, and any attributes of queues.
 
-    Raises QueueInvalid, naming the field, for what is missing, unknown or not allowed.
+    Raises QueueInvalid, naming the field, for a value that is missing, unknown or not allowed.
     """
     name = values.get("name")
     if not isinstance(name, str):
@@ -83,7 +83,7 @@ def template_from_dict(values: dict[str, object]) -> QueueTemplate:
 
 
 def changed_template(template: QueueTemplate, changes: dict[str, object]) -> QueueTemplate:
-    """Return the template with some of its fields replaced; None takes an attribute out. The name stays."""
+    """Return the template with some fields replaced; None removes an attribute. The name stays."""
     name = changes.get("name", template.name)
     if name != template.name:
         raise QueueInvalid("name", f"{template.name!r} cannot become {name!r}", "create another template")
@@ -92,7 +92,7 @@ def changed_template(template: QueueTemplate, changes: dict[str, object]) -> Que
 
 
 def template_for(templates: Iterable[QueueTemplate], queue_name: str) -> QueueTemplate | None:
-    """Return the template whose filter fits the name most closely; of equal filters, the first by template name."""
+    """Return the template with the most specific filter for the name; of equal filters, the first by template name."""
     fitting = [each for each in templates if matches(each.name_filter(), queue_name)]
     return min(fitting, key=lambda each: (_specificity(each.name_filter()), each.name)) if fitting else None
 
@@ -110,7 +110,7 @@ def _checked_filter(given: object) -> str:
 
 
 def _specificity(name_filter: TopicFilter) -> list[tuple[int, int]]:
-    """Return a key that sorts the closest fit first: level by level a literal, the longest prefix, `*`, then `>`."""
+    """Return a key that sorts the most specific filter first: by level a literal, the longest prefix, `*`, then `>`."""
     return [_rank(level) for level in name_filter.levels]
 
 

@@ -146,9 +146,7 @@ class ActiveMqDialect(Dialect):
         return TruthValue(condition)
 
     def check_equality(self, left: Operand, at: int, right: Operand, right_at: int) -> None:
-        """Refuse NULL on either side, and a constant truth value on the left with another kind of constant on the
-        right.
-        """
+        """Refuse NULL on either side, and a constant truth value on the left with another constant on the right."""
         for operand, place in ((left, at), (right, right_at)):
             if isinstance(operand, Constant) and operand.constant is None:
                 raise SelectorError("a comparison with NULL", at=place, allowed="IS NULL, IS NOT NULL")

@@ -1,12 +1,12 @@
-"""What time does to the messages of a partition: they expire, they become due, locks and delays run out.
+"""The effects of time on the messages of a partition: expiry, delayed delivery, locks and redelivery delays.
 
-Nothing here knows single messages that are not in memory. Each segment has at most a few entries in the schedule, at
-the earliest moment that anything may happen to its messages; a page has it from its marks, or from when it was last in
-memory: marks know nothing of what was due and waits for a consumer, and would have it read again and again. When the
-moment has come the messages decide, and the segment is noted anew. What consumers hold does not expire; it is looked at
-when it is given back.
+Messages in pages are not known singly. Each segment has at most a few entries in the schedule, at the earliest time at
+which anything may happen to its messages. A page has its entry from its marks, or from when it was last in memory:
+marks do not tell which messages were due and already wait for a consumer, and would have the page read again and again.
+At that time the messages decide, and the segment is entered again. Messages that consumers hold do not expire; they are
+checked when they are returned.
 
-All moments are wall clock, in milliseconds; 0 is none.
+All times are wall clock, in milliseconds; 0 is none.
 """
 
 from typing import Final
@@ -17,11 +17,11 @@ from sluicegate.messaging.partitions.state.flows import DeliveryRules, Locks
 from sluicegate.messaging.partitions.state.segments import Segment, has_delays, marks_of
 from sluicegate.messaging.partitions.state.state import LedgerState
 
-# One turn of a partition looks at so many segments; what is left is looked at in the next, which follows at once.
+# One turn of a partition handles so many segments; the rest are handled in the next turn, which follows at once.
 SEGMENTS_PER_TURN: Final = 256
-# Pages on their way because something in them may have expired or become due. Consumers' pages are not counted.
+# Pages being read because something in them may have expired or become due. Consumers' pages are not counted.
 PAGES_READ_IN_TIME_MAX: Final = 8
-# Entries of the schedule beyond those that its segments need, before it is made anew.
+# Entries of the schedule beyond those that its segments need, before it is rebuilt.
 ENTRIES_IN_VAIN_MAX: Final = 1024
 
 
@@ -39,7 +39,7 @@ def due_at(rules: DeliveryRules, arrived_ms: int, not_before_ms: int) -> int:
 
 
 def schedule_expiry(state: LedgerState, segment: Segment) -> None:
-    """Enter a segment into the schedule, if time can do anything to its messages."""
+    """Enter a segment into the schedule, if time affects any of its messages."""
     rules = state.rules
     is_delayed = state.delayed.total > 0 and state.delayed.count_within(segment.first, segment.end) > 0
     if not rules.respects_expiry and not is_delayed:
@@ -57,9 +57,9 @@ def schedule_expiry(state: LedgerState, segment: Segment) -> None:
 def hold_delayed(state: LedgerState, segment: Segment, applied_ms: int) -> None:
     """Take the delayed messages of a segment out of what is ready.
 
-    This does not read the clock: the `apply_time` that follows makes those ready whose time has come, unless it has to
-    wait for a page. A message that was due at `applied_ms`, when time was last applied to it, does not wait again, or
-    others would overtake it. For new messages `applied_ms` is 0.
+    This does not read the clock: the `apply_time` that follows makes those ready whose time has come, unless a page has
+    to be read. A message that was due at `applied_ms`, when time was last applied to it, does not wait again, or others
+    would overtake it. For new messages `applied_ms` is 0.
     """
     rules = state.rules
     batch = segment.batch
@@ -88,7 +88,7 @@ def _hold(state: LedgerState, first: int, end: int) -> None:
 
 
 def next_change_ms(state: LedgerState, segment: Segment) -> int:
-    """Return when the next message of a segment in memory, of which no consumer holds any, expires or becomes due."""
+    """Return the next time at which a message of a segment in memory, not with a consumer, expires or becomes due."""
     batch, rules = segment.batch, state.rules
     assert batch is not None
     next_ms = 0
@@ -107,7 +107,7 @@ def next_change_ms(state: LedgerState, segment: Segment) -> int:
 
 
 def apply_time(state: LedgerState, now_ms: int) -> None:
-    """Do what is to be done by now, or as much as one turn allows."""
+    """Apply the current time, as far as one turn allows."""
     state.applied_ms = now_ms
     if state.rules_seen != state.rules.generation:
         _follow_rules(state, now_ms)
@@ -124,7 +124,7 @@ def apply_time(state: LedgerState, now_ms: int) -> None:
         if segment is None or segment.first > sequence:
             continue
         if segment.batch is not None and state.pages_read_in_time:
-            state.schedule.add(at_ms, sequence)  # what expires together leaves in its order: pages come first
+            state.schedule.add(at_ms, sequence)  # of the same time, pages come first
             break
         _apply_to_segment(state, segment, now_ms)
     back_off = state.redelivery_delays
@@ -135,9 +135,9 @@ def apply_time(state: LedgerState, now_ms: int) -> None:
 
 
 def deadline_ms(state: LedgerState) -> int:
-    """Return when `apply_time` has something to do again, unless something else happens before; 0: never."""
+    """Return when `apply_time` next has work, unless something else happens before; 0: never."""
     earliest = 0
-    if not state.pages_read_in_time:  # else the page that comes brings a turn
+    if not state.pages_read_in_time:  # otherwise the arrival of the page causes a turn
         earliest = state.schedule.next_ms()
     earliest = earlier(earliest, state.redelivery_delays.next_ms())
     for flow in state.flows.values():
@@ -147,7 +147,7 @@ def deadline_ms(state: LedgerState) -> int:
 
 
 def earlier(one_ms: int, other_ms: int) -> int:
-    """Return the earlier of two moments, 0 being none."""
+    """Return the earlier of two times, 0 being none."""
     if one_ms == 0 or other_ms == 0:
         return one_ms + other_ms
     return min(one_ms, other_ms)
@@ -157,7 +157,7 @@ def earlier(one_ms: int, other_ms: int) -> int:
 
 
 def _bound(state: LedgerState, segment: Segment, is_delayed: bool) -> int:
-    """Return a moment before which nothing happens to the waiting messages of a segment."""
+    """Return a time before which nothing happens to the waiting messages of a segment."""
     rules = state.rules
     if segment.batch is not None:
         marks = marks_of(segment.batch)
@@ -177,7 +177,7 @@ def _bound(state: LedgerState, segment: Segment, is_delayed: bool) -> int:
 
 
 def _apply_to_segment(state: LedgerState, segment: Segment, now_ms: int) -> None:
-    """Do what time has come for in one segment; a page is asked for first."""
+    """Apply the current time to one segment; a page is requested first."""
     batch = segment.batch
     if batch is not None:
         at_ms = _release_due(state, segment, batch, now_ms)
@@ -190,11 +190,11 @@ def _apply_to_segment(state: LedgerState, segment: Segment, now_ms: int) -> None
     if at_ms > now_ms:
         state.schedule.add(at_ms, segment.first)
     elif at_ms > 0 and segment.page is not None and not state.ensure_loaded(segment):
-        state.pages_read_in_time.add(segment.page.first)  # once loaded it is noted anew
+        state.pages_read_in_time.add(segment.page.first)  # when loaded it is entered again
 
 
 def _drop_expired(state: LedgerState, segment: Segment, batch: MessageBatch, now_ms: int) -> int:
-    """Drop what has expired among the waiting messages of a segment; return when the next of them does."""
+    """Drop the expired messages among those waiting in a segment; return when the next of them expires."""
     rules = state.rules
     column = batch.headers()
     first = segment.first
@@ -213,7 +213,7 @@ def _drop_expired(state: LedgerState, segment: Segment, batch: MessageBatch, now
 
 
 def _may_expire(state: LedgerState, segment: Segment) -> list[tuple[int, int]]:
-    """Return those messages of a segment that wait, and expire when their time is over."""
+    """Return the waiting messages of a segment that may expire."""
     free = state.available_within(segment.first, segment.end)
     if state.rules.expires_once_delivered:
         return free
@@ -248,7 +248,7 @@ def _drop_expired_rows(
 
 
 def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_ms: int) -> int:
-    """Make ready what is due of a segment; return when the next of its delayed messages is."""
+    """Make the due messages of a segment ready; return when the next of its delayed messages is due."""
     if state.delayed.total == 0:
         return 0
     rules = state.rules
@@ -271,10 +271,10 @@ def _release_due(state: LedgerState, segment: Segment, batch: MessageBatch, now_
 
 
 def _follow_rules(state: LedgerState, now_ms: int) -> None:
-    """The rules have changed: let what waits wait for its new time, make the schedule anew, let locks begin or end."""
+    """Apply changed rules: reset the times of delayed messages, rebuild the schedule, start or end locks."""
     state.rules_seen = state.rules.generation
     if state.rules.watches_the_clock():
-        state.may_expire = True  # what waits because of these rules may still wait when others are in force
+        state.may_expire = True  # messages that wait because of these rules may still wait under later ones
     for segment in state.segments.all():
         hold_delayed(state, segment, now_ms)
     _schedule_all(state)

@@ -1,20 +1,20 @@
 """Message groups: on a queue without partitions the messages of one key go to one consumer, which keeps the key.
 
-The key is hashed into buckets, and a bucket has one owner, so what is remembered is bounded whatever the number of
-keys; keys that share a bucket share its owner. A flow that comes to a message of a bucket that nobody owns claims it,
-if no other flow that could have it owns fewer, and with it an even share of those that follow: so what one flow gets
-of keys that take turns lies together. It owns a bucket until it leaves, until a message with a negative JMSXGroupSeq
-closes it, or until the buckets are shared anew because a flow came. Before a bucket changes hands while its owner is
-there, the owner settles what it holds of it: nobody gets a message of a key while another flow has an earlier one.
+The key is hashed into buckets, and a bucket has one owner, so the state is bounded whatever the number of keys; keys
+that share a bucket share its owner. A flow that reaches a message of a bucket without owner claims the bucket, if no
+other flow that could have it owns fewer. With it the flow claims an even share of the following ones, so that
+interleaved keys become longer runs for one flow. The flow owns a bucket until it leaves, until a message with a
+negative JMSXGroupSeq closes the group, or until the buckets are redistributed because a flow came. Before a bucket
+changes hands while its owner is connected, the owner settles what it holds of it: no flow gets a message of a key while
+another flow has an earlier one.
 
-A flow looks at each ready message once, as one that selects does (`messaging.partitions.rules.selection`), and passes
-over what belongs to others. When a bucket is let go they look again. An owner without room holds up nobody else, until
-so many of its messages lie among those of others that the gaps become too many to go on.
+A flow scans each ready message once, as a selecting flow does (`messaging.partitions.rules.selection`), and skips what
+belongs to others. When a bucket is released they scan again. An owner without room holds up no other flow, until so
+many of its messages are interleaved with others that there are too many gaps to continue.
 
-Messages that come together are put in the order of their owners before they get their sequences, each owner's in the
-order published: so what goes to one consumer is one run (`messaging.partitions.rules.groups`), as where
-consumers compete, and not a run for each message. Nothing is lost by that: only within a key has such a queue an
-order.
+Messages that arrive together are sorted by owner before they get their sequences, each owner's in the order published.
+So the messages for one consumer are one run, as where consumers compete, and not a run for each message. No guarantee
+is lost: such a queue keeps an order only within a key.
 
 See also: keys (`messaging.message.keys`), the order of redelivery within a key
 (`messaging.partitions.state.redelivery_delay`).
@@ -32,22 +32,17 @@ from sluicegate.messaging.partitions.state.flows import LedgerFlow
 from sluicegate.messaging.partitions.state.segments import Segment
 from sluicegate.messaging.partitions.state.state import LedgerState
 
-# Stretches of messages that are all of one flow's groups, so that each flow takes or passes over them at once.
-#
-# They are noted as messages come, which are put in that order (`messaging.partitions.rules.groups`), and forgotten when
-# a group changes hands: then flows look at each message again.
-
-
-RUNS_MAX: Final = 10_000  # of a partition; messages beyond are looked at one by one
+RUNS_MAX: Final = 10_000  # of a partition; messages beyond are scanned one by one
 
 NO_RUN: Final = (0, 0)
 
 
 @final
 class OwnedRuns:
-    """The segments of one ledger.
+    """Runs of messages whose groups all have one owner, so that each flow takes or skips a run as a whole.
 
-    Invariants: they ascend and are disjoint.
+    Runs are noted as messages arrive, sorted by owner, and forgotten when a group changes hands: then flows scan each
+    message again. Invariants: they ascend and are disjoint.
     """
 
     def __init__(self) -> None:
@@ -59,27 +54,27 @@ class OwnedRuns:
         return len(self._firsts)
 
     def note(self, first: int, end: int, owner: int) -> None:
-        """Note that `[first, end)`, behind all that is noted, is a flow's."""
+        """Add the run `[first, end)` of a flow, after all other runs."""
         if len(self._firsts) < RUNS_MAX:
             self._firsts.append(first)
             self._ends.append(end)
             self._owners.append(owner)
 
     def at(self, sequence: int) -> tuple[int, int]:
-        """Return whose the run is that a message is in, and where it ends; NO_RUN when nothing is known."""
+        """Return the owner and the end of the run that contains a message; NO_RUN when there is none."""
         index = bisect_right(self._firsts, sequence) - 1
         if index < 0 or sequence >= self._ends[index]:
             return NO_RUN
         return self._owners[index], self._ends[index]
 
     def forget(self) -> None:
-        """Know nothing any more."""
+        """Forget all runs."""
         self._firsts.clear()
         self._ends.clear()
         self._owners.clear()
 
     def forget_below(self, floor: int) -> None:
-        """Forget what is settled."""
+        """Forget the runs of settled messages."""
         gone = bisect_right(self._ends, floor)
         if gone:
             del self._firsts[:gone]
@@ -92,18 +87,18 @@ class OwnedRuns:
 
 
 SEQUENCE_NAME: Final = "JMSXGroupSeq"
-CLAIMED_AHEAD_MAX: Final = 1000  # messages that are looked at for groups to claim: as many as a large read brings
-GAPS_MAX: Final = 10_000  # ranges of ready messages, above which flows pass over no more: a change costs by them
+CLAIMED_AHEAD_MAX: Final = 1000  # messages scanned for groups to claim: as many as a large read brings
+GAPS_MAX: Final = 10_000  # ranges of ready messages above which flows skip no more: a change costs by them
 
 _NOBODY: Final = 0
-_DRAINS: Final = -1  # the owner that was settles what it holds
-_INT_MAX: Final = 0x7FFF_FFFF  # AMQP's group-sequence is unsigned, JMS's is not: above, it is a negative one
+_DRAINS: Final = -1  # the former owner settles what it holds
+_INT_MAX: Final = 0x7FFF_FFFF  # AMQP's group-sequence is unsigned, JMS's is signed: a larger one is negative
 _DIGITS_MAX: Final = 10
-_TAKE_ALONE: Final = -1  # beside TAKE: the first of its bucket, which is told apart from what follows
+_TAKE_ALONE: Final = -1  # beside TAKE: the first of its bucket, which is delivered apart from those after it
 
 
 def has_keys(batch: MessageBatch) -> bool:
-    """Return whether some message of a batch has a key of its publisher's."""
+    """Return whether some message of a batch has a key from its publisher."""
     column = batch.headers()
     return column is not None and any(headers is not None and headers.key_hash >= 0 for headers in column)
 
@@ -126,7 +121,7 @@ def closes_group(headers: Headers | None) -> bool:
 
 
 def groups_for(state: LedgerState) -> "MessageGroups | None":
-    """Return the groups of a ledger, if the rules want keys to have owners and there may be keys; None otherwise."""
+    """Return the groups of a ledger, if the rules group by key and there may be keys; None otherwise."""
     rules = state.rules
     if rules.group_buckets == 0:
         return None
@@ -134,39 +129,39 @@ def groups_for(state: LedgerState) -> "MessageGroups | None":
     for segment in state.segments.all():
         if may_have_keys:
             break
-        may_have_keys = segment.batch is None or has_keys(segment.batch)  # what lies in a page may have one
+        may_have_keys = segment.batch is None or has_keys(segment.batch)  # a message in a page may have one
     return MessageGroups(state, rules.group_buckets) if may_have_keys else None
 
 
 @final
 class Draining:
-    """What flows hold of a bucket that nobody gets more of before that is settled."""
+    """Messages of a bucket that flows have to settle before any flow gets more of it."""
 
     __slots__ = ("held",)
 
     def __init__(self, held: dict[int, RangeSet]) -> None:
-        self.held = held  # by flow; some of it may be settled by now
+        self.held = held  # by flow; some may be settled by now
 
 
 @final
 class MessageGroups(Choice):
-    """Who owns which bucket of one ledger.
+    """The owners of the buckets of one ledger.
 
     Invariants: an owner is a flow of the ledger; `counts` has how many buckets each owns; a bucket that drains has no
     owner.
     """
 
     def __init__(self, state: LedgerState, buckets: int) -> None:
-        """Make groups for a ledger. Of what its flows hold already, a bucket is its only holder's, or drains."""
+        """Make groups for a ledger. A bucket in flight belongs to the only flow that holds any of it, or drains."""
         self.buckets = buckets
         self._owners = [_NOBODY] * buckets
         self._counts: dict[int, int] = {}  # by flow
         self._draining: dict[int, Draining] = {}  # by bucket
         self._unannounced: set[int] = set()  # claimed, and nothing delivered yet
-        self._passed_from: dict[int, int] = {}  # bucket -> lowest sequence that a flow passed over because of it
+        self._passed_from: dict[int, int] = {}  # bucket -> lowest sequence that a flow skipped because of it
         self._runs = OwnedRuns()
-        self._runs_passed_from: dict[int, int] = {}  # owner -> lowest of its segments that another flow passed over
-        held: dict[int, dict[int, RangeSet]] = {}  # bucket -> flow -> what it holds
+        self._runs_passed_from: dict[int, int] = {}  # owner -> lowest of its runs that another flow skipped
+        held: dict[int, dict[int, RangeSet]] = {}  # bucket -> flow -> messages it holds
         for flow in state.flows.values():
             for bucket, its in self._held_by(state, flow, set(range(buckets))).items():
                 held.setdefault(bucket, {})[flow.flow.flow_id] = its
@@ -184,11 +179,11 @@ class MessageGroups(Choice):
         return self._counts.get(flow_id, 0)
 
     def is_open_to(self, key_hash: int, flow_id: int) -> bool:
-        """Return whether a flow has a key, or may claim it."""
+        """Return whether a flow owns a key, or may claim it."""
         return self._owners[key_hash % self.buckets] in (_NOBODY, flow_id)
 
     def may_have(self, state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
-        """Return whether a flow may get a message as far as its group goes, or its group is not known."""
+        """Return whether a flow may get a message by its group, or its group is not known."""
         segment = state.segments.at_or_after(sequence)
         if segment is None or segment.batch is None:
             return True
@@ -198,9 +193,9 @@ class MessageGroups(Choice):
     # --- which message is next ---
 
     def arrange(self, state: LedgerState, batch: MessageBatch) -> list[int] | None:
-        """Return the order of rows in which a batch is to be appended now; None: as it is. It is noted whose they are.
+        """Return the order in which the rows of a batch are to be appended now; None: unchanged. Adds their runs.
 
-        Each owner's come in the order published, and what nobody owns, or anybody may have, comes behind them.
+        Each owner's rows come in the order published, and rows without owner, or open to any flow, come last.
         """
         if len(state.flows) < 2:
             return None  # it would be the order published
@@ -213,7 +208,7 @@ class MessageGroups(Choice):
         for row in range(batch.count):
             headers = None if column is None else column[row]
             if closes_group(headers):
-                return None  # what follows it may be somebody else's
+                return None  # the rows after it may have another owner
             key_hash = -1 if headers is None else headers.key_hash
             if key_hash < 0 and found is not None:
                 key_hash = found[row]
@@ -237,7 +232,7 @@ class MessageGroups(Choice):
         return None if len(by_owner) + bool(rest) < 2 else order
 
     def put_owner_first(self, line: list[LedgerFlow], sequence: int) -> None:
-        """Serve the flow first that a message is for, where that is known: then nobody else has to look at it."""
+        """Serve the owner of a message first, where it is known: then no other flow has to scan it."""
         owner, _ = self._runs.at(sequence)
         if owner != _NOBODY:
             for place, flow in enumerate(line):
@@ -248,12 +243,12 @@ class MessageGroups(Choice):
     def run(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
-        """Return what a flow may do: take ungrouped messages, its own and a new group's, or pass over them."""
+        """Return what a flow may do: take ungrouped messages, its own groups' and a new group's, or skip them."""
         flow_id = flow.flow.flow_id
         owner, end = self._runs.at(first)
         if owner != _NOBODY and (owner != flow_id or not flow.selects()):
             state.scan_budget -= 1
-            if owner == flow_id:  # all of it, whatever its even share is: it is for nobody else
+            if owner == flow_id:  # all of it, whatever its even share: no other flow may have it
                 return TAKE, min(end, stop, first + flow.room(state.rules.unacked_count_max))
             if state.requeued.ranges_count() > GAPS_MAX:
                 return WAIT, first
@@ -299,9 +294,9 @@ class MessageGroups(Choice):
         return PASS
 
     def _claim(self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, row: int, ready_count: int) -> None:
-        """Claim the group of a message, and of those of the ready ones behind it an even share, the first ones.
+        """Claim the group of a message and an even share of the ready ones after it, the first ones.
 
-        Further than it has room a flow does not look: what it cannot have now is left to others.
+        A flow claims no more messages than it has room for: the rest is left to others.
         """
         unacked_count_max = state.rules.unacked_count_max
         ahead = 1 if flow.selects() else min(ready_count, flow.room(unacked_count_max), CLAIMED_AHEAD_MAX)
@@ -322,11 +317,11 @@ class MessageGroups(Choice):
         self._unannounced.update(claimed)
 
     def _passed(self, bucket: int, sequence: int) -> None:
-        """Note that a flow passes over a message because of its bucket."""
+        """Record that a flow skips a message because of its bucket."""
         self._passed_from[bucket] = min(sequence, self._passed_from.get(bucket, sequence))
 
     def _is_for_another(self, state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
-        """Return whether a flow that owns less, and could have the message, has yet to look at it."""
+        """Return whether a flow that owns less, and could have the message, has yet to scan it."""
         count = self.owned_count(flow.flow.flow_id)
         if count == 0:
             return False
@@ -345,7 +340,7 @@ class MessageGroups(Choice):
     def delivered(
         self, state: LedgerState, flow: LedgerFlow, batch: MessageBatch, start_row: int, stop_row: int
     ) -> bool:
-        """Note a delivery; return whether its first message is the first of its group with this consumer."""
+        """Record a delivery; return whether its first message is the first of its group with this consumer."""
         source = state.rules.key_source
         is_first = False
         if self._unannounced:
@@ -361,7 +356,7 @@ class MessageGroups(Choice):
         return is_first
 
     def share_anew(self, state: LedgerState, newcomer: LedgerFlow) -> None:
-        """Have those who own more than their share let go of as many buckets as the newcomer is to have."""
+        """Have flows with more than their share release as many buckets as the new flow is to have."""
         flows = [flow for flow in state.flows.values() if not flow.paused]
         share = sum([self.owned_count(flow.flow.flow_id) for flow in flows]) // max(1, len(flows))
         missing = share - self.owned_count(newcomer.flow.flow_id)
@@ -374,7 +369,7 @@ class MessageGroups(Choice):
             missing -= surplus
 
     def leave(self, state: LedgerState, flow_id: int) -> None:
-        """A flow has gone, and what it held is taken back: its buckets are anybody's."""
+        """Release the buckets of a flow that has left, and whose messages are taken back."""
         self._runs.forget()
         passed_from = self._runs_passed_from.pop(flow_id, 0)
         for bucket, owner in enumerate(self._owners):
@@ -388,7 +383,7 @@ class MessageGroups(Choice):
         self._counts.pop(flow_id, None)
 
     def pass_on(self, state: LedgerState) -> None:
-        """Let go of the buckets whose old owners have settled what they held of them."""
+        """Release the buckets whose former owners have settled what they held of them."""
         for bucket, draining in list(self._draining.items()):
             for flow_id, held in list(draining.held.items()):
                 flow = state.flows.get(flow_id)
@@ -398,7 +393,7 @@ class MessageGroups(Choice):
                 self._release(state, bucket)
 
     def _drain(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> None:
-        """Have a flow settle what it holds of some of its buckets before anybody gets more of them."""
+        """Have a flow settle what it holds of some of its buckets before any flow gets more of them."""
         flow_id = flow.flow.flow_id
         self._runs.forget()
         passed_from = self._runs_passed_from.get(flow_id, 0)
@@ -413,13 +408,13 @@ class MessageGroups(Choice):
             self._draining[bucket] = Draining({} if its is None else {flow_id: its})
 
     def _held_by(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> dict[int, RangeSet]:
-        """Return what a flow holds of some buckets, of which it holds anything."""
+        """Return the messages that a flow holds of some buckets, of which it holds any."""
         held: dict[int, RangeSet] = {}
         for first, end in [each for holding in flow.flow.holdings for each in holding.ranges()]:
             for segment in state.segments.overlapping(first, end):
                 batch = segment.batch
                 for sequence in range(max(first, segment.first), min(end, segment.end)):
-                    if batch is None:  # it lies in a page, and its key with it: it may be of any of them
+                    if batch is None:  # it is in a page, and so is its key: it may be of any of these buckets
                         for bucket in buckets:
                             held.setdefault(bucket, RangeSet()).add(sequence, sequence + 1)
                         continue
@@ -458,6 +453,6 @@ class MessageGroups(Choice):
 
 
 def _holds_any(flow: LedgerFlow, sequences: RangeSet) -> bool:
-    """Return whether a flow holds some of these, or may again when a commit under way is not made."""
+    """Return whether a flow holds some of these, or may again when a pending commit fails."""
     ranges = sequences.ranges()
     return any(holding.within(first, end) for holding in flow.flow.holdings for first, end in ranges)

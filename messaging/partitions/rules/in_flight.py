@@ -15,7 +15,7 @@ Ranges = list[tuple[int, int]]
 
 
 def in_flight_of(state: LedgerState, flow: LedgerFlow, first: int, end: int, delivery_count: int) -> Ranges:
-    """Return of the half-open range `[first, end)` what a flow holds from deliveries with this count, as ranges."""
+    """Return the ranges of `[first, end)` that a flow holds from deliveries with this count."""
     held = flow.in_flight.within(first, end)
     failures = state.failures
     if delivery_count == WHICHEVER or (delivery_count == 1 and not failures):
@@ -33,7 +33,7 @@ def in_flight_of(state: LedgerState, flow: LedgerFlow, first: int, end: int, del
 
 
 def alike_until(state: LedgerState, first: int, end: int) -> int:
-    """Return where the part of `[first, end)` ends that can be one delivery: same annotations, same delivery count."""
+    """Return the end of the part of `[first, end)` that can be one delivery: same annotations, same delivery count."""
     if state.annotations is not None:
         end = state.annotations.alike_until(first, end)
     failures = state.failures
@@ -49,7 +49,7 @@ def alike_until(state: LedgerState, first: int, end: int) -> int:
 def annotate(
     state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, annotation: bytes
 ) -> None:
-    """Put an annotation on what a flow holds of some ranges, for the next who gets it. Not under an old epoch."""
+    """Annotate what a flow holds of some ranges, for the next delivery. Has no effect under an old epoch."""
     flow = state.flows.get(flow_id)
     if flow is None or flow.epoch != epoch:
         return
@@ -62,9 +62,9 @@ def annotate(
 
 
 def renew_lock(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, wall_ms: int) -> int:
-    """Begin the time to settle anew for what a flow holds of some ranges; return how many messages that is.
+    """Restart the lock of what a flow holds of some ranges; return the number of messages.
 
-    Under an old epoch, or where deliveries have no time to be settled in, it is none.
+    Return 0 under an old epoch, or where deliveries have no locks.
     """
     flow = state.flows.get(flow_id)
     if flow is None or flow.epoch != epoch or flow.locks is None:

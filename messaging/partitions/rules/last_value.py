@@ -1,9 +1,9 @@
-"""A queue that keeps its newest message only: what was replaced goes once a newer one is safe.
+"""Last-value queues: keep the newest message only, and drop an older one when a newer one is safe.
 
-A newer message is safe when the store has it, or when it has left the queue for any reason but that the store refused
-it. Until then the older one is set aside with what leaves (messaging.partitions.rules.moves): nobody gets it, and its
-place in the store is kept. If the newer one is refused, the older one waits for a consumer again. What a consumer holds
-stays with it until then, too.
+A newer message is safe when it is stored, or when it has left the queue for any reason but a refusal of the store.
+Until then the older one is set aside with the moving messages (messaging.partitions.rules.moves): no consumer gets it,
+and its place in the store is kept. If the newer one is refused, the older one becomes ready again. A message that a
+consumer holds stays with it until then, too.
 
 The newest message is delivered at once, safe or not, as in every queue.
 """
@@ -15,7 +15,7 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 
 
 def keep_newest(ledger: LedgerState) -> None:
-    """Drop what is replaced for good, set aside what may be, and bring back what is not after all."""
+    """Drop what is replaced for good, set aside what may be replaced, and restore what is not replaced after all."""
     replaced = ledger.replaced
     if not ledger.rules.last_value_only:
         if replaced is not None:
@@ -38,14 +38,14 @@ def keep_newest(ledger: LedgerState) -> None:
 
 
 def _newest_and_safe(ledger: LedgerState) -> tuple[int, int]:
-    """Return the newest unsettled sequence that was not refused, or -1, and below what everything is replaced."""
+    """Return the newest unsettled sequence not refused, or -1, and the sequence below which all is replaced."""
     newest = -1
     safe = ledger.gone_end
     for segment in reversed(ledger.segments.all()):  # few: the newest, and what came since the last commit
         publication = segment.publication
         if publication is not None and publication.refused:
-            _discard_set_aside(ledger, segment.first, segment.end, DISCARD_NOT_STORED)  # by what was refused with it
-            ledger.give_up(segment.first, segment.end, DISCARD_NOT_STORED)  # its withdrawal is on the way
+            _discard_set_aside(ledger, segment.first, segment.end, DISCARD_NOT_STORED)  # its successor was refused too
+            ledger.give_up(segment.first, segment.end, DISCARD_NOT_STORED)  # its withdrawal is in progress
             continue
         last = ledger.settled.outside(max(segment.first, ledger.floor), segment.end)[-1][1] - 1
         newest = max(newest, last)
@@ -55,7 +55,7 @@ def _newest_and_safe(ledger: LedgerState) -> tuple[int, int]:
 
 
 def _drop_below(ledger: LedgerState, safe: int) -> None:
-    """Drop everything older than what is safe, also from consumers; their settlements come too late."""
+    """Drop everything older than a safe message, also from consumers; their settlements come too late."""
     floor = ledger.floor
     for flow in ledger.flows.values():
         for first, end in ledger.take_back(flow, floor, safe):

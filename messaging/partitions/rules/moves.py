@@ -15,8 +15,8 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 
 
 def begin_move(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:
-    """Let those of `[first, end)` depart that no consumer holds; return them as ranges, ascending."""
-    ledger.gather_fresh()  # so that what stays after all is known not to have been delivered
+    """Take those of `[first, end)` that no consumer holds out of delivery; return them as ranges, ascending."""
+    ledger.gather_fresh()  # so that messages that stay after all are known to be undelivered
     departing = ledger.available_within(first, end)
     for start, stop in departing:
         ledger.take_out(start, stop)
@@ -25,7 +25,7 @@ def begin_move(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int
 
 
 def commit_move(ledger: LedgerState, first: int, end: int) -> None:
-    """The other queue has `[first, end)`. Its settlement was written with that: there is nothing to persist."""
+    """Remove `[first, end)`: the other queue has it. The same commit settled it; nothing is left to persist."""
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
     for start, stop in ledger.moving.remove(first, end):
@@ -35,7 +35,7 @@ def commit_move(ledger: LedgerState, first: int, end: int) -> None:
 
 
 def abort_move(ledger: LedgerState, first: int, end: int) -> None:
-    """The other queue did not take `[first, end)`: consumers may have it again, but for what the store refused."""
+    """Make `[first, end)` available again, except what the store refused: the other queue did not take it."""
     for start, stop in [kept for each in ledger.moving.remove(first, end) for kept in ledger.drop_refused(*each)]:
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
@@ -44,6 +44,6 @@ def abort_move(ledger: LedgerState, first: int, end: int) -> None:
 
 
 def drop_moving(ledger: LedgerState, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
-    """Drop `[first, end)` after all: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
+    """Drop `[first, end)`: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
     for start, stop in ledger.moving.remove(first, end):
         ledger.discard_for_good(start, stop, reason + TO_DMQ_FAILED if by_refusal else reason)

@@ -1,8 +1,8 @@
-"""Which ready message is next where priorities count: the highest first, and the oldest of those.
+"""Select the next ready message by priority: the highest first, and the oldest of those.
 
 There is no structure beside the ledger's: for each priority a cursor below which no message of it is ready, and the
-marks of pages, which say what priorities are in them. So a backlog on disk costs no memory, and a page is read only
-for a priority that it has.
+marks of pages, which tell the priorities in them. So a backlog on disk costs no memory, and a page is read only for a
+priority that it contains.
 """
 
 from sluicegate.messaging.message.batch import MessageBatch
@@ -12,9 +12,9 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 
 
 def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int] | None:
-    """Return at most `limit` ready messages of one segment and priority; None when a page has to come first.
+    """Return at most `limit` ready messages of one segment and priority; None when a page has to be read first.
 
-    Everything that is ready lies in `requeued`: the caller has gathered what was fresh.
+    Everything ready is in `requeued`: the caller has gathered the fresh messages.
     """
     cursors = state.ready_from_of
     for priority in range(PRIORITY_MAX, -1, -1):
@@ -32,7 +32,7 @@ def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int]
                 if segment.page.marks.priorities >> priority & 1 == 0:
                     at = segment.end
                     continue
-                state.ensure_loaded(segment)  # asks for it
+                state.ensure_loaded(segment)  # requests it
                 cursors[priority] = first
                 return None
             stop = min(end, segment.end)
@@ -47,7 +47,7 @@ def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int]
 
 
 def _run_of(batch: MessageBatch, start: int, stop: int, priority: int) -> tuple[int, int]:
-    """Return the first rows of `[start, stop)` that follow each other with this priority; `(stop, stop)` for none."""
+    """Return the first consecutive rows of `[start, stop)` with this priority; `(stop, stop)` for none."""
     column = batch.headers()
     if column is None:
         return (start, stop) if priority == PRIORITY_DEFAULT else (stop, stop)

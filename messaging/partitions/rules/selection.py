@@ -1,12 +1,12 @@
-"""Which ready message is next for a flow that chooses: the oldest that it wants, and that is of its groups.
+"""Select the next ready message for a flow that chooses: the oldest that it wants and that is of its groups.
 
-It wants what its selector selects, and what it has not declined.
+A flow wants what its selector selects and what it has not declined.
 
-What a message is never changes, so each is looked at once for each such flow. A cursor says how far a flow has
-looked, and a set which of the messages below it are ready again, after somebody else had them, and are to be looked at
-after all. What is passed over stays ready, for others.
+A message never changes, so each such flow scans it once. A cursor says how far a flow has scanned, and a set which
+messages below the cursor became ready again, after another flow had them, and have to be scanned after all. Skipped
+messages stay ready, for other flows.
 
-One turn looks at a bounded number of messages; a page is asked for when the cursor comes to it.
+One turn scans a bounded number of messages; a page is requested when the cursor reaches it.
 """
 
 from typing import Final, final
@@ -20,19 +20,19 @@ SCANS_PER_TURN: Final = 5000  # simple ones: some two milliseconds, in which the
 # What a flow may do with messages.
 TAKE: Final = 0
 PASS: Final = 1
-WAIT: Final = 2  # another flow is to look at them first
+WAIT: Final = 2  # another flow has to scan them first
 
 
 class Choice:
-    """Says what a flow may do with the ready messages that it has come to. A class and no protocol, as `Address` is."""
+    """Decides what a flow may do with the ready messages at its cursor. A class and not a Protocol, like `Address`."""
 
     def run(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
-        """Return what the flow may do with a segment's messages from `first` on, and where those end that are alike.
+        """Return what the flow may do with a segment's messages from `first` on, and the end of the run it applies to.
 
-        It looks at none from `stop` on, and at most `limit` are to be taken. Each look counts against `scan_budget`, by
-        its weight; when that is used up, what was not looked at is not told of.
+        The run ends before `stop`, and at most `limit` messages are to be taken. Each scan counts against
+        `scan_budget`, by its weight; when that is used up, the run ends.
         """
         raise AssertionError("a flow chooses for a reason")
 
@@ -44,7 +44,7 @@ class BySelector(Choice):
     def run(
         self, state: LedgerState, flow: LedgerFlow, segment: Segment, first: int, stop: int, limit: int
     ) -> tuple[int, int]:
-        """Return whether the message is wanted, and how many after it are alike."""
+        """Return whether the message is wanted, and the end of the run of equal answers."""
         batch = segment.batch
         assert batch is not None, "it is at hand"
         is_wanted = flow.wants(batch, first - segment.first, first)
@@ -64,8 +64,8 @@ BY_SELECTOR: Final = BySelector()
 def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice) -> tuple[Segment, int, int] | None:
     """Return at most `limit` ready messages of one segment that the flow takes.
 
-    None when there are none at hand: a page has to come first, or the next turn, or messages. Everything that is ready
-    lies in `requeued`: the caller has gathered what was fresh.
+    None when there are none in memory: a page has to be read, or the next turn has to come, or messages. Everything
+    ready is in `requeued`: the caller has gathered the fresh messages.
     """
     while state.scan_budget > 0:
         first, end = next_unscanned(state, flow)
@@ -90,7 +90,7 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
 
 
 def may_select(state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
-    """Return whether a flow wants a message, or may want it, for it is not in memory."""
+    """Return whether a flow wants a message, or may want it because it is not in memory."""
     segment = state.segments.at_or_after(sequence)
     if segment is None or segment.batch is None:
         return flow.declined is None or sequence not in flow.declined
@@ -98,7 +98,7 @@ def may_select(state: LedgerState, flow: LedgerFlow, sequence: int) -> bool:
 
 
 def next_unscanned(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
-    """Return the oldest run of ready messages that a flow has not looked at; an empty one when there is none."""
+    """Return the oldest run of ready messages that a flow has not scanned; an empty one when there is none."""
     again = flow.again
     while again.total > 0:
         first, end = again.next_range(0)
@@ -106,29 +106,29 @@ def next_unscanned(state: LedgerState, flow: LedgerFlow) -> tuple[int, int]:
         if ready_first < ready_end and ready_first < end:
             again.discard(first, ready_first)
             return ready_first, min(ready_end, end)
-        again.discard(first, end)  # somebody has them, or they are gone
+        again.discard(first, end)  # another flow has them, or they are gone
     first, end = state.requeued.next_range(flow.scanned_to)
     flow.scanned_to = first if first < end else state.next_sequence
     return first, end
 
 
 def ask_for_next_page(state: LedgerState, segment: Segment) -> None:
-    """Have the next page read while this one is looked at."""
+    """Have the next page read while this one is scanned."""
     if segment.page is not None:
         following = state.segments.at_or_after(segment.end)
         if following is not None:
             state.ensure_loaded(following)
 
 
-# Whether a partition has more for a flow at this moment: the question of a consumer that wants its credit back.
+# Whether a partition has more for a flow now: asked when a consumer wants its credit back.
 
 
 def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
-    """Return whether more is on its way to a flow of a ledger that has just delivered all it could.
+    """Return whether more is to come for a flow of a ledger that has just delivered all it could.
 
-    It is while a page is read, while a flow that selects has more to look at, and while messages wait for the
-    consumer's socket. It is not when messages wait for
-    their time, or when the flow, or everybody together, holds the most there may be: that can last for ever.
+    It is while a page is read, while a selecting flow has more to scan, and while messages wait for the consumer's
+    socket. It is not while messages wait for their time, or while the flow, or all consumers together, are at their
+    maximum: that can last for ever.
     """
     flow = ledger.flows.get(flow_id)
     if flow is None or flow.paused or not (flow.kept or ledger.has_ready()):

@@ -1,12 +1,12 @@
-"""Messages that a consumer gives back for others: its flow never gets them again (AMQP's undeliverable-here).
+"""Messages that a consumer returns for other consumers: its flow never gets them again (AMQP's undeliverable-here).
 
-They wait like any message; a flow that has declined some looks at what is ready as one that selects does
-(messaging.partitions.rules.selection), and passes over them. A message that every flow has declined which could have it
-is dead: nobody may wait for a consumer that does not come, and offering it again would go on for ever. A flow that is
-paused goes on or has a successor, so it is waited for. When a flow leaves, what it declined is for anybody who comes.
+They wait like any message; a flow that has declined some scans as a selecting flow does
+(messaging.partitions.rules.selection), and skips them. A message that every eligible flow has declined is dead: a
+consumer for it may never come, and offering it again would go on for ever. A paused flow continues or has a successor,
+so it is waited for. When a flow leaves, what it declined is open to any new flow.
 
-On an exclusive queue, in a partition, and in a message group there is nobody else, so there a message that is declined
-is dead at once. What is declined is known to the ledger alone, and not over a restart.
+On an exclusive queue, in a partition, and in a message group there is no other flow, so a declined message is dead at
+once. The ledger alone remembers what was declined; a restart forgets it.
 
 See also: where a dead message goes (messaging.message.dead_lettering).
 """
@@ -20,13 +20,13 @@ from sluicegate.messaging.partitions.rules.selection import may_select
 from sluicegate.messaging.partitions.state.flows import LedgerFlow
 from sluicegate.messaging.partitions.state.state import LedgerState
 
-DECLINED_RANGES_MAX: Final = 1_000  # of one flow; what it declines beyond is dead, as if there were nobody else
+DECLINED_RANGES_MAX: Final = 1_000  # of one flow; further declined messages are dead, as if there were no other flow
 
 
 def decline(
     state: LedgerState, groups: MessageGroups | None, flow: LedgerFlow, first: int, end: int, failed: int
 ) -> None:
-    """Have `[first, end)`, taken from a flow, delivered to others; `failed` is 1 for a failure, else 0."""
+    """Offer `[first, end)`, taken from a flow, to other flows; `failed` is 1 for a failure, else 0."""
     declined = flow.declined
     if declined is None:
         if not flow.selects():
@@ -43,7 +43,7 @@ def decline(
 
 
 def dead_letter_declined(state: LedgerState, groups: MessageGroups | None, client: str) -> None:
-    """A flow of this client has left: what it alone had not declined is dead."""
+    """Dead-letter what only a flow that has left had not declined; the flow was this client's."""
     for flow in list(state.flows.values()):
         if flow.declined is not None:
             for first, end in flow.declined.ranges():
@@ -51,7 +51,7 @@ def dead_letter_declined(state: LedgerState, groups: MessageGroups | None, clien
 
 
 def dead_letter_loaded(state: LedgerState, groups: MessageGroups | None, first: int, end: int) -> None:
-    """A page is in memory: what of it was declined while nobody could tell who selects it is dead if nobody does."""
+    """Dead-letter the declined messages of a loaded page that no flow selects: unknown while it was on disk."""
     for flow in list(state.flows.values()):
         if flow.declined is not None:
             for start, stop in flow.declined.within(first, end):
@@ -66,7 +66,7 @@ def _dead_letter_unwanted(state: LedgerState, groups: MessageGroups | None, firs
 
 
 def _may_have(state: LedgerState, groups: MessageGroups | None, flow: LedgerFlow, sequence: int) -> bool:
-    """Return whether a flow could be given a message, now or when it goes on."""
+    """Return whether a flow could be given a message, now or when it continues."""
     if flow.paused:
         return True
     return may_select(state, flow, sequence) and (groups is None or groups.may_have(state, flow, sequence))

@@ -1,3 +1,4 @@
-"""What a ledger holds: segments of messages, flows, unsettled deliveries, delays, effects.
+"""The state of a ledger: segments of messages, flows, unsettled deliveries, delays, effects.
 
-State and its invariants only. What happens next is decided in `messaging.partitions.rules`."""
+State and its invariants only. `messaging.partitions.rules` decides what happens next.
+"""

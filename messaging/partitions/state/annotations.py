@@ -16,17 +16,17 @@ class DeliveryAnnotations:
 
     def __init__(self) -> None:
         self.by_sequence: dict[int, bytes] = {}
-        self.lost_count = 0  # annotations that were not kept, for there were too many, or too long
+        self.lost_count = 0  # annotations that were discarded: too many, or too long
         self._bytes = 0
 
     def anew(self) -> "DeliveryAnnotations":
-        """Return none at all; what was counted goes on."""
+        """Discard all annotations; the counter stays."""
         annotations = DeliveryAnnotations()
         annotations.lost_count = self.lost_count
         return annotations
 
     def add(self, first: int, end: int, annotation: bytes) -> None:
-        """Put an annotation on the messages `[first, end)`, behind what is on them."""
+        """Add an annotation to the messages `[first, end)`, after existing ones."""
         size = len(annotation)
         for sequence in range(first, end):
             before = self.by_sequence.get(sequence, b"")
@@ -37,7 +37,7 @@ class DeliveryAnnotations:
             self._bytes += size
 
     def alike_until(self, first: int, end: int) -> int:
-        """Return where the part of `[first, end)` ends that has no annotations; a message with some stands alone."""
+        """Return the end of the part of `[first, end)` without annotations; an annotated message is alone."""
         if first in self.by_sequence:
             return first + 1
         stop = first + 1
@@ -46,6 +46,6 @@ class DeliveryAnnotations:
         return stop
 
     def forget(self, first: int, end: int) -> None:
-        """Let go of what is on the messages `[first, end)`."""
+        """Discard the annotations of the messages `[first, end)`."""
         for sequence in range(first, end):
             self._bytes -= len(self.by_sequence.pop(sequence, b""))

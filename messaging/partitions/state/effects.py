@@ -1,4 +1,4 @@
-"""What a ledger wants done outside: values only, carried out by the partition actor."""
+"""The effects of a ledger: external actions as values, carried out by the partition actor."""
 
 from typing import final
 
@@ -47,10 +47,10 @@ class Delivery:
         self.stop_row = stop_row
         self.first_sequence = first_sequence
         self.redelivered = redelivered  # these messages left the queue before, or may have
-        self.delivery_count = delivery_count  # this delivery included; 1 for a message given back untouched
-        self.publication = publication  # what they are stored with; None when they lie in a page, or are never stored
-        self.first_of_group = False  # its first message is the first of its message group that this flow gets
-        self.annotation = b""  # what consumers before put on the message, which then is alone; in a form of theirs
+        self.delivery_count = delivery_count  # including this delivery; 1 for a message returned untouched
+        self.publication = publication  # that stores them; None when they are in a page, or are never stored
+        self.first_of_group = False  # its first message is the first of its message group for this flow
+        self.annotation = b""  # from earlier consumers, in their protocol's format; the message is then alone
 
     def __repr__(self) -> str:
         last = self.first_sequence + self.stop_row - self.start_row - 1
@@ -59,7 +59,7 @@ class Delivery:
 
 @final
 class DeadRange:
-    """Sequences `[first, end)` that leave for the dead message queue, all for one reason."""
+    """Sequences `[first, end)` that go to the dead message queue, all for one reason."""
 
     __slots__ = ("cause", "client", "end", "first", "reason")
 
@@ -67,8 +67,8 @@ class DeadRange:
         self.first = first
         self.end = end
         self.reason = reason
-        self.client = client  # the consumer that had them last; empty when none is to blame
-        self.cause = cause  # what it said of them; empty: nothing
+        self.client = client  # the consumer that had them last; empty when no consumer caused it
+        self.cause = cause  # its text; empty: none
 
     def __repr__(self) -> str:
         return f"DeadRange({self.first}..{self.end - 1}, {self.reason})"
@@ -76,7 +76,7 @@ class DeadRange:
 
 @final
 class Effects:
-    """Everything a ledger left to do since it was last asked. The owner empties the lists it has dealt with."""
+    """All actions of a ledger that are still to be carried out. The owner empties the lists it has handled."""
 
     __slots__ = (
         "dead",
@@ -94,21 +94,21 @@ class Effects:
     )
 
     def __init__(self) -> None:
-        self.released_publications: list[Publication] = []  # nothing of theirs is open any more
+        self.released_publications: list[Publication] = []  # no row of theirs is open any more
         self.settled: list[tuple[int, int]] = []  # half-open, to be persisted
         self.settled_written = False  # some of `settled` is in the store, so persisting it is worth a commit
         self.dropped_pages: list[int] = []  # keys of pages in which nothing is unsettled
-        self.dead: list[DeadRange] = []  # on their way to the dead message queue; nobody has seen to it yet
+        self.dead: list[DeadRange] = []  # bound for the dead message queue, and not handled yet
         self.wanted_pages: list[int] = []  # keys of pages to read
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
         self.taken_back: list[tuple[Flow, int, int]] = []  # `[first, end)` that a flow held, and did not settle
         self.discards: dict[str, int] = {}  # reason -> messages dropped
         self.dead_lettered_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
-        self.released_count: i64 = 0  # messages and bytes that count against the quota no more
+        self.released_count: i64 = 0  # messages and bytes that no longer count against the quota
         self.released_bytes: i64 = 0
 
     def settle(self, first: int, end: int) -> None:
-        """Note settled sequences; neighbours become one range, as one by one they cost the spool an entry each."""
+        """Add settled sequences; neighbours are merged, for each entry costs the spool one of its own."""
         settled = self.settled
         if settled and settled[-1][1] == first:
             settled[-1] = (settled[-1][0], end)
@@ -116,7 +116,7 @@ class Effects:
             settled.append((first, end))
 
     def dead_letter(self, first: int, end: int, reason: str, client: str, cause: str) -> None:
-        """Note messages for the dead message queue; neighbours with one fate become one range."""
+        """Add messages for the dead message queue; neighbours with the same reason are merged."""
         if self.dead:
             last = self.dead[-1]
             if last.end == first and last.reason == reason and last.client == client and last.cause == cause:
@@ -125,7 +125,7 @@ class Effects:
         self.dead.append(DeadRange(first, end, reason, client, cause))
 
     def dead_lettered(self, reason: str, count: int) -> None:
-        """Count messages that the dead message queue has."""
+        """Count messages that the dead message queue has taken."""
         self.dead_lettered_counts[reason] = self.dead_lettered_counts.get(reason, 0) + count
 
     def discard(self, reason: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""A consumer's binding to a queue, as the partitions see it."""
+"""The flows of consumers as the partitions see them: rules of delivery, locks, order of service, pending commits."""
 
 from typing import Final, final
 
@@ -11,18 +11,16 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
 
-# How long a consumer may keep a delivery without settling it: one lock for each, in ranges that run out together.
-
-
-# A lock lasts its time and at most a sixteenth more, so that deliveries of about the same time run out as one range.
+# A lock lasts its time and at most a sixteenth more, so that deliveries of about the same time expire as one range.
 ROUNDINGS_PER_TIMEOUT: Final = 16
 
 
 @final
 class Locks:
-    """The locks of one flow on one partition. What was settled meanwhile may still stand here; it does no harm.
+    """The locks of one flow on one partition: how long its consumer may hold a delivery without settling it.
 
-    Invariants: deadlines ascend; a sequence stands under one deadline, the latest it was given.
+    Locks are ranges that expire together. Messages settled meanwhile may still be listed; that does no harm.
+    Invariants: deadlines ascend; a sequence is under one deadline, the latest it was given.
     """
 
     def __init__(self) -> None:
@@ -43,16 +41,16 @@ class Locks:
         self._locked[place - 1].add(first, end)
 
     def forget(self, first: int, end: int) -> None:
-        """Let go of `[first, end)`, to be locked anew or not at all."""
+        """Remove the locks of `[first, end)`."""
         for ranges in self._locked:
             ranges.discard(first, end)
 
     def next_ms(self) -> int:
-        """Return when the next locks run out; 0 when there are none."""
+        """Return when the next locks expire; 0 when there are none."""
         return self._deadlines_ms[0] if self._deadlines_ms else 0
 
     def take_expired(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return what was locked until now, and forget it."""
+        """Remove and return what was locked until now."""
         expired: list[tuple[int, int]] = []
         while self._deadlines_ms and self._deadlines_ms[0] <= now_ms:
             del self._deadlines_ms[0]
@@ -60,7 +58,7 @@ class Locks:
         return expired
 
 
-UNBOUNDED: Final = 1 << 40  # of what a consumer takes of one partition: as much as its window has room for
+UNBOUNDED: Final = 1 << 40  # limit on one partition of a consumer that takes as much as its window has room for
 
 
 @final
@@ -95,34 +93,34 @@ class Flow:
     ) -> None:
         self.flow_id = flow_id  # unique on this node
         self.queue_name = queue_name
-        self.client = client  # client id or container id; who comes back under it gets its partitions again
+        self.client = client  # client id or container id; a client that returns under it gets its partitions again
         self.address = address  # where deliveries and flow states go
         self.window = window
-        self.holdings: list[RangeSet] = []  # what it holds unsettled, of each partition it takes messages from
-        self.of_partition_max = of_partition_max  # how many unsettled messages of one partition its consumer takes
-        self.protocol = protocol  # that the consumer speaks
-        self.selector = selector  # of the messages it wants; None: all
+        self.holdings: list[RangeSet] = []  # unsettled messages, for each partition it takes messages from
+        self.of_partition_max = of_partition_max  # maximum of unsettled messages of one partition
+        self.protocol = protocol  # spoken by the consumer
+        self.selector = selector  # selects the messages it wants; None: all
         self.bound_order = bound_order  # ascending in the order of binding; the standby order of exclusive queues
 
     def unacked_count(self) -> int:
-        """Return how many messages the flow holds unsettled, over all its partitions."""
+        """Return how many unsettled messages the flow holds, over all its partitions."""
         return sum([holding.total for holding in self.holdings])
 
     def __repr__(self) -> str:
         return f"Flow({self.flow_id}, {self.client!r} on {self.queue_name!r}, {self.window!r})"
 
 
-# Whom a failed message holds up while its next delivery is delayed.
-ORDER_NONE: Final = 0  # nobody: consumers compete, so there is no order to keep
-ORDER_BY_KEY: Final = 1  # what has its key: a partition
-ORDER_OF_ALL: Final = 2  # what has its key; without a key everything behind it: an exclusive queue
+# The messages that a failed message holds up while its next delivery is delayed.
+ORDER_NONE: Final = 0  # none: consumers compete, so there is no order to keep
+ORDER_BY_KEY: Final = 1  # those with its key: a partition
+ORDER_OF_ALL: Final = 2  # those with its key; without a key all after it: an exclusive queue
 
 
 @final
 class DeliveryRules:
     """How a queue delivers. Shared by its partitions; the queue actor changes it when the configuration changes.
 
-    Whoever changes one of the times, or `by_priority`, counts up `generation`.
+    A change of one of the times, or of `by_priority`, has to increase `generation`.
     """
 
     def __init__(
@@ -149,43 +147,43 @@ class DeliveryRules:
         key_source: KeySource | None = None,
         after_commit: bool = False,
     ) -> None:
-        self.redelivery_count_max = redelivery_count_max  # 0: deliver again for ever
+        self.redelivery_count_max = redelivery_count_max  # 0: no limit
         self.unacked_count_max = unacked_count_max  # per flow
         self.respects_expiry = respects_expiry
         # MQTT forbids a session to drop a message whose delivery has begun [3.3.2-5] [4.3.3-7].
         self.expires_once_delivered = expires_once_delivered
-        self.dead_msg_queue = dead_msg_queue  # what is dropped leaves for it, if there is such a queue; empty: none
-        self.respects_eligibility = respects_eligibility  # only if the publisher said that it may
-        self.max_ttl_ms = max_ttl_ms  # after which a message expires, from its arrival; 0: never. With respects_expiry
-        self.delivery_delay_ms = delivery_delay_ms  # before which nobody gets a message, from its arrival
-        self.redelivers = redelivers  # False: what was delivered once is dropped instead of delivered again
-        self.redelivery_delay_ms = redelivery_delay_ms  # after the first failure; 0: no delay, ever
+        self.dead_msg_queue = dead_msg_queue  # takes dropped messages, if the queue exists; empty: none
+        self.respects_eligibility = respects_eligibility  # only messages whose publisher permits it
+        self.max_ttl_ms = max_ttl_ms  # a message expires this long after its arrival; 0: never. With respects_expiry
+        self.delivery_delay_ms = delivery_delay_ms  # a message is delivered this long after its arrival at the earliest
+        self.redelivers = redelivers  # False: a message delivered once is dropped instead of delivered again
+        self.redelivery_delay_ms = redelivery_delay_ms  # after the first failure; 0: never a delay
         self.redelivery_delay_ms_max = redelivery_delay_ms_max
-        self.redelivery_delay_percent = redelivery_delay_percent  # of one delay is the next; 100 or more
+        self.redelivery_delay_percent = redelivery_delay_percent  # each delay in percent of the last; 100 or more
         self.order = order  # ORDER_*
         self.ack_timeout_ms = ack_timeout_ms  # a delivery not settled by then has failed; 0: never
         self.by_priority = by_priority  # higher ones first
         self.group_buckets = (
             group_buckets  # of messaging.partitions.rules.groups; 0: any flow gets the messages of a key
         )
-        self.group_rebalance = group_rebalance  # a flow that comes is given its share of the groups
-        self.last_value_only = last_value_only  # a message replaces those before it
-        self.key_source = key_source  # of the keys that publishers did not give; None: those messages have no key
-        self.after_commit = after_commit  # nobody gets a message before it is stored
+        self.group_rebalance = group_rebalance  # a new flow is given its share of the groups
+        self.last_value_only = last_value_only  # a message replaces the older ones
+        self.key_source = key_source  # of keys that publishers did not set; None: those messages have no key
+        self.after_commit = after_commit  # a message is delivered only after it is stored
         self.generation: i64 = 0
 
     def watches_the_clock(self) -> bool:
-        """Return whether time matters for messages that say nothing of it themselves."""
+        """Return whether time matters for messages that set no time themselves."""
         return (
             self.max_ttl_ms > 0 or self.delivery_delay_ms > 0 or self.redelivery_delay_ms > 0 or self.ack_timeout_ms > 0
         )
 
     def keeps_order(self, is_grouped: bool) -> bool:
-        """Return whether an order is to be kept, of all messages or by key; `is_grouped`: some have a key."""
+        """Return whether an order has to be kept, of all messages or by key; `is_grouped`: some have a key."""
         return self.order != ORDER_NONE and not self.by_priority and (self.group_buckets == 0 or is_grouped)
 
     def redelivery_delay_after(self, failed_count: int) -> int:
-        """Return how long a message waits after so many failed deliveries, in milliseconds."""
+        """Return how long a message waits after this many failed deliveries, in milliseconds."""
         delay_ms = self.redelivery_delay_ms
         if self.redelivery_delay_percent > 100:
             for _ in range(failed_count - 1):
@@ -201,7 +199,7 @@ class DeliveryRules:
 
 @final
 class LedgerFlow:
-    """What one ledger remembers of a flow that takes messages from it."""
+    """The state of a flow in one ledger that it takes messages from."""
 
     __slots__ = (
         "again",
@@ -220,20 +218,18 @@ class LedgerFlow:
     def __init__(self, flow: Flow, epoch: int) -> None:
         self.flow = flow
         self.epoch = epoch  # assignment epoch under which it may settle
-        self.is_new = True  # it never got anything
+        self.is_new = True  # it has never got a message
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
-        self.kept: RangeSet | None = None  # of `in_flight`: for it again, before anything else, when its client is back
-        self.keeps_alone = False  # nobody else ever gets what is in `kept`: it goes with the client's session
+        self.kept: RangeSet | None = None  # of `in_flight`: delivered again, first of all, when its client is back
+        self.keeps_alone = False  # no other flow ever gets what is in `kept`: it ends with the client's session
         self.declined: RangeSet | None = (
             None  # unsettled, and for other flows only (messaging.partitions.rules.undeliverable); None: none
         )
         self.locks: Locks | None = None  # where deliveries have to be settled in time
         self.paused = False
-        self.scanned_to = (
-            0  # where it selects: no message below is ready that it has not looked at, but those of `again`
-        )
-        self.again = RangeSet()  # sequences below `scanned_to`; some may be somebody's by now, or settled
+        self.scanned_to = 0  # where it selects: it has scanned every ready message below, except those of `again`
+        self.again = RangeSet()  # sequences below `scanned_to`; some may be with another flow by now, or settled
 
     def room(self, unacked_count_max: i64) -> i64:
         """Return how many more messages the flow may get now: none before what it has kept."""
@@ -255,52 +251,52 @@ class LedgerFlow:
         return not self.paused and self.room(unacked_count_max) > 0
 
     def selects(self) -> bool:
-        """Return whether the flow does not take whatever is ready."""
+        """Return whether the flow takes only some of the ready messages."""
         return self.flow.selector is not None or self.declined is not None
 
     def wants(self, batch: MessageBatch, row: int, sequence: int) -> bool:
-        """Return whether a message is one for the flow."""
+        """Return whether the flow wants a message."""
         if self.declined is not None and sequence in self.declined:
             return False
         selector = self.flow.selector
         return selector is None or selector.matches(batch, row)
 
     def scan_weight(self, batch: MessageBatch, row: int) -> int:
-        """Return what it costs to find out whether a message is one for the flow."""
+        """Return the cost of deciding whether the flow wants a message."""
         selector = self.flow.selector
         return 1 if selector is None else selector.weight(batch, row)
 
     def passed_over(self, first: int, end: int) -> None:
-        """Note that the flow does not select these ready messages, the oldest that it had not looked at."""
+        """Record that the flow does not select these ready messages, the oldest that it had not scanned."""
         if first < self.scanned_to:
             self.again.discard(first, end)
         else:
             self.scanned_to = end
 
     def rescan(self) -> None:
-        """Have every ready message looked at: what was passed over is not known."""
+        """Have every ready message scanned again: what was skipped is not known."""
         self.scanned_to = 0
         self.again = RangeSet()
 
     def is_ready_again(self, first: int, end: int) -> None:
-        """Have messages looked at that the flow may have gone by while they were not ready."""
+        """Have messages scanned that the flow may have passed while they were not ready."""
         if first < self.scanned_to:
             self.again.add(first, min(end, self.scanned_to))
 
     def lock(self, first: int, end: int, *, now_ms: int, timeout_ms: int) -> None:
-        """Begin the time to settle, perhaps anew, for what the flow holds."""
+        """Start the lock, possibly again, for what the flow holds."""
         locks = self.locks = self.locks or Locks()
         locks.forget(first, end)
         locks.grant(first, end, now_ms=now_ms, timeout_ms=timeout_ms)
 
     def release(self) -> None:
-        """The partition is the flow's no more: what it holds of it is taken back."""
+        """Detach the flow from the partition: what it holds of it is taken back."""
         self.flow.holdings = [holding for holding in self.flow.holdings if holding is not self.in_flight]
 
 
 @final
 class FlowOrder:
-    """The flows of a ledger, who has waited longest for a message first: those that never got one, then the others."""
+    """The flows of a ledger in order of service: those that never got a message, then the longest waiting."""
 
     __slots__ = ("_new_count", "flows")
 
@@ -309,7 +305,7 @@ class FlowOrder:
         self._new_count: i64 = 0
 
     def add(self, flow: LedgerFlow) -> None:
-        """Put a flow behind those that never got anything."""
+        """Add a flow after those that never got a message."""
         self.flows.insert(self._new_count, flow)
         self._new_count += 1
 
@@ -320,7 +316,7 @@ class FlowOrder:
         self._take(flow)
 
     def served(self, flow: LedgerFlow) -> None:
-        """Put a flow behind all others: it gets something now."""
+        """Move a flow behind all others: it gets a message now."""
         if flow.is_new:
             flow.is_new = False
             self._new_count -= 1
@@ -329,8 +325,11 @@ class FlowOrder:
             self.flows.append(flow)
 
     def _take(self, flow: LedgerFlow) -> None:
-        """Take a flow from its place. Where all take messages, it is the first; where few do, these stand behind all
-        others, so it is looked for from the end."""
+        """Remove a flow from the order.
+
+        Where all flows take messages, it is the first. Where few do, these stand behind all others, so the search
+        starts at the end.
+        """
         place: i64 = 0 if self.flows[0] is flow else len(self.flows) - 1
         while self.flows[place] is not flow:
             place -= 1
@@ -345,8 +344,8 @@ class FlowOrder:
 def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow | None:
     """Return the first of `flows_with_room`, if there is any.
 
-    A message that comes alone goes to one of them, and a thousand may share the queue: most are not asked for room, and
-    none behind the first that holds nothing.
+    A message that comes alone goes to one flow, and a thousand may share the queue: most are not asked for room, and
+    none after the first that holds nothing.
     """
     least: LedgerFlow | None = None
     for flow in flows:
@@ -358,10 +357,10 @@ def least_loaded(flows: list[LedgerFlow], unacked_count_max: i64) -> LedgerFlow 
 
 
 def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64, most: i64) -> list[LedgerFlow]:
-    """Return `most` flows that may get messages now, if there are so many, in the order in which they are served.
+    """Return up to `most` flows that may get messages now, in the order in which they are served.
 
-    Who holds least goes first; of those that hold equally many, who stands first in `flows`. Most hold nothing, and
-    need not be sorted; those behind the last that is wanted are not looked at.
+    The flow that holds least comes first; of equals, the first in `flows`. Most hold nothing, and need not be sorted;
+    those after the last one wanted are not examined.
     """
     idle: list[LedgerFlow] = []
     busy: list[LedgerFlow] = []
@@ -379,7 +378,7 @@ def flows_with_room(flows: list[LedgerFlow], unacked_count_max: i64, most: i64) 
 
 
 def starved(flows: list[LedgerFlow], unacked_count_max: i64, *, gets_any: bool) -> list[Flow]:
-    """Return the flows that messages wait for; one that does not get any message may have room left."""
+    """Return the flows that messages wait for; a flow that does not get any message may have room left."""
     return [
         flow.flow
         for flow in flows
@@ -391,18 +390,16 @@ def _held(flow: LedgerFlow) -> int:
     return flow.in_flight.total
 
 
-# Pending commits that settle messages of a ledger, and deliveries that wait for them.
-#
-# When a commit fails, its messages return to the consumer. If that consumer is gone they go to any consumer, and they
-# are older than what others got since. So where a ledger keeps an order, nothing is delivered until the commit ends.
-# The whole partition waits, not only the key: keys of paged messages are not in memory.
-#
-# See also: which messages a commit takes and how they return (messaging.partitions.prepared).
-
-
 @final
 class PendingCommits:
-    """Whom the commits under way took something from: a flow under an epoch, once for each commit."""
+    """Pending commits that settle messages of a ledger: the flow and epoch they were taken from, once for each commit.
+
+    When a commit fails, its messages return to the consumer. If that consumer is gone, any consumer gets them, and they
+    are older than what others got since. So where a ledger keeps an order, nothing is delivered until the commit ends.
+    The whole partition waits, not only the key: keys of paged messages are not in memory.
+
+    See also: which messages a commit takes and how they return (messaging.partitions.prepared).
+    """
 
     __slots__ = ("_taken_from",)
 
@@ -410,15 +407,15 @@ class PendingCommits:
         self._taken_from: list[tuple[int, int]] = []
 
     def begin(self, flow_id: int, epoch: int) -> None:
-        """A commit took something."""
+        """Record that a commit took messages."""
         self._taken_from.append((flow_id, epoch))
 
     def end(self, flow_id: int, epoch: int) -> None:
-        """It is decided."""
+        """Record that the commit is decided."""
         self._taken_from.remove((flow_id, epoch))
 
     def took_from_lost_flow(self, flows: dict[int, LedgerFlow]) -> bool:
-        """Return whether one took from a flow that does not take part any more; `flows` are those that do."""
+        """Return whether a commit took from a flow that no longer takes part; `flows` are those that do."""
         for flow_id, epoch in self._taken_from:
             flow = flows.get(flow_id)
             if flow is None or flow.epoch != epoch:

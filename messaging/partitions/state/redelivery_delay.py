@@ -1,8 +1,8 @@
-"""Failed messages that wait before they are delivered again, and what has to wait behind them.
+"""Delay the redelivery of failed messages, and block the messages that must not overtake them.
 
-Where a queue keeps an order, nobody may overtake the failed message: its successors with the same key are blocked until
-it is ready again, and a failed message without key on an exclusive queue stops everything behind it. Keys are compared
-by their 16-bit hashes: a collision makes a stranger wait, which is allowed, and needs no text.
+Where a queue keeps an order, no message may overtake the failed one: its successors with the same key are blocked until
+it is ready again, and a failed message without key on an exclusive queue blocks everything after it. Keys are compared
+by their 16-bit hashes: a collision makes an unrelated key wait, which is allowed, and saves the text.
 """
 
 from heapq import heappop, heappush
@@ -10,10 +10,10 @@ from typing import Final, final
 
 from sluicegate.messaging.message.ranges import RangeSet
 
-NO_KEY: Final = -1  # holds nobody up
-EVERYTHING: Final = -2  # holds up all that is behind
+NO_KEY: Final = -1  # blocks no message
+EVERYTHING: Final = -2  # blocks all messages after it
 
-# Successors are blocked one by one. Beyond this the partition waits as a whole: its memory has a bound.
+# Successors are blocked one by one. Beyond this limit on memory the partition waits as a whole.
 BLOCKED_COUNT_MAX: Final = 100_000
 
 
@@ -29,7 +29,7 @@ class RedeliveryDelays:
         self.blocked = RangeSet()
         self._key_of: dict[int, int] = {}  # failed sequence -> key hash, NO_KEY or EVERYTHING
         self._unscheduled: list[tuple[int, int]] = []  # (sequence, delay in ms): failed since the clock was last read
-        self._due: list[tuple[int, int]] = []  # heap of (moment, sequence)
+        self._due: list[tuple[int, int]] = []  # heap of (time, sequence)
         self._due_of: dict[int, int] = {}
         self._failed_of_key: dict[int, RangeSet] = {}
         self._blocked_of_key: dict[int, RangeSet] = {}
@@ -39,7 +39,7 @@ class RedeliveryDelays:
         return self.failed.total + self.blocked.total
 
     def fail(self, sequence: int, delay_ms: int, key: int) -> None:
-        """Have a failed message wait from the next `start` on; `key` says whom it holds up."""
+        """Have a failed message wait from the next `start` on; `key` says which messages it blocks."""
         self.failed.add(sequence, sequence + 1)
         self._key_of[sequence] = key
         self._unscheduled.append((sequence, delay_ms))
@@ -50,7 +50,7 @@ class RedeliveryDelays:
             waiting.add(sequence, sequence + 1)
 
     def start(self, now_ms: int) -> None:
-        """Let the delays of what failed lately begin."""
+        """Start the delays of recently failed messages."""
         for sequence, delay_ms in self._unscheduled:
             if sequence in self._key_of:
                 self._due_of[sequence] = now_ms + delay_ms
@@ -58,12 +58,12 @@ class RedeliveryDelays:
         self._unscheduled.clear()
 
     def waiting(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """Return every failed message with the moment until which it waits and whom it holds up, for `resume`."""
+        """Return every failed message with the end of its delay and the key it blocks, for `resume`."""
         self.start(now_ms)
         return [(sequence, self._due_of[sequence], self._key_of[sequence]) for sequence in sorted(self._key_of)]
 
     def resume(self, sequence: int, due_ms: int, key: int) -> None:
-        """Have a message that failed before the last stop wait for the rest of its time."""
+        """Continue the delay of a message that failed before the last stop."""
         self.fail(sequence, 0, key)
         self._unscheduled.pop()
         self._due_of[sequence] = due_ms
@@ -72,11 +72,11 @@ class RedeliveryDelays:
     def next_ms(self) -> int:
         """Return when the next failed message becomes ready; 0 when none waits."""
         while self._due and self._due_of.get(self._due[0][1]) != self._due[0][0]:
-            heappop(self._due)  # it was dropped meanwhile
+            heappop(self._due)  # dropped meanwhile
         return self._due[0][0] if self._due else 0
 
     def take_due(self, now_ms: int) -> list[tuple[int, int]]:
-        """Return what is ready now: failed messages whose delay is over, and what was blocked behind them."""
+        """Return what is ready now: failed messages whose delay is over, and the messages they blocked."""
         ready: list[tuple[int, int]] = []
         while 0 < self.next_ms() <= now_ms:
             sequence = heappop(self._due)[1]
@@ -86,7 +86,7 @@ class RedeliveryDelays:
         return ready
 
     def remove(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Take out what of `[first, end)` waits here, and return what else is ready because of it."""
+        """Remove what waits here of `[first, end)`, and return what becomes ready because of it."""
         for key in list(self._blocked_of_key) if self.blocked.total else []:
             self._blocked_of_key[key].discard(first, end)
         self.blocked.discard(first, end)
@@ -102,14 +102,14 @@ class RedeliveryDelays:
         return waiting is not None and waiting.lowest() < sequence
 
     def stop_at(self) -> int:
-        """Return the sequence behind which nothing may be delivered; 0 when all may."""
+        """Return the sequence after which nothing may be delivered; 0 when all may."""
         waiting = self._failed_of_key.get(EVERYTHING)
         if waiting is not None:
             return waiting.lowest()
         return self.failed.lowest() if self.blocked.total >= BLOCKED_COUNT_MAX else 0
 
     def block(self, sequence: int, key: int) -> None:
-        """Have a message wait until no failed one of its key does."""
+        """Block a message until no failed one of its key waits."""
         self.blocked.add(sequence, sequence + 1)
         held = self._blocked_of_key.get(key)
         if held is None:
@@ -133,7 +133,7 @@ class RedeliveryDelays:
                 assert all(self._key_of[sequence] == key for sequence in range(first, end))
 
     def _forget(self, sequence: int) -> list[tuple[int, int]]:
-        """Forget a failed message; return what its key had blocked, which another failed one may stop again."""
+        """Forget a failed message; return what its key had blocked, which another failed one may block again."""
         self._due_of.pop(sequence, None)
         key = self._key_of.pop(sequence)
         waiting = self._failed_of_key.get(key)

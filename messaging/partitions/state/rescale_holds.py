@@ -1,11 +1,10 @@
-"""What a partition may not deliver yet: messages of slots it gained, while older ones lie unsettled where they were.
+"""Hold messages of slots that a partition gained, while older ones are unsettled in their former partition.
 
-A message is looked at when it would be delivered, not when it comes: so a held backlog may lie in pages, and after a
-restart nothing has to be known of it. Deliveries pass over what is held and remember where it lies. When its source is
-drained it is ready, behind the cursor: next in turn.
+A message is checked when it would be delivered, not when it arrives: so a held backlog may be in pages, and a restart
+needs no record of it. Deliveries skip held messages and remember where they are. When the source is drained they are
+ready, behind the cursor: next in turn.
 
-See also: when a source is drained (messaging.queues.assignment.slots); the deliveries themselves
-(messaging.partitions.ledger).
+See also: when a source is drained (messaging.queues.assignment.slots); the deliveries (messaging.partitions.ledger).
 """
 
 from typing import Final, final
@@ -18,16 +17,16 @@ from sluicegate.messaging.queues.assignment.slots import partition_in
 NOT_HELD: Final = -1
 
 # Each run of held messages between others costs 80 bytes here, and one more exception in the partition's cursor while
-# what lies behind it is settled. At the limit the partition waits as a whole.
+# messages after it are settled. At the limit the partition waits as a whole.
 HELD_RUNS_MAX: Final = 10_000
 
 
 @final
 class RescaleHolds:
-    """What one partition holds back. A ledger has none unless the number of its queue's partitions is changing.
+    """The messages that one partition holds. A ledger has none unless the number of its queue's partitions is changing.
 
-    Invariants: what was passed over is unsettled, with no consumer, and lies below the ledger's `ready_from`; nothing
-    is passed over for a source that is not in `closed`.
+    Invariants: a skipped message is unsettled, with no consumer, and below the ledger's `ready_from`; no message is
+    skipped for a source that is not in `closed`.
     """
 
     def __init__(self) -> None:
@@ -37,20 +36,20 @@ class RescaleHolds:
         self.passed: dict[int, RangeSet] = {}  # by source
 
     def close(self, number: int, slots_before: bytes, sources: list[int]) -> None:
-        """Hold, in partition `number`, what the sources had before, until each is opened."""
+        """Hold, in partition `number`, the slots of the sources, until each source is opened."""
         self.number = number
         self.slots_before = slots_before
         self.closed = set(sources)
         self.closed.discard(number)
 
     def restarted(self) -> "RescaleHolds":
-        """Return the same orders, with nothing looked at yet."""
+        """Return the same holds, with no message checked yet."""
         holds = RescaleHolds()
         holds.close(self.number, self.slots_before, list(self.closed))
         return holds
 
     def open(self, source: int) -> list[tuple[int, int]]:
-        """Hold nothing for a source any more; return what was."""
+        """End the hold for a source; return the messages skipped for it."""
         self.closed.discard(source)
         passed = self.passed.pop(source, None)
         return [] if passed is None else passed.ranges()
@@ -60,19 +59,19 @@ class RescaleHolds:
         return not self.closed
 
     def is_full(self) -> bool:
-        """Return whether no more runs can be passed over."""
+        """Return whether no more runs can be skipped."""
         return sum([passed.ranges_count() for passed in self.passed.values()]) >= HELD_RUNS_MAX
 
     def count(self) -> int:
-        """Return how many messages were passed over and wait for their source."""
+        """Return how many skipped messages wait for their source."""
         return sum([passed.total for passed in self.passed.values()])
 
     def free_run(
         self, batch: MessageBatch, batch_first: int, first: int, end: int, key_source: KeySource | None
     ) -> tuple[int, int]:
-        """Return the first run of `[first, end)` that may be delivered, and pass over what is held before it.
+        """Return the first run of `[first, end)` that may be delivered, and skip held messages before it.
 
-        `batch_first` is the sequence of the batch's first row. With nothing free the run is `(end, end)`.
+        `batch_first` is the sequence of the batch's first row. If all are held the run is `(end, end)`.
         """
         if not self.closed or (batch.headers() is None and key_source is None):
             return first, end
@@ -88,12 +87,12 @@ class RescaleHolds:
         return first, stop
 
     def forget(self, first: int, end: int) -> None:
-        """Drop `[first, end)`, which somebody else has now."""
+        """Forget `[first, end)`, which was taken otherwise."""
         for ranges in self.passed.values():
             ranges.discard(first, end)
 
     def source_of(self, key_hash: int) -> int:
-        """Return the source that a message waits for, or NOT_HELD. One without a key has no order to keep."""
+        """Return the source that a message waits for, or NOT_HELD. A message without a key has no order to keep."""
         if key_hash < 0:
             return NOT_HELD
         source = partition_in(self.slots_before, key_hash)

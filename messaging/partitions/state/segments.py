@@ -10,27 +10,25 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from sluicegate.messaging.message.publication import Publication
 
-# Marks of a segment of messages: what a queue has to know of it without having it in memory.
-#
-# A page carries its marks in its directory row, so a partition with a million messages on disk knows when the next of
-# them may expire or become due, and what priorities there are, from some thousand rows. Marks are bounds: a page is
-# read when they say that it may be time, and its messages decide.
-
-
 PRIORITIES_ALL: Final = (1 << PRIORITY_MAX + 1) - 1
 TIME_MAX: Final = (1 << 63) - 1
 
 
 class Marks(NamedTuple):
-    """Bounds for every message of a segment. Times are milliseconds of the wall clock."""
+    """Bounds for every message of a segment, known without reading it. Times are wall clock, in milliseconds.
 
-    arrived_ms: int  # when the oldest came
-    expires_ms: int  # the earliest expiry that a publisher set; 0: there is none
-    not_before_ms: int  # no publisher allowed an earlier delivery; 0: one allowed it at once
+    A page carries its marks in its directory row, so a partition with a million messages on disk knows from some
+    thousand rows when the next of them may expire or become due, and which priorities there are. A page is read when
+    its marks say that it may be time, and its messages decide.
+    """
+
+    arrived_ms: int  # when the oldest arrived
+    expires_ms: int  # the earliest expiry that a publisher set; 0: none
+    not_before_ms: int  # the earliest time of delivery that a publisher set; 0: a message may be delivered at once
     priorities: int  # bit p is set when a message may have priority p
 
 
-# Of a page whose row has no marks: its messages have to be looked at to know anything.
+# Marks of a page whose row has none: its messages have to be read.
 UNKNOWN_MARKS: Final = Marks(0, 1, 0, PRIORITIES_ALL)
 
 
@@ -55,7 +53,7 @@ def marks_of(batch: MessageBatch) -> Marks:
 
 
 def marks_together(one: Marks, other: Marks) -> Marks:
-    """Return the marks of two segments taken as one."""
+    """Return the combined marks of two segments."""
     if one.expires_ms == 0 or other.expires_ms == 0:
         expires_ms = max(one.expires_ms, other.expires_ms)
     else:
@@ -74,25 +72,25 @@ def has_delays(column: list[Headers | None]) -> bool:
 
 
 PAGE_ABSENT: Final = 0  # its messages are in the store only
-PAGE_WANTED: Final = 1  # asked for, not here yet
-PAGE_LOADED: Final = 2  # its segments hold their batches again
+PAGE_WANTED: Final = 1  # requested, not read yet
+PAGE_LOADED: Final = 2  # its segments have their batches again
 NO_GENERATION: Final = -1
 
-# A chunk is what an insertion or a removal moves in memory: 2 KiB of pointers, less than the search for the place.
+# A chunk is what an insertion or removal moves in memory: 2 KiB of pointers, cheaper than the search for the place.
 CHUNK_SEGMENTS_MAX: Final = 256
 
 
 @final
 class Page:
-    """A page of the store that holds a segment of a partition. It goes when nothing in it is unsettled."""
+    """A page of the store that holds a segment of a partition. It is deleted when nothing in it is unsettled."""
 
     __slots__ = ("first", "live_count", "marks", "next_ms", "next_rules", "state")
 
     def __init__(self, first: int, live_count: int, marks: Marks) -> None:
         self.first = first  # its key in the store
         self.live_count = live_count
-        self.marks = marks  # of all in it, or of those that are left
-        # When time next does something to its messages, 0: never. It is so while the rules are of that generation.
+        self.marks = marks  # of all its messages, or of the remaining ones
+        # When time next affects its messages, 0: never. Valid for rules of that generation.
         self.next_ms: i64 = 0
         self.next_rules: i64 = NO_GENERATION
         self.state = PAGE_ABSENT
@@ -104,7 +102,7 @@ class Page:
 @final
 @mypyc_attr(free_list_len=1)
 class Segment:
-    """Consecutive sequences `[first, end)` whose messages are the rows of one batch, or lie in a page.
+    """Consecutive sequences `[first, end)` whose messages are the rows of one batch, or in a page.
 
     Invariants: with a batch, row `i` has sequence `first + i`; without one there is a page. `live_count` counts the
     unsettled sequences and is never 0 in a list.
@@ -125,11 +123,11 @@ class Segment:
         self.first = first
         self.end = end
         self.live_count = live_count
-        self.bytes_left = bytes_left  # what the unsettled ones count for, by average; 0 with the last of them
+        self.bytes_left = bytes_left  # usage of the unsettled messages, by average; 0 with the last of them
         self.batch = batch
-        self.publication = publication  # what keeps it in the journal; None once paged, or when it is not durable
+        self.publication = publication  # keeps it in the journal; None once paged, or when it is not durable
         self.page = page
-        self.expires_ms = 0  # no message of the batch expires earlier; 0: none does
+        self.expires_ms = 0  # no message of the batch expires earlier; 0: none expires
 
     def __repr__(self) -> str:
         where = "page" if self.batch is None else "memory"
@@ -138,7 +136,7 @@ class Segment:
 
 @final
 class _Chunk:
-    """A run of neighbours in the list, with their first sequences beside them for the search."""
+    """A run of neighbours in the list, with their first sequences in a list for the search."""
 
     __slots__ = ("firsts", "segments")
 
@@ -151,26 +149,27 @@ class _Chunk:
 class SegmentList:
     """Segments in sequence order, without overlap; sequences between them are settled.
 
-    A segment leaves the moment its last message is settled, wherever it stands: one message that nobody settles must
-    not keep everything behind it. So removal in the middle has to be cheap, and the list is cut into chunks. With
-    200,000 one-message segments a removal at the head costs 0.3 us; from one flat list it cost 40.
+    A segment is removed when its last message is settled, wherever it is: one message that no consumer settles must not
+    keep everything after it. So removal in the middle has to be cheap, and the list is split into chunks. With 200,000
+    one-message segments a removal at the head costs 0.3 us; from one flat list it cost 40.
 
-    Invariants: no chunk is empty, but the only one; chunks and segments ascend; beside a `_lone` segment there is none.
+    Invariants: no chunk is empty, except the only one; chunks and segments ascend; beside a `_lone` segment there is
+    none.
     """
 
     def __init__(self) -> None:
-        # The only one, if it came when there was none: where each message comes alone, one is settled before the next,
-        # and the lists would cost 1,400 instructions for it.
+        # The only segment, if it came when there was none: where each message comes alone, one is settled before the
+        # next comes, and the lists would cost 1,400 instructions for it.
         self._lone: Segment | None = None
         self._chunks: list[_Chunk] = [_Chunk([])]
-        self._chunk_firsts: list[int] = [0]  # no sequence of a chunk is lower, and none of the chunk before as high
+        self._chunk_firsts: list[int] = [0]  # a lower bound for each chunk, above all sequences of the chunk before
         self._count: i64 = 0
 
     def __len__(self) -> int:
         return self._count
 
     def append(self, segment: Segment) -> None:
-        """Add a segment behind all others."""
+        """Add a segment after all others."""
         if self._count == 0:
             self._lone = segment
             self._count = 1
@@ -187,12 +186,12 @@ class SegmentList:
         self._count += 1
 
     def at_or_after(self, sequence: int) -> Segment | None:
-        """Return the segment that holds `sequence`, else the next one, else None."""
+        """Return the segment that contains `sequence`, else the next one, else None."""
         lone = self._lone
         if lone is not None:
             return lone if sequence < lone.end else None
         head = self._chunks[0].segments
-        if head and sequence < head[0].end:  # the oldest: what a consumer that keeps up asks for, without a search
+        if head and sequence < head[0].end:  # the oldest: what a consumer that keeps up takes, without a search
             return head[0]
         number = self._chunk_of(sequence)
         chunk = self._chunks[number]
@@ -224,7 +223,7 @@ class SegmentList:
         return [segment for chunk in self._chunks for segment in chunk.segments]
 
     def remove(self, segment: Segment) -> None:
-        """Take a segment out."""
+        """Remove a segment."""
         if segment is self._lone:
             self._lone = None
             self._count = 0
@@ -248,7 +247,7 @@ class SegmentList:
             self._drop_empty(number)
 
     def replace(self, old: list[Segment], new: list[Segment]) -> None:
-        """Put segments in the place of one or more neighbours. They lie within the segment of those they replace."""
+        """Replace one or more neighbours by segments within their range."""
         self._line_up()
         place = self._chunk_of(old[0].first)
         for segment in old:
@@ -261,7 +260,7 @@ class SegmentList:
             if not chunk.firsts and number != place:
                 self._drop_empty(number)
         self._count += len(new) - len(old)
-        if place + 1 < len(self._chunks):  # the old ones may have reached into it, and then the new ones may as well
+        if place + 1 < len(self._chunks):  # the old segments may have reached into it, so the new ones may as well
             self._chunk_firsts[place + 1] = max(self._chunk_firsts[place + 1], old[-1].end)
         chunk = self._chunks[place]
         if new:
@@ -292,7 +291,7 @@ class SegmentList:
             previous_end = segment.end
 
     def _line_up(self) -> None:
-        """Put the lone segment, if there is one, among the chunks."""
+        """Move the lone segment, if there is one, into the chunks."""
         lone = self._lone
         if lone is not None:
             self._lone = None
@@ -300,7 +299,7 @@ class SegmentList:
             self._chunks[0].firsts.append(lone.first)
 
     def _chunk_of(self, sequence: int) -> int:
-        """Return the number of the chunk in which a segment with this first sequence stands, or would."""
+        """Return the number of the chunk that has a segment with this first sequence, or would have it."""
         if len(self._chunk_firsts) == 1:
             return 0
         number = bisect_right(self._chunk_firsts, sequence) - 1
@@ -324,15 +323,12 @@ class SegmentList:
         self._chunk_firsts[number : number + 1] = [lowest, *[part.firsts[0] for part in parts[1:]]]
 
 
-# When a partition has to look at which of its messages: a queue of moments, the earliest first.
-
-
 @final
 class SegmentSchedule:
-    """Moments (wall clock, milliseconds), each with a sequence in the segment that has to be looked at then.
+    """The times (wall clock, milliseconds) at which segments have to be checked, each with a sequence in the segment.
 
-    An entry is a hint: what it points at may be gone or may have other moments by then, and whoever looks finds out.
-    So nothing is ever taken out of the middle.
+    A priority queue, earliest first. An entry is a hint: its segment may be gone or may have other times by then, and
+    the caller checks. So nothing is ever removed from the middle.
     """
 
     def __init__(self) -> None:
@@ -342,19 +338,19 @@ class SegmentSchedule:
         return len(self._entries)
 
     def add(self, at_ms: int, sequence: int) -> None:
-        """Have the segment with this sequence looked at, then or soon after."""
+        """Have the segment with this sequence checked at this time or soon after."""
         heappush(self._entries, (at_ms, sequence))
 
     def next_ms(self) -> int:
-        """Return the earliest moment; 0 when there is none."""
+        """Return the earliest time; 0 when there is none."""
         return self._entries[0][0] if self._entries else 0
 
     def take_due(self, now_ms: int) -> int:
-        """Remove one entry whose moment has come and return its sequence; -1 when there is none."""
+        """Remove one entry whose time has come and return its sequence; -1 when there is none."""
         if not self._entries or self._entries[0][0] > now_ms:
             return -1
         return heappop(self._entries)[1]
 
     def clear(self) -> None:
-        """Forget all moments."""
+        """Remove all entries."""
         self._entries.clear()

@@ -1,7 +1,7 @@
-"""What a partition holds: the state of every message, and the accounts that follow from it.
+"""The state of a partition: the state of every message, and the counts derived from it.
 
-The lower half of the ledger: what a message is between its coming and its going, how one leaves, and what has to be
-told outside when it does. See also: who gets what and when (messaging.partitions.ledger).
+The lower half of the ledger: the states of a message between publish and removal, how it is removed, and the effects of
+that. See also: delivery and settlement (messaging.partitions.ledger).
 """
 
 from typing import Final
@@ -41,7 +41,7 @@ from sluicegate.messaging.partitions.state.segments import (
     SegmentSchedule,
 )
 
-AT_ONCE: Final = 1  # a moment that is over
+AT_ONCE: Final = 1  # a time in the past
 
 
 class LedgerState:
@@ -66,49 +66,49 @@ class LedgerState:
         self.ready_from = next_sequence
         self.settled = RangeSet()
         self.requeued = RangeSet()
-        self.moving = RangeSet()  # given to nobody; settled when the other queue has them, else they stay
+        self.moving = RangeSet()  # given to no consumer; settled when the other queue has them, else they stay
         self.pending_commits = PendingCommits()  # commits that may settle some of `moving`
         self.replaced: RangeSet | None = (
-            None  # of `moving`, what messaging.partitions.rules.last_value has set aside; None: nothing
+            None  # the part of `moving` that messaging.partitions.rules.last_value has set aside; None: nothing
         )
-        self.gone_end = 0  # of a last-value queue: a message right below it has left, so what is older is replaced
+        self.gone_end = 0  # of a last-value queue: a message right below it has left, so older ones are replaced
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
         self.unstored = RangeSet()  # see messaging.partitions.rules.delivery_after_commit
         self.redelivery_delays = RedeliveryDelays()
         self.rescale_holds: RescaleHolds | None = None  # while slots of the queue move
-        self.watched_cut = 0  # somebody waits until everything below is settled; 0: nobody
-        self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of the unsettled ones that have any
+        self.watched_cut = 0  # a rescale waits until everything below is settled; 0: none does
+        self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of unsettled messages that have any
         self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
-        self.annotations: DeliveryAnnotations | None = None  # what consumers put on messages; None: nothing yet
+        self.annotations: DeliveryAnnotations | None = None  # from consumers; None: none yet
         self.flows: dict[int, LedgerFlow] = {}
         self.flow_order = FlowOrder()  # the same flows
-        self.selecting_count: i64 = 0  # flows that do not take whatever is ready
+        self.selecting_count: i64 = 0  # flows that take only some of the ready messages
         self.is_grouped = False  # keys belong to flows (messaging.partitions.rules.groups)
-        self.scan_budget = 0  # messages that they may look at in this turn
+        self.scan_budget = 0  # messages that flows may scan in this turn
         self.waiting_count: i64 = 0  # unsettled, in flight or not
         self.waiting_bytes: i64 = 0
         self.memory_bytes: i64 = 0  # of the batches that segments hold
         self.effects = Effects()
-        self.gaps = GapReasons()  # why sequences went that no consumer settled
+        self.gaps = GapReasons()  # why sequences that no consumer settled have no message
         self.segments = SegmentList()
-        self.pageable_from = 0  # everything unsettled below lies in pages, read back or not
+        self.pageable_from = 0  # everything unsettled below is in pages, loaded or not
         self.paged_end = 0  # no page reaches further
         self.loaded_pages: dict[int, Page] = {}  # by first sequence, the longest loaded first
         self.schedule = SegmentSchedule()  # when segments have messages that expire or become due
-        self.pages_read_in_time: set[int] = set()  # asked for because the schedule said so
-        self.rules_seen: i64 = 0  # generation of the rules by which the schedule was made
-        self.applied_ms = 0  # when time last passed (messaging.partitions.rules.expiry)
+        self.pages_read_in_time: set[int] = set()  # requested because the schedule said so
+        self.rules_seen: i64 = 0  # generation of the rules that the schedule is based on
+        self.applied_ms = 0  # when time was last applied (messaging.partitions.rules.expiry)
         self.ready_from_of = [1] * (PRIORITY_MAX + 1)  # no message of the priority is ready below; by_priority only
         self.lock_losses_count = 0  # deliveries taken back because they were not settled in time
-        self.may_expire = False  # some message had headers, or waited by the rules: deliveries look at the time
+        self.may_expire = False  # some message had headers, or waited by the rules: deliveries check the time
 
     def has_ready(self) -> bool:
         """Return whether messages wait for a consumer."""
         return self.requeued.total > 0 or self.ready_from < self.next_sequence
 
     def scan_pending(self) -> bool:
-        """Return whether flows may have more to look at than one turn allows: another one is needed."""
+        """Return whether flows may have more to scan than one turn allows: another turn is needed."""
         return (self.selecting_count > 0 or self.is_grouped) and self.scan_budget <= 0
 
     def awaits_commit(self) -> bool:
@@ -116,28 +116,28 @@ class LedgerState:
         return self.pending_commits.took_from_lost_flow(self.flows) and self.rules.keeps_order(self.is_grouped)
 
     def was_delivered(self, sequence: int) -> bool:
-        """Return whether an unsettled message left the queue, or may have."""
+        """Return whether an unsettled message was delivered, or may have been."""
         return sequence < self.suspect_end or (sequence < self.ready_from and sequence not in self.undelivered)
 
     def needs_the_time(self) -> bool:
-        """Return whether deliveries have to be told what time it is."""
+        """Return whether deliveries need the current time."""
         rules = self.rules
         return self.may_expire or self.rules_seen != rules.generation or rules.watches_the_clock()
 
     def is_settled_below(self, sequence: int) -> bool:
-        """Return whether everything below a sequence is settled, or everything there is."""
+        """Return whether everything below a sequence, as far as it exists, is settled."""
         return self.floor >= sequence or self.floor == self.next_sequence
 
     # --- flows ---
 
     def add_flow(self, flow: Flow, epoch: int) -> LedgerFlow:
-        """Take a flow in."""
+        """Add a flow."""
         found = self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
         self.flow_order.add(found)
         return found
 
     def remove_flow(self, flow_id: int) -> LedgerFlow | None:
-        """Let go of a flow; return it, if there is one."""
+        """Remove a flow; return it, if it exists."""
         flow = self.flows.pop(flow_id, None)
         if flow is not None:
             self.flow_order.remove(flow)
@@ -147,7 +147,7 @@ class LedgerState:
     # --- what waits ---
 
     def gather_fresh(self) -> None:
-        """Move the cursor to the end: from now on what is fresh is told by ranges, so that some of it can wait."""
+        """Move the cursor to the end: fresh messages become ranges, so that some of them can wait."""
         first = self.ready_from
         if first == self.next_sequence:
             return
@@ -157,7 +157,7 @@ class LedgerState:
         self.ready_from = self.next_sequence
 
     def make_ready(self, first: int, end: int) -> None:
-        """Let messages behind the cursor, which nobody holds, be delivered."""
+        """Make messages behind the cursor, held by no consumer, available for delivery."""
         self.requeued.add(first, end)
         if self.selecting_count or self.is_grouped:
             for flow in self.flows.values():
@@ -168,21 +168,21 @@ class LedgerState:
                 cursors[priority] = min(cursors[priority], first)
 
     def never_delivered(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Return what of `[first, end)`, which is unsettled and no consumer holds, was never delivered."""
+        """Return the parts of `[first, end)` that were never delivered; it is unsettled and held by no consumer."""
         ranges = self.undelivered.within(first, end)
         if end > self.ready_from:
             ranges.append((max(first, self.ready_from), end))
         return ranges
 
     def expire(self, first: int, end: int) -> None:
-        """Drop messages that no consumer holds, because their time is over."""
+        """Drop expired messages that no consumer holds."""
         if self.rules.dead_msg_queue:
-            self.gather_fresh()  # what leaves is behind the cursor
+            self.gather_fresh()  # what is removed is behind the cursor
         self.take_out(first, end)
         self._discard(first, end, DISCARD_EXPIRED, "")
 
     def take_out(self, first: int, end: int) -> None:
-        """Take messages that no consumer holds out of whatever they wait in."""
+        """Remove messages that no consumer holds from every set they wait in."""
         self.requeued.discard(first, end)
         if self.delayed.total > 0:
             self.delayed.discard(first, end)
@@ -195,7 +195,7 @@ class LedgerState:
                 self.make_ready(start, stop)
 
     def ensure_loaded(self, segment: Segment) -> bool:
-        """Return whether a segment's messages are at hand; if not, ask for its page."""
+        """Return whether a segment's messages are in memory; if not, request its page."""
         page = segment.page
         if segment.batch is not None or page is None:
             return True
@@ -205,14 +205,14 @@ class LedgerState:
         return False
 
     def prefetch(self, sequence: int) -> None:
-        """Ask for the next page while the consumer is busy with the messages before it."""
+        """Request the next page while the consumer is busy with the messages before it."""
         if sequence < self.paged_end:
             segment = self.segments.at_or_after(sequence)
             if segment is not None:
                 self.ensure_loaded(segment)
 
     def take_back(self, flow: LedgerFlow, first: int, end: int) -> list[tuple[int, int]]:
-        """Take from a flow what it holds of `[first, end)`; return it. Settlements of that come too late."""
+        """Take from a flow what it holds of `[first, end)`; return it. Later settlements of it have no effect."""
         taken = flow.in_flight.remove(first, end)
         for start, stop in taken:
             self.effects.taken_back.append((flow.flow, start, stop))
@@ -224,7 +224,7 @@ class LedgerState:
             self._requeue(start, stop, failed, client)
 
     def drop_refused(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Of `[first, end)`, which nobody holds, drop what the store refused (it may come again); return the rest."""
+        """Drop what the store refused of `[first, end)`, held by no consumer (it may come again); return the rest."""
         refused = RangeSet()
         for segment in self.segments.overlapping(first, end):
             if segment.publication is not None and segment.publication.refused:
@@ -266,13 +266,13 @@ class LedgerState:
         self.make_ready(run_first, end)
 
     def _held_up_by(self, sequence: int) -> int:
-        """Return the key of those that may not overtake a failed message while it waits."""
+        """Return the key of the messages that a failed message holds up while it waits."""
         if not self.rules.keeps_order(self.is_grouped):
             return NO_KEY
         segment = self.segments.at_or_after(sequence)
         assert segment is not None, "what was delivered is in a segment"
         if segment.batch is None:
-            return EVERYTHING  # it lies in a page, and its key with it
+            return EVERYTHING  # it is in a page, and so is its key
         key_hash = key_hash_in(self.rules.key_source, segment.batch, sequence - segment.first)
         if key_hash >= 0:
             return key_hash
@@ -294,7 +294,7 @@ class LedgerState:
         return count
 
     def consume(self, first: int, end: int) -> int:
-        """Settle those of `[first, end)` that nobody holds, for a reader that took them by itself; return how many."""
+        """Settle those of `[first, end)` that no consumer holds, for a reader that took them; return how many."""
         count = 0
         for start, stop in self.available_within(first, end):
             count += stop - start
@@ -303,7 +303,7 @@ class LedgerState:
         return count
 
     def available_within(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Return those of `[first, end)` that are unsettled, with no consumer and not on their way elsewhere."""
+        """Return those of `[first, end)` that are unsettled, with no consumer and not moving."""
         free = self.settled.outside(max(first, self.floor), min(end, self.next_sequence))
         for ranges in [self.moving, *[flow.in_flight for flow in self.flows.values()]]:
             if ranges.total > 0:
@@ -311,7 +311,7 @@ class LedgerState:
         return free
 
     def close(self, publication: Publication, count: i64) -> None:
-        """Count rows, settled or paged, that need the publication no more.
+        """Count rows, settled or paged, that no longer need the publication.
 
         It is not drained while a partition has yet to number its rows.
         """
@@ -320,16 +320,16 @@ class LedgerState:
             self.effects.released_publications.append(publication)
 
     def abandon(self) -> None:
-        """Let go of everything, in flight or not: the queue is gone, and with it what the store has of it.
+        """Release everything, in flight or not: the queue is deleted, together with its stored messages.
 
-        Only `effects.released_publications` is left to be carried out. The ledger is not to be used any more.
+        Only `effects.released_publications` is left to be carried out. The ledger must not be used any more.
         """
         for segment in self.segments.all():
             if segment.publication is not None:
                 self.close(segment.publication, segment.live_count)
 
     def _discard(self, first: int, end: int, reason: str, client: str, cause: str = "") -> None:
-        """Drop messages that nobody holds, or let them leave for the dead message queue; `client` had them last."""
+        """Drop messages that no consumer holds, or send them to the dead message queue; `client` had them last."""
         if self.rules.dead_msg_queue and reason in DEAD_REASONS:
             self.moving.add(first, end)
             self.effects.dead_letter(first, end, reason, client, cause)
@@ -337,7 +337,7 @@ class LedgerState:
             self.discard_for_good(first, end, reason)
 
     def discard_for_good(self, first: int, end: int, reason: str) -> None:
-        """Drop messages that nobody holds."""
+        """Drop messages that no consumer holds."""
         self.effects.discard(reason, end - first)
         self.gaps.note(reason, first, end)
         gone_end = self.gone_end
@@ -351,7 +351,7 @@ class LedgerState:
         self.remove(first, end)
 
     def remove(self, first: int, end: int) -> None:
-        """Mark `[first, end)`, which is unsettled and which nobody holds any more, as done; the store knows or will."""
+        """Remove `[first, end)`, unsettled and held by no consumer any more; the store knows or will."""
         segment = self.segments.at_or_after(first)
         assert segment is not None, "what is unsettled is in a segment"
         if end <= segment.end and first >= segment.first:

@@ -1,7 +1,7 @@
-"""The unsettled deliveries of a consumer: which messages its delivery ids stand for.
+"""The unsettled deliveries of a consumer: the messages that its delivery ids refer to.
 
 Ids are assigned in ascending runs and mostly settled in runs, so a run is one entry. They do not wrap here: a protocol
-whose ids wrap counts on. See also: what a settlement does (messaging.partitions.ledger).
+whose ids wrap extends them. See also: what a settlement does (messaging.partitions.ledger).
 """
 
 from bisect import bisect_right
@@ -14,9 +14,9 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 
 @final
 class DeliverySource:
-    """Where settlements go: a partition, under what messages were delivered with: flow, epoch and delivery count.
+    """The target of settlements: a partition, with the flow, epoch and delivery count of the deliveries.
 
-    Equal ones are one key: deliveries come from several in turn.
+    Equal sources are one object: deliveries come from several in turn.
     """
 
     __slots__ = ("delivery_count", "epoch", "flow_id", "partition", "partition_number")
@@ -26,12 +26,12 @@ class DeliverySource:
     ) -> None:
         self.partition = partition
         self.partition_number = partition_number
-        self.flow_id = flow_id  # of the queue's flow, whatever the protocol calls it by
+        self.flow_id = flow_id  # of the queue's flow, whatever the protocol's own id
         self.epoch = epoch
         self.delivery_count = delivery_count
 
     def has_brought(self, delivery: Delivery) -> bool:
-        """Return whether a delivery of the partition comes with what the source stands for."""
+        """Return whether a delivery of the partition has the source's flow, epoch and count."""
         return self.epoch == delivery.epoch and self.delivery_count == delivery.delivery_count
 
     def __eq__(self, other: object) -> bool:
@@ -46,7 +46,7 @@ class DeliverySource:
 
 @final
 class UnsettledRun:
-    """Consecutive delivery ids that stand for consecutive sequences of one source."""
+    """Consecutive delivery ids that refer to consecutive sequences of one source."""
 
     __slots__ = ("count", "first_id", "first_sequence", "source")
 
@@ -77,7 +77,7 @@ class UnsettledDeliveries:
         self._firsts: list[int] = []
 
     def add(self, first_id: int, count: int, first_sequence: int, source: DeliverySource) -> None:
-        """Note deliveries, the next ones sent."""
+        """Add the deliveries that are sent next."""
         self.count += count
         if self._runs:
             last = self._runs[-1]
@@ -92,15 +92,15 @@ class UnsettledDeliveries:
         self._firsts.append(first_id)
 
     def peek(self, first: int, end: int) -> list[UnsettledRun]:
-        """Return what is held of the half-open range of ids, ascending."""
+        """Return the runs within the half-open range of ids, ascending."""
         return self._within(first, end, takes=False)
 
     def take(self, first: int, end: int) -> list[UnsettledRun]:
-        """Remove what is held of the half-open range of ids; return it, ascending."""
+        """Remove and return the runs within the half-open range of ids, ascending."""
         return self._within(first, end, takes=True)
 
     def take_where(self, is_gone: Callable[[DeliverySource], bool]) -> list[UnsettledRun]:
-        """Remove what is held of some sources; return it, ascending."""
+        """Remove and return the runs of some sources, ascending."""
         taken = [run for run in self._runs if is_gone(run.source)]
         if taken:
             self._runs = [run for run in self._runs if not is_gone(run.source)]
@@ -128,7 +128,7 @@ class UnsettledDeliveries:
         return found
 
     def _cut(self, index: int, run: UnsettledRun, low: int, high: int) -> int:
-        """Take ids out of one run; return the index of the run behind what is left of it."""
+        """Remove ids from one run; return the index of the run after what is left of it."""
         stop = run.first_id + run.count
         rest: list[UnsettledRun] = []
         if run.first_id < low:

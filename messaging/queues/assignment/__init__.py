@@ -1,1 +1,1 @@
-"""Which consumer has which partition: exclusive and shared access, rebalancing, and the map of hash slots."""
+"""The assignment of partitions to consumers: exclusive and shared access, rebalancing, and the map of hash slots."""

@@ -1,8 +1,8 @@
-"""Who consumes from a queue that is not partitioned: one flow after the other, or all of them.
+"""Access to a queue that is not partitioned: exclusive (one flow after the other) or shared (all flows).
 
-Such a queue has one partition, and more only while those it had before drain.
+Such a queue has one partition, and more only while earlier ones drain.
 
-Both machines, and the rebalancer of partitioned queues, answer the same events with the same kind of moves.
+Both machines, and the rebalancer of partitioned queues, answer the same events with the same kinds of moves.
 """
 
 from typing import Protocol, final
@@ -25,25 +25,25 @@ class Access(Protocol):
     """Decides which flow gets which partition."""
 
     status: str
-    completed_count: int  # rebalances that have come to their end
+    completed_count: int  # rebalances that have completed
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
         """Add a flow."""
 
     def unbind(self, flow_id: int, now_ms: int) -> list[Move]:
-        """Remove a flow, whether it left or was lost."""
+        """Remove a flow that left or was lost."""
 
     def drained(self, partition: int, epoch: int) -> list[Move]:
-        """The owner of a paused partition holds nothing of it any more."""
+        """The owner of a paused partition holds no message of it any more."""
 
     def renew(self, partition: int) -> list[Move]:
-        """A partition has forgotten its flows: give it, under a higher epoch, to those who have it or are to."""
+        """A partition has lost its flows: assign it again, under a higher epoch."""
 
     def tick(self, now_ms: int) -> list[Move]:
-        """Bring time."""
+        """Advance the clock."""
 
     def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
-        """Partitions were added behind the others, or the last ones are empty and go."""
+        """Partitions were added after the others, or the last ones are empty and are removed."""
 
     def deadline_ms(self) -> int:
         """Return when `tick` is next needed; 0: not at all."""
@@ -72,7 +72,7 @@ class ExclusiveAccess:
         return self._activate() if len(self._flow_ids) == 1 else []
 
     def unbind(self, flow_id: int, now_ms: int) -> list[Move]:
-        """Remove a flow; the next in line takes over from the active one at once."""
+        """Remove a flow; the next in line takes over from the active flow at once."""
         if flow_id not in self._flow_ids:
             return []
         was_active = self._flow_ids[0] == flow_id
@@ -83,36 +83,36 @@ class ExclusiveAccess:
         return moves + self._activate() if self._flow_ids else moves
 
     def drained(self, partition: int, epoch: int) -> list[Move]:
-        """Nothing is ever paused here."""
+        """Do nothing: no partition is ever paused here."""
         return []
 
     def renew(self, partition: int) -> list[Move]:
-        """Give the partition to the active flow again."""
+        """Assign the partition to the active flow again."""
         if not self._flow_ids:
             return []
         self._epoch += 1
         return [Move(ATTACH, partition, self._flow_ids[0], self._epoch)]
 
     def tick(self, now_ms: int) -> list[Move]:
-        """Time changes nothing here."""
+        """Do nothing: no state depends on time."""
         return []
 
     def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
-        """Give the active flow what was added, and take from it what goes."""
+        """Attach the active flow to added partitions, and detach it from removed ones."""
         before, self._partitions = self._partitions, list(range(partitions_count))
         active = self._flow_ids[:1]
         return _resized(before, self._partitions, [(flow_id, self._epoch) for flow_id in active])
 
     def deadline_ms(self) -> int:
-        """Return 0: time changes nothing here."""
+        """Return 0: no state depends on time."""
         return 0
 
     def partitions_of(self, flow_id: int) -> list[int]:
-        """Return everything for the active flow. Callers must not change the list."""
+        """Return all partitions for the active flow. Callers must not change the list."""
         return self._partitions if self._flow_ids[:1] == [flow_id] else []
 
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
-        """Return the state of each partition: it is the same."""
+        """Return the state of each partition: all have the same."""
         status, owner = (PARTITION_READY, self._flow_ids[0]) if self._flow_ids else (UNASSIGNED, NO_FLOW)
         return [(status, owner, self._epoch)] * count
 
@@ -123,7 +123,7 @@ class ExclusiveAccess:
 
 @final
 class SharedAccess:
-    """Every flow receives; the ledger gives to whoever holds least."""
+    """Every flow receives; the ledger delivers to the flow that holds least."""
 
     def __init__(self, partitions_count: int = 1, epoch: int = 0) -> None:
         self.status: str = READY
@@ -144,11 +144,11 @@ class SharedAccess:
         return [Move(DETACH, partition, flow_id, epoch) for partition in self._partitions] if epoch else []
 
     def drained(self, partition: int, epoch: int) -> list[Move]:
-        """Nothing is ever paused here."""
+        """Do nothing: no partition is ever paused here."""
         return []
 
     def renew(self, partition: int) -> list[Move]:
-        """Give the partition to every flow again."""
+        """Assign the partition to every flow again."""
         moves: list[Move] = []
         for flow_id in self._epochs:
             self._epoch += 1
@@ -157,29 +157,29 @@ class SharedAccess:
         return moves
 
     def tick(self, now_ms: int) -> list[Move]:
-        """Time changes nothing here."""
+        """Do nothing: no state depends on time."""
         return []
 
     def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
-        """Give every flow what was added, and take from all what goes."""
+        """Attach every flow to added partitions, and detach all from removed ones."""
         before, self._partitions = self._partitions, list(range(partitions_count))
         return _resized(before, self._partitions, list(self._epochs.items()))
 
     def deadline_ms(self) -> int:
-        """Return 0: time changes nothing here."""
+        """Return 0: no state depends on time."""
         return 0
 
     def partitions_of(self, flow_id: int) -> list[int]:
-        """Return everything for every bound flow. Callers must not change the list."""
+        """Return all partitions for every bound flow. Callers must not change the list."""
         return self._partitions if flow_id in self._epochs else []
 
     def partition_statuses(self, count: int) -> list[tuple[str, int, int]]:
-        """Return the state of each partition: it is the same."""
+        """Return the state of each partition: all have the same."""
         return [(PARTITION_READY if self._epochs else UNASSIGNED, NO_FLOW, self._epoch)] * count
 
 
 def _resized(before: list[int], partitions: list[int], flows: list[tuple[int, int]]) -> list[Move]:
-    """Return the moves for flows (with their epochs) that have all partitions, whichever there are."""
+    """Return the moves for flows, given with their epochs, that have all partitions."""
     moves: list[Move] = []
     for flow_id, epoch in flows:
         moves += [Move(DETACH, each, flow_id, epoch) for each in before[len(partitions) :]]
@@ -188,7 +188,7 @@ def _resized(before: list[int], partitions: list[int], flows: list[tuple[int, in
 
 
 def access_for(config: QueueConfig, *, partitions_count: int, epoch: int = 0) -> Access:
-    """Return the machine for a queue's kind. `epoch` is the last one that a partition was given out under."""
+    """Return the machine for a queue's access type. `epoch` is the last epoch of any assignment."""
     if config.partitioned():
         return Rebalancer(
             partitions_count,

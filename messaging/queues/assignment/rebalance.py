@@ -1,22 +1,22 @@
 """The rebalancing of a partitioned queue: holddown, sticky assignment, fenced handoff.
 
-A machine over bound flows and partitions. It answers every event with the moves that the queue actor has to make.
-A partition changes hands in three steps: it is paused, its owner settles what it holds or the handoff time ends, and
-only then the next owner gets it, under a higher assignment epoch. So a key never has two owners.
+A state machine over bound flows and partitions. It answers every event with the moves that the queue actor has to make.
+A partition changes hands in three steps: it is paused; its owner settles what it holds, or the handoff time ends; the
+next owner gets it, under a higher assignment epoch. So a key never has two owners.
 """
 
 from typing import Final, final
 
-# Which flow owns which partition: balanced, sticky, moving as little as it can.
+# The assignment of partitions to flows: balanced, sticky, with as few moves as possible.
 
 
 def assign_partitions(owners: list[int], flow_ids: list[int]) -> list[int]:
     """Return the new owner of each partition: a flow id, or 0 where there is no flow at all.
 
     `owners[p]` is the present owner of partition p (0: none); `flow_ids` are the bound flows, oldest first. Every flow
-    that owns anything afterwards owns `floor(P / F)` or `ceil(P / F)` partitions, where F is the number of flows that
-    can own one; surplus flows own none, the youngest idle ones first. No assignment with that balance moves fewer
-    partitions away from a present owner.
+    that owns any partition afterwards owns `floor(P / F)` or `ceil(P / F)` of them, where F is the number of flows that
+    can own one; surplus flows own none, the youngest idle ones first. No assignment with that balance takes fewer
+    partitions from a present owner.
     """
     partitions_count = len(owners)
     if not flow_ids or partitions_count == 0:
@@ -25,7 +25,7 @@ def assign_partitions(owners: list[int], flow_ids: list[int]) -> list[int]:
     for partition, owner in enumerate(owners):
         if owner in held:
             held[owner].append(partition)
-    # Flows that hold most keep most; among equals the older one goes first. So surplus partitions stay where they are.
+    # Flows that own most keep most; among equals the older flow goes first. So surplus partitions stay where they are.
     order = {flow_id: place for place, flow_id in enumerate(flow_ids)}
     ranked = sorted(flow_ids, key=lambda flow_id: (-len(held[flow_id]), order[flow_id]))
     active = ranked[:partitions_count]
@@ -48,7 +48,7 @@ def assign_partitions(owners: list[int], flow_ids: list[int]) -> list[int]:
     return result
 
 
-# States of the queue, by the names its management shows.
+# States of the queue, by the names that management shows.
 READY: Final = "ready"
 HOLDDOWN: Final = "holddown"
 REBALANCING: Final = "rebalancing"
@@ -62,7 +62,7 @@ UNBOUND: Final = "unbound"
 NO_FLOW: Final = 0
 NEVER: Final = -1
 
-HOLDDOWN_DELAYS_MAX: Final = 2  # a consumer that comes and goes all the time must not keep partitions from the others
+HOLDDOWN_DELAYS_MAX: Final = 2  # a consumer that reconnects all the time must not keep partitions from the others
 
 # Moves.
 ATTACH: Final = "attach"
@@ -72,7 +72,7 @@ DETACH: Final = "detach"
 
 @final
 class Move:
-    """Something the queue actor has to do to one partition."""
+    """An action of the queue actor on one partition."""
 
     __slots__ = ("epoch", "flow_id", "kind", "partition")
 
@@ -93,7 +93,7 @@ class Move:
 
 @final
 class PartitionSlot:
-    """One partition in the eyes of the rebalancer."""
+    """One partition as the rebalancer sees it."""
 
     __slots__ = (
         "epoch", "handoff_deadline_ms", "is_acknowledged", "is_drained", "last_client", "next_owner", "owner", "status",
@@ -105,22 +105,22 @@ class PartitionSlot:
         self.epoch = epoch
         self.status = UNASSIGNED
         self.handoff_deadline_ms = 0
-        self.is_drained = False  # while paused: its owner holds nothing of it
-        self.is_acknowledged = False  # while paused: its owner, if it acknowledges, has let go of it
-        self.last_client = ""  # who gets it back when it returns during the holddown
+        self.is_drained = False  # while paused: its owner holds no message of it
+        self.is_acknowledged = False  # while paused: its owner has acknowledged the revocation, where it acknowledges
+        self.last_client = ""  # gets the partition back when it returns during the holddown
 
 
 @final
 class Rebalancer:
     """Assignment of the partitions of one queue.
 
-    The holddown lasts `delay_ms` from the first change. Consumers that join do not prolong it, so the delay has to
-    cover the gap between the first and the last of them; a consumer that leaves has the whole delay to come back, as
-    long as the holddown has not lasted HOLDDOWN_DELAYS_MAX delays already.
+    The holddown lasts `delay_ms` from the first change. A consumer that joins does not extend it, so the delay has to
+    cover the gap between the first consumer and the last. A consumer that leaves has the whole delay to return, unless
+    the holddown has already lasted HOLDDOWN_DELAYS_MAX delays.
 
-    Invariants: a partition has at most one owner; its epoch rises with every new owner, and goes on where another
+    Invariants: a partition has at most one owner; its epoch rises with every new owner, and continues where another
     partition gets its number; the status is READY only when everything is assigned and a rebalance would move nothing;
-    `deadline_ms` is 0 or the time at which `tick` has something to do.
+    `deadline_ms` is 0 or the time at which `tick` has work.
     """
 
     def __init__(self, partitions_count: int, *, delay_ms: int, handoff_ms: int, epoch: int = 0) -> None:
@@ -128,21 +128,21 @@ class Rebalancer:
         self.handoff_ms = handoff_ms
         self.slots = [PartitionSlot(epoch) for _ in range(partitions_count)]
         self.clients: dict[int, str] = {}  # bound flows, oldest first -> client name
-        self.acknowledging: set[int] = set()  # of them, those without whose word nothing is handed over in time
+        self.acknowledging: set[int] = set()  # of these, flows that have to acknowledge an early handoff
         self.status: str = READY
         self.holddown_ends_ms = 0
         self.started_count = 0
         self.completed_count = 0
         self._holddown_began_ms = NEVER
-        self._owned: dict[int, list[int]] | None = None  # partitions by owner; None: to be gathered anew
-        self._epoch_before = epoch  # the highest of partitions that are no more: their numbers may come back
+        self._owned: dict[int, list[int]] | None = None  # partitions by owner; None: to be computed again
+        self._epoch_before = epoch  # the highest epoch of removed partitions: their numbers may return
 
     def bind(self, flow_id: int, client: str, now_ms: int) -> list[Move]:
         """Add a flow."""
         self.clients[flow_id] = client
         moves: list[Move] = []
         if all(slot.status == UNASSIGNED for slot in self.slots) or self._is_newcomer_alone(client):
-            moves = self._rebalance(now_ms)  # the first consumer of an idle queue waits for nobody
+            moves = self._rebalance(now_ms)  # the first consumer of an idle queue does not wait
         else:
             for partition, slot in enumerate(self.slots):
                 if slot.status == UNBOUND and slot.last_client == client:
@@ -151,11 +151,11 @@ class Rebalancer:
         return moves
 
     def _is_newcomer_alone(self, client: str) -> bool:
-        """Return whether this is the only consumer, and none of those who may come back for their partitions."""
+        """Return whether this is the only consumer, and not one that may return for its partitions."""
         return len(self.clients) == 1 and all(slot.last_client != client for slot in self.slots)
 
     def unbind(self, flow_id: int, now_ms: int) -> list[Move]:
-        """Remove a flow, whether it left or was lost; its partitions are detached."""
+        """Remove a flow that left or was lost; its partitions are detached."""
         client = self.clients.pop(flow_id, None)
         if client is None:
             return []
@@ -181,7 +181,7 @@ class Rebalancer:
                     moves.append(self._give(partition, heir))
             elif heir != flow_id:
                 slot.next_owner = heir
-            else:  # nobody is there to hand it to: the owner goes on with it, under the epoch it has
+            else:  # no flow to hand it to: the owner continues, under its epoch
                 slot.next_owner = NO_FLOW
                 slot.status = PARTITION_READY
                 moves.append(Move(ATTACH, partition, slot.owner, slot.epoch))
@@ -197,7 +197,7 @@ class Rebalancer:
         return self._release(partition)
 
     def acknowledge(self, flow_id: int, partition: int, epoch: int) -> list[Move]:
-        """The owner of a paused partition has let go of it. What it still holds of it is waited for all the same."""
+        """The owner of a paused partition acknowledges the handoff. Messages it still holds are waited for."""
         if partition >= len(self.slots):
             return []
         slot = self.slots[partition]
@@ -215,7 +215,7 @@ class Rebalancer:
         return moves
 
     def renew(self, partition: int) -> list[Move]:
-        """A partition has forgotten its flows: give it, under a higher epoch, to its owner, or to the next at once."""
+        """Assign a partition that has lost its flows again, under a higher epoch, to its owner, or to the next at once."""
         slot = self.slots[partition]
         heir = slot.next_owner if slot.status == PAUSED else slot.owner
         if heir == NO_FLOW:
@@ -225,7 +225,7 @@ class Rebalancer:
         return moves
 
     def tick(self, now_ms: int) -> list[Move]:
-        """Bring time: the end of the holddown, and handoffs that took too long."""
+        """Advance the clock: end the holddown, and handoffs that took too long."""
         moves: list[Move] = []
         if self.status == HOLDDOWN and now_ms >= self.holddown_ends_ms:
             moves += self._rebalance(now_ms)
@@ -236,7 +236,7 @@ class Rebalancer:
         return moves
 
     def resize(self, partitions_count: int, now_ms: int) -> list[Move]:
-        """Take on more partitions, to be given out like any that are free, or drop the last ones, which are empty."""
+        """Add partitions, to be assigned like any free ones, or remove the last ones, which are empty."""
         moves: list[Move] = []
         for partition in range(partitions_count, len(self.slots)):
             slot = self.slots[partition]
@@ -260,14 +260,14 @@ class Rebalancer:
     def partitions_of(self, flow_id: int) -> list[int]:
         """Return the partitions a flow owns. Callers must not change the list."""
         owned = self._owned
-        if owned is None:  # gathered once per change: the queue asks for every flow
+        if owned is None:  # computed once per change: the queue asks for every flow
             owned = self._owned = {}
             for partition, slot in enumerate(self.slots):
                 owned.setdefault(slot.owner, []).append(partition)
         return owned.get(flow_id, [])
 
     def assignment_of(self, flow_id: int) -> list[tuple[int, int, int]]:
-        """Return the partitions a flow owns with their epochs, and until when it may keep them; 0: for good."""
+        """Return the partitions of a flow with their epochs, and until when it may keep them; 0: no limit."""
         assignment: list[tuple[int, int, int]] = []
         for partition in self.partitions_of(flow_id):
             slot = self.slots[partition]
@@ -295,7 +295,7 @@ class Rebalancer:
         assert (self.deadline_ms() == 0) == (self.status == READY), "there is a deadline while there is something to do"
 
     def _rebalance(self, now_ms: int) -> list[Move]:
-        """Give out what has no owner, and begin the handoffs. The caller finishes when there are none."""
+        """Assign the free partitions, and begin the handoffs. The caller finishes when there are none."""
         moves: list[Move] = []
         wanted = assign_partitions([slot.owner for slot in self.slots], list(self.clients))
         for partition, owner in enumerate(wanted):
@@ -332,7 +332,7 @@ class Rebalancer:
         return Move(ATTACH, partition, flow_id, slot.epoch)
 
     def _review(self, now_ms: int, *, anew: bool) -> None:
-        """After a flow came or went: a holddown begins if there is something to move; `anew`: or begins anew."""
+        """Begin a holddown after a flow came or went, if there is anything to move; `anew`: extend a running one."""
         if not self._at_rest():
             if self._holddown_began_ms == NEVER:
                 self._holddown_began_ms = now_ms
@@ -343,7 +343,7 @@ class Rebalancer:
         self._finish()
 
     def _finish(self) -> None:
-        """Find the status: handoffs come first, then the holddown for what changed meanwhile."""
+        """Set the status: handoffs come first, then the holddown for changes in the meantime."""
         if [slot for slot in self.slots if slot.status == PAUSED]:
             return
         if self.status == REBALANCING:

@@ -1,11 +1,22 @@
-"""The slot map of a partitioned queue: which partition takes the messages of each of the 65,536 key hashes.
+"""The slot map of a partitioned queue, and the change of its number of partitions.
 
-A queue starts with `hash modulo count`, which needs no map. When its count changes, only as many slots move as the
-balance asks for, and the map is kept: two bytes for each slot, the lower one first. A doubled or halved count ends at
-the modulo again.
+The map says which partition takes the messages of each of the 65,536 key hashes. A queue starts with `hash modulo
+count`, which needs no map. When its count changes, only as many slots move as the balance requires, and the map is
+stored: two bytes for each slot, the lower one first. A doubled or halved count ends at the modulo again.
 
-See also: the hash (messaging.message.keys); what becomes of messages when slots move
-(messaging.queues.assignment.slots).
+A change of the count is a rescale. A slot moves at once: from then on its messages go to another partition, the one
+that *gains* it. What its former partition, the *source*, held at that moment has to be settled first. So each source
+names its *cut*, the first sequence that came later; the gaining partitions hold messages of moved slots
+(messaging.partitions.state.rescale_holds) until everything below the cut of their source is settled. Then the source is
+*drained*, and when all sources are, the rescale is complete.
+
+The barrier is the whole source and not the slot: a message of a moved key waits for the messages that it would have
+waited for without the rescale, and the keys of a backlog on disk need not be known.
+
+Invariants: one rescale at a time; a source gains no slot and a gaining partition is no source, so no two partitions
+wait for each other. A source that retires gets no new messages: when it is drained it is empty, and is removed.
+
+See also: the hash (messaging.message.keys), and the queue directory and its queues, which carry out a rescale.
 """
 
 import struct
@@ -35,10 +46,10 @@ def partitions_in(slots: bytes) -> list[int]:
 
 
 def resized_slots(slots: bytes, count_before: int, count: int) -> bytes:
-    """Return the map for another number of partitions: even shares, and no slot moves that need not.
+    """Return the map for another number of partitions: even shares, with as few moves as possible.
 
-    With more partitions slots move to new ones only; with fewer, only those of the partitions that go. A slot that has
-    to move goes to `hash modulo count` where there is room.
+    With more partitions, slots move to new ones only; with fewer, only the slots of retiring partitions move. A slot
+    that has to move goes to `hash modulo count` where there is room.
     """
     owners = partitions_in(slots)
     room = _rooms(owners, count_before, count)
@@ -63,7 +74,7 @@ def _rooms(owners: list[int], count_before: int, count: int) -> list[int]:
         sizes[owner] += 1
     smallest, larger_count = divmod(HASH_SLOTS, count)
     rooms = [-size for size in sizes]
-    # Who has a larger share already keeps it, as far as there are such shares.
+    # As far as there are larger shares, partitions that have one already keep it.
     ranked = sorted(range(count), key=lambda number: (sizes[number] <= smallest, number))
     for rank, number in enumerate(ranked):
         rooms[number] += smallest + (1 if rank < larger_count else 0)
@@ -76,27 +87,9 @@ def _move(owners: list[int], key_hash: int, heir: int, surplus: list[int], room:
     owners[key_hash] = heir
 
 
-# A change of the number of partitions of a queue under way: which slots move, and what they still wait for.
-#
-# A slot moves at once: from one moment on its messages go to another partition, the one that *gains* it. What its
-# former partition, the *source*, held of it at that moment has to be settled first. So each source names its *cut*, the
-# first sequence that came later; the gaining partitions hold messages of moved slots
-# (messaging.partitions.state.rescale_holds) until everything below the cut of their source is settled. Then the source
-# is *drained*, and when all are the change is complete.
-#
-# The barrier is the whole source and not the slot: a message of a moved key waits for the messages that it would have
-# stood behind without the change, and nobody has to know the keys of a backlog on disk.
-#
-# Invariants: one change at a time; a source gains no slot and a gaining partition is no source, so no two partitions
-# wait for each other. A source that retires gets nothing new at all: when it is drained it is empty, and goes.
-#
-# See also: the choice of slots (messaging.queues.assignment.slots); who does all this (the queue
-# directory and its queues).
-
-
 CUT_UNKNOWN: Final = 0  # sequences start at 1
 
-# States of the queue, by the names its management shows.
+# States of the queue, by the names that management shows.
 SCALE_READY: Final = "ready"
 SCALING_UP: Final = "scaling-up"
 SCALING_DOWN: Final = "scaling-down"
@@ -106,8 +99,8 @@ SCALING_DOWN: Final = "scaling-down"
 class Rescale:
     """One change from `count_before` to `count` partitions, numbered from 0.
 
-    The store has it before the first message goes by the new map. A cut that it has not (a crash came first) is taken
-    anew from what was recovered: then more is waited for than needs be, never less.
+    The rescale is stored before the first message is routed by the new map. A cut that is not stored, because of a
+    crash, is taken again from what was recovered: the wait may be longer than necessary, never shorter.
     """
 
     def __init__(self, *, count_before: int, count: int, slots_before: bytes, slots: bytes) -> None:
@@ -124,12 +117,12 @@ class Rescale:
         return SCALING_UP if self.count > self.count_before else SCALING_DOWN
 
     def take_cut(self, number: int, sequence: int) -> bool:
-        """Note the cut of a source; return whether all are known now."""
+        """Record the cut of a source; return whether all are known now."""
         self.cuts[number] = sequence
         return CUT_UNKNOWN not in self.cuts.values()
 
     def drain(self, number: int) -> bool:
-        """Note that everything below the cut of a source is settled; return whether that was the last source."""
+        """Record that everything below the cut of a source is settled; return whether it was the last source."""
         assert number in self.cuts, "only sources are waited for"
         self.drained.add(number)
         return len(self.drained) == len(self.cuts)
@@ -143,7 +136,7 @@ class Rescale:
 
 
 def _sources(slots_before: bytes, slots: bytes, count_before: int, count: int) -> list[int]:
-    """Return the partitions that lose slots, and those that go."""
+    """Return the partitions that lose slots, and those that retire."""
     sources = set(range(count, count_before))
     for owner, heir in set(zip(partitions_in(slots_before), partitions_in(slots), strict=True)):
         if owner != heir:
