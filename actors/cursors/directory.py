@@ -1,7 +1,7 @@
-"""The directory of durable cursors: binds them, keeps their rows, and tells partitions what to keep for them.
+"""The directory of durable cursors: binds them, stores their rows, and tells partitions what to keep for them.
 
-Every decision about epochs, positions and lag is made in messaging.bulk.durable_cursors. An answer that says something
-is durable is given once the store has the cursor's row. Long polls wait in actors.cursors.long_polls.
+messaging.bulk.durable_cursors decides about epochs, positions and lag. An answer that promises durability is given when
+the store has the cursor's row. Long polls wait in actors.cursors.long_polls.
 """
 
 import logging
@@ -75,7 +75,7 @@ from sluicegate.storage.interface import Table, TableWrite
 log = logging.getLogger("sluicegate.cursors")
 
 FIRST_EPOCH: Final = 1  # of a new cursor
-LOOK_AFTER_MS: Final = 1000  # how late a silent binding or too long a lag may be noticed
+LOOK_AFTER_MS: Final = 1000  # how late a silent binding or an exceeded lag may be noticed
 
 
 class CursorDirectory(LoopActor):
@@ -93,7 +93,7 @@ class CursorDirectory(LoopActor):
         events: Events,
     ) -> None:
         super().__init__(cell)
-        self._row_prefix = row_prefix  # before the keys of its rows
+        self._row_prefix = row_prefix  # before the keys of the VPN's rows
         self._events = events
         self._book = book
         self._queues = queues
@@ -101,7 +101,7 @@ class CursorDirectory(LoopActor):
         self._incarnation = incarnation
         self._tokens = 0
         self._writing: dict[int, LoopFuture[str]] = {}
-        self._deleting: dict[bytes, LoopFuture[None]] = {}  # by the key of a row that the store has yet to forget
+        self._deleting: dict[bytes, LoopFuture[None]] = {}  # by row key: deletions not stored yet
         self._timer: TimerHandle | None = None
         self._waiters = StatusWaiters(cell, spool, self._positions)
         self.handlers = {
@@ -119,14 +119,14 @@ class CursorDirectory(LoopActor):
         }
 
     def on_start(self) -> None:
-        """Begin to look after the cursors that were stored."""
+        """Begin to maintain the stored cursors."""
         for queue in self._book.queues():
             for cursor in self._book.of(queue):
                 cursor.resume(self.runtime.clock.now_ms())
         self._look_again()
 
     def on_stop(self) -> None:
-        """Leave nobody waiting."""
+        """Release all waiting requests."""
         if self._timer is not None:
             self._timer.cancel()
         self._waiters.stop()
@@ -143,27 +143,28 @@ class CursorDirectory(LoopActor):
         overviews: list[LogOverview] = await self._ask(handle, DescribeLog())
         await self._until_deleted(message.queue, message.cursor)
         cursor = self._found_or_new(message, overviews)
-        # Bound before anything is asked for it: what ends at this moment, of its name, gives nothing of it back.
+        # Bound before the first wait: the end of another binding of the same name then releases nothing of this one.
         epoch = cursor.bind(message.instance, message.limits, self.runtime.clock.now_ms())
         self._waiters.fence(cursor)
         try:
             await self._reserve(handle, cursor)
-            # Held before it is stored: a row that says less than it may costs nothing, a trimmed message does.
+            # Held before it is stored: a row that claims less than the cursor may read costs nothing, a trimmed message
+            # does.
             await self._hold(handle, cursor, overviews)
             await self._store(cursor)
         except CursorRefused:
             if not self._is_there(cursor):
-                raise  # its deletion has let go of everything
+                raise  # its deletion has released everything
             cursor.unbind(epoch)
             await self._release(cursor)
-            if cursor.epoch == FIRST_EPOCH and self._is_there(cursor):  # it was to be made, and nobody else binds it
+            if cursor.epoch == FIRST_EPOCH and self._is_there(cursor):  # it was new, and no other binding has it
                 self._book.remove(cursor)
                 await self._ask(handle, HoldLog(cursor.name, None))
             raise
         return CursorBound(epoch, self._incarnation, await self._positions(cursor))
 
     def _found_or_new(self, message: BindCursor, overviews: list[LogOverview]) -> DurableCursor:
-        """Return the cursor as it is known, or a new one; nobody else comes in between here and its binding."""
+        """Return the known cursor, or a new one; nothing runs between this and its binding."""
         cursor = self._book.find(message.queue, message.cursor)
         if cursor is not None:
             if cursor.mode != message.mode:
@@ -191,11 +192,11 @@ class CursorDirectory(LoopActor):
             if upto.get(each.partition_id, 0) > each.synced_end:
                 text = f"partition {each.number}: {upto[each.partition_id]} is above {each.synced_end}, the next one"
                 raise CursorRefused(AHEAD, text)
-        cursor.heartbeat(message.epoch, self.runtime.clock.now_ms())  # another binding may have come meanwhile
+        cursor.heartbeat(message.epoch, self.runtime.clock.now_ms())  # another binding may have started meanwhile
         cursor.acknowledge(upto, message.batch_ref)
         if cursor.caught_up({each.partition_id: each.low for each in overviews}):
             self._events.emit(VPN_CURSOR_LAG_CLEAR, f"{_told(cursor)} goes on")
-        # Stored whatever it changes: one before it, of the same, may be on its way, or may have been refused.
+        # Stored whatever it changes: an earlier write of the same row may be in progress, or refused.
         await self._store(cursor)
         await self._hold(handle, cursor, overviews)
         return await self._positions(cursor)
@@ -242,13 +243,13 @@ class CursorDirectory(LoopActor):
             outcome.get()
         except ActorDeadError:
             log.info("a queue was deleted while its cursors were maintained")
-        except Exception:  # the next look must come, whatever became of this one
+        except Exception:  # the next check must come, whatever happened to this one
             log.exception("maintenance of durable cursors failed")
         self._timer = None
         self._look_again()
 
     async def _maintain(self) -> None:
-        """End silent bindings, measure lags, and forget the cursors of queues that are gone."""
+        """End silent bindings, measure lags, and delete the cursors of deleted queues."""
         for name in self._book.queues():
             handle: QueueHandle | None = await self._queues.ask(FindQueue(name))
             if handle is None:
@@ -267,7 +268,7 @@ class CursorDirectory(LoopActor):
             self._waiters.fence(cursor)
             await self._release(cursor)
             await self._write(cursor)
-        for each in overviews:  # a partition that came later has to keep its messages from the first on
+        for each in overviews:  # a partition that was added later has to keep its messages from the first on
             if cursor.name not in each.holds and not cursor.exceeded and self._is_there(cursor):
                 await self._ask(handle, HoldLog(cursor.name, cursor.position(each.partition_id)), each.number)
         holds = [each.holds[cursor.name] for each in overviews if cursor.name in each.holds]
@@ -292,7 +293,7 @@ class CursorDirectory(LoopActor):
         return answers
 
     async def _hold(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
-        """Tell every partition from where to keep messages for the cursor, and what of them is consumed."""
+        """Tell every partition from which sequence to keep messages for the cursor, and what it has consumed."""
         for each in overviews:
             if not self._is_there(cursor):
                 return  # deleted meanwhile: nothing is kept for it any more
@@ -314,7 +315,7 @@ class CursorDirectory(LoopActor):
             handle.cell.inbox.post(ReleaseQueue(cursor.name))
 
     async def _positions(self, cursor: DurableCursor) -> list[CursorPosition]:
-        """Return where a cursor stands now, by partition number."""
+        """Return the positions of a cursor, by partition number."""
         handle: QueueHandle | None = await self._queues.ask(FindQueue(cursor.queue))
         overviews: list[LogOverview] = [] if handle is None else await self._ask(handle, DescribeLog())
         positions = []
@@ -327,7 +328,7 @@ class CursorDirectory(LoopActor):
         return positions
 
     async def _forget(self, cursor: DurableCursor) -> None:
-        """Delete a cursor, and return when the store knows. Until then there is no other one of its name."""
+        """Delete a cursor; return when the store has deleted it. Until then its name is not available."""
         key = _key(cursor)
         deleted = self._deleting[key] = LoopFuture()
         self._book.remove(cursor)
@@ -350,7 +351,7 @@ class CursorDirectory(LoopActor):
             raise CursorRefused(code, f"the position of cursor {cursor.name!r} could not be stored: {reason}")
 
     async def _write(self, cursor: DurableCursor) -> str:
-        """Write a cursor's row; return nothing, or why it was not written."""
+        """Write a cursor's row; return an empty text, or why it was not written."""
         if not self._is_there(cursor):
             return "it was deleted meanwhile"
         return await self._write_row(_key(cursor), orjson.dumps(cursor.to_row()))
@@ -364,7 +365,7 @@ class CursorDirectory(LoopActor):
         return answer
 
     async def _until_deleted(self, queue: str, name: str) -> None:
-        """Wait for a deletion that is under way: that there is no cursor of this name is said when the store knows."""
+        """Wait for a deletion in progress: the absence of a cursor is only reported when it is stored."""
         while (deleted := self._deleting.get(_key_of(queue, name))) is not None:
             await deleted
 

@@ -1,6 +1,6 @@
-"""Long polls of durable cursors: who waits for something new to read, woken by commits.
+"""Long polls of durable cursors: requests that wait for new messages, woken by commits.
 
-One look at the queues is under way at a time, however many commits come meanwhile: then there is one more.
+At most one check of the queues is in progress, however many commits come meanwhile: then one more follows.
 """
 
 from collections.abc import Callable, Coroutine
@@ -26,7 +26,7 @@ class _Waiter:
 
 
 class StatusWaiters:
-    """The long polls of one directory of cursors."""
+    """The waiting long polls of one directory of cursors."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class StatusWaiters:
         return waiter.answer
 
     def commit_seen(self) -> None:
-        """Look whether somebody can be answered."""
+        """Check whether a poll can be answered."""
         if self._looking:
             self._look_again = True
         elif self._waiters:
@@ -63,14 +63,14 @@ class StatusWaiters:
             run(self._runtime, self._look()).then(lambda _: self._looked())
 
     def fence(self, cursor: DurableCursor) -> None:
-        """End the waiting of a binding that is not the live one any more."""
+        """End the poll of a binding that is no longer the live one."""
         for waiter in [each for each in self._waiters if each.cursor is cursor]:
             error = CursorFenced(f"cursor {cursor.name!r}: the binding ended while it waited")
             self._drop(waiter)
             waiter.answer.set_exception((CursorFenced, error, None))
 
     def stop(self) -> None:
-        """End all waiting."""
+        """End all polls."""
         for waiter in list(self._waiters):
             self.fence(waiter.cursor)
 
@@ -95,7 +95,7 @@ class StatusWaiters:
     async def _time_is_up(self, waiter: _Waiter) -> None:
         try:
             positions = await self._positions(waiter.cursor)
-        except Exception:  # the queue may end at this moment; whoever waits hears of it
+        except Exception:  # the queue may end at this moment; the waiting client is told
             if waiter in self._waiters:
                 self._drop(waiter)
                 waiter.answer.set_exception()

@@ -1,4 +1,4 @@
-"""The partition actor: an interpreted shell that passes everything to the compiled partition."""
+"""The partition actor: an interpreted shell that passes every message to the compiled partition."""
 
 from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.partitions import Attach, Detach, PartitionOverview, Pause
@@ -16,22 +16,22 @@ class PartitionActor(LoopActor):
         self._partition = partition
 
     def on_start(self) -> None:
-        """Deliver what a recovery, or an instance that failed, left ready."""
+        """Deliver what a recovery, or a failed instance, left ready."""
         self.cell.inbox.post(WAKE)
 
     def on_failing_too_often(self) -> None:
-        """Have the ledger made anew from the store."""
+        """Have the ledger reloaded from the store."""
         self._partition.ask_for_a_new_ledger()
 
     def replay(self) -> None:
-        """Have the ledger made anew with what was chosen to be offered again. Until then everything waits."""
+        """Have the ledger reloaded with the messages chosen for replay. Until then all messages wait."""
         self.cell.suspended = True
         self._partition.ask_for_a_new_ledger()
 
     def reload(self, stored: StoredPartition) -> None:
-        """Take what the store has in the place of the ledger that failed, and go on.
+        """Replace the failed ledger by the stored state, and continue.
 
-        What the queue said of flows meanwhile is void: it gives the partition out anew.
+        Earlier messages of the queue about flows are void: it assigns the partition again.
         """
         inbox = self.cell.inbox
         inbox.items = [message for message in inbox.items if not isinstance(message, Attach | Pause | Detach)]
@@ -39,9 +39,9 @@ class PartitionActor(LoopActor):
         self.cell.resume()
 
     def overview(self) -> PartitionOverview:
-        """Return how the partition stands now: for whoever is about to end it, and cannot wait for an answer."""
+        """Return the figures of the partition at once: for a caller that is about to end it."""
         return self._partition.overview()
 
     def on_stop(self) -> None:
-        """Give back what the partition counted for."""
+        """Return the usage of the partition."""
         self._partition.close(self.cell.inbox.items)

@@ -1,7 +1,7 @@
-"""Looking at the messages that wait in a partition, oldest first, without touching them.
+"""Browse the messages that wait in a partition, oldest first, without changing their state.
 
-A look that finds nothing ends, or waits for something to come. Pages are read for the looking only: they do not come
-into the partition's memory.
+A request that finds nothing ends, or waits for new messages. Pages are read for browsing only: they do not enter the
+partition's memory.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store 
 
 
 class PartitionBrowse(Address):
-    """One look at a partition: walks the segments, and waits where a page has to be read."""
+    """One request: walks the segments, and waits where a page has to be read."""
 
     def __init__(
         self,
@@ -35,19 +35,19 @@ class PartitionBrowse(Address):
         waiting: "dict[int, PartitionBrowse]",
     ) -> None:
         self._runtime = runtime
-        self._ledger = ledger  # asked for each time: a partition may be given a new one
+        self._ledger = ledger  # called each time: a partition may be given a new ledger
         self._number = number
         self._partition_id = partition_id
         self._reader = reader
         self._next = request.after + 1
         self._limit = request.limit
         self._waits_as = -1 if request.waits_as is None else request.waits_as
-        self._waiting = waiting  # where the partition finds looks that wait for something new
+        self._waiting = waiting  # the partition's requests that wait for new messages
         self._found: list[BrowsedMessage] = []
         self.answer: LoopFuture[list[BrowsedMessage]] = LoopFuture()
 
     def run(self) -> None:
-        """Go on until a page has to be read, or all is found."""
+        """Continue until a page has to be read, or enough is found."""
         self._waiting.pop(self._waits_as, None)
         segments = self._ledger().segments
         while len(self._found) < self._limit:
@@ -67,14 +67,14 @@ class PartitionBrowse(Address):
             self._waiting[self._waits_as] = self
 
     def end(self) -> None:
-        """Answer with what was found."""
+        """Answer with the messages found."""
         self._waiting.pop(self._waits_as, None)
         self.answer.set(self._found)
 
     def post(self, message: object) -> None:
-        """Take a page that was read; a damaged one has nothing to show."""
+        """Handle a page that was read; a damaged one has no messages to show."""
         assert isinstance(message, PageRead)
-        if message.failed:  # what a disk cannot give now is not lost
+        if message.failed:  # a disk error: the page is not lost
             self._runtime.after(READ_AGAIN_MS, self.run)
             return
         segment = self._ledger().segments.at_or_after(self._next)
@@ -90,7 +90,7 @@ class PartitionBrowse(Address):
             sequence = first + row
             if sequence < self._next or sequence < ledger.floor or sequence in ledger.settled:
                 continue
-            if sequence in ledger.moving:  # another queue shows it
+            if sequence in ledger.moving:  # the other queue shows it
                 continue
             if len(self._found) == self._limit:
                 return
@@ -108,7 +108,7 @@ class PartitionBrowse(Address):
 
 
 def _end_of_page(segment: Segment, message: PageRead) -> int:
-    """Return where the page ends: behind its last run, or behind its segment when it could not be read."""
+    """Return the end of the page: the end of its last run, or of its segment when it could not be read."""
     if message.runs:
         first, batch = message.runs[-1]
         return first + batch.count

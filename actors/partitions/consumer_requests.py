@@ -42,26 +42,26 @@ MOVED_ON: Final = "the partition has moved on"
 
 @final
 class _Storing:
-    """Who waits for the store to know what became of messages."""
+    """A request that is answered when the store has the outcome of its messages."""
 
     def __init__(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
         self._reply_to = reply_to
         self._ranges = ranges
 
     def is_leaving(self, ledger: Ledger) -> bool:
-        """Return whether some are on their way to a dead message queue: until they are there, a crash undoes it."""
+        """Return whether some messages are moving to a dead message queue: until they are there, a crash undoes it."""
         return any(ledger.moving.count_within(first, end) for first, end in self._ranges)
 
     def is_there(self, ledger: Ledger) -> bool:
-        """Return whether some wait for a consumer: what was done to them has come to nothing."""
+        """Return whether some messages are ready for a consumer: the settlement did not take effect."""
         return any(ledger.available_within(first, end) for first, end in self._ranges)
 
     def refuse(self) -> None:
-        """Say so."""
+        """Answer with a refusal."""
         self._reply_to.post(PublishFailed(0, MOVED_ON))
 
     def wait(self, spool: Address | None) -> None:
-        """Have the answer given when all that the spool has so far is stored. None: nothing here is ever written."""
+        """Answer when everything that the spool has so far is stored. None: nothing here is ever written."""
         if spool is None:
             self._reply_to.post(Confirmed(0))
         else:  # with nothing to write, this waits for the commit alone
@@ -70,16 +70,16 @@ class _Storing:
 
 @final
 class ConsumerRequests:
-    """Those of one partition. Whoever waits is answered at the end of a turn, when all it brought is carried out."""
+    """The requests to one partition. They are answered at the end of a turn, when all its work is carried out."""
 
     def __init__(self) -> None:
-        self.is_awaited = False  # somebody waits
+        self.is_awaited = False  # a request waits
         self._drains: dict[int, LoopFuture[None]] = {}  # by flow
         self._storing: list[_Storing] = []  # of this turn
-        self._leaving: deque[_Storing] = deque()  # in the order asked, which is that in which messages mostly leave
+        self._leaving: deque[_Storing] = deque()  # in the order requested, in which messages mostly leave
 
     def receive(self, ledger: Ledger, message: ConsumerRequest, wall_ms: int) -> Any:
-        """Do what is asked, or see to its answer."""
+        """Carry out a request, or arrange its answer."""
         if isinstance(message, AnnotateDelivery):
             annotate(ledger, message.flow_id, message.epoch, message.ranges, message.delivery_count, message.annotation)
             return None
@@ -88,7 +88,7 @@ class ConsumerRequests:
         return self._drain(message.flow_id)
 
     def takes(self, ledger: Ledger, message: SettleDurably) -> bool:
-        """Note a settlement that is to be applied now; return False, and refuse it, when it is not."""
+        """Record a settlement to apply now; return False, and refuse it, when it is stale."""
         flow = ledger.flows.get(message.settle.flow_id)
         if flow is None or flow.epoch != message.settle.epoch:
             message.reply_to.post(PublishFailed(0, MOVED_ON))
@@ -103,13 +103,13 @@ class ConsumerRequests:
         return True
 
     def when_stored(self, value: T) -> LoopFuture[T]:
-        """Return what is answered with a value when the store knows what this turn has done."""
+        """Return a future that is answered with a value when the store has the work of this turn."""
         stored = StoredAnswer(value)
         self._wait_for_store(stored, [])
         return stored.future
 
     def reply(self, ledger: Ledger, spool: Address | None) -> None:
-        """Answer whom there is an answer for. The ledger has delivered what it could, and the spool was told of it."""
+        """Answer the requests that can be. The ledger has delivered what it could, and the spool has been told."""
         for each in self._storing:
             if each.is_leaving(ledger):
                 self._leaving.append(each)
@@ -125,7 +125,7 @@ class ConsumerRequests:
         self.is_awaited = len(self._drains) > 0 or len(self._leaving) > 0
 
     def use_ledger(self, ledger: Ledger) -> None:
-        """Take up a ledger that was made anew from the store: in it, what was on its way elsewhere may be back."""
+        """Use a ledger reloaded from the store: messages that were moving may be ready in it."""
         waiting = [*self._leaving, *self._storing]
         self._leaving.clear()
         self._storing.clear()
@@ -136,7 +136,7 @@ class ConsumerRequests:
                 self._storing.append(each)
 
     def end(self) -> None:
-        """Answer those who drain: nothing more comes from here."""
+        """Answer the drains: nothing more comes from this partition."""
         for flow_id in list(self._drains):
             self._drains.pop(flow_id).set(None)
 
@@ -145,7 +145,7 @@ class ConsumerRequests:
         self.is_awaited = True
 
     def _drain(self, flow_id: int) -> LoopFuture[None]:
-        """Put a flow in line. One that asks anew is waited for once; what it asked before is answered."""
+        """Add a drain for a flow. A repeated one answers the earlier."""
         earlier = self._drains.pop(flow_id, None)
         if earlier is not None:
             earlier.set(None)
@@ -153,9 +153,6 @@ class ConsumerRequests:
         self._drains[flow_id] = answer
         self.is_awaited = True
         return answer
-
-
-# Flows whose client is away. The rules are in messaging.partitions.suspended_flows.
 
 
 SuspensionRequest: TypeAlias = (
@@ -166,10 +163,13 @@ SuspensionReply: TypeAlias = FoundSequences | list[tuple[int, int]] | None
 
 @final
 class SuspendedFlows:
-    """The suspended flows of one partition."""
+    """The suspended flows of one partition, whose clients are disconnected.
+
+    The rules are in messaging.partitions.suspended_flows.
+    """
 
     def __init__(self) -> None:
-        self.has_kept = False  # a client is back for which messages have waited
+        self.has_kept = False  # a client is back, and messages have waited for it
 
     def receive(self, ledger: Ledger, request: SuspensionRequest) -> SuspensionReply:
         """Carry out one request."""
@@ -190,7 +190,7 @@ class SuspendedFlows:
         return None
 
     def deliver(self, ledger: Ledger) -> list[Delivery]:
-        """Return what goes to clients that are back, before anything else does."""
+        """Return deliveries for clients that are back, ahead of all others."""
         again = deliver_kept(ledger)
         self.has_kept = has_kept(ledger)
         return again

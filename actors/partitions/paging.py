@@ -1,6 +1,6 @@
-"""What of a partition is in memory: its share of the node's budget, and moving the rest into pages of the store.
+"""The memory of a partition: its share of the node's budget, and moving the rest into pages of the store.
 
-Which batches go is planned in messaging.partitions.paging and messaging.bulk.retained_log.
+messaging.partitions.paging and messaging.bulk.retained_log plan which batches are paged.
 """
 
 from typing import final
@@ -22,7 +22,7 @@ PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's ove
 
 @final
 class PagingOut:
-    """The memory of one partition. At most one set of pages is on its way to the store."""
+    """The memory of one partition. At most one set of pages is being written."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class PagingOut:
         self._memory = memory
         self._spool = spool  # None: this partition's messages are never written
         self._counted_bytes: i64 = 0
-        self._plans_out: list[PagePlan] | None = None  # pages on their way to the store
-        self._through_record = 0  # asked for while pages were on their way; 0: nothing
+        self._plans_out: list[PagePlan] | None = None  # pages being written
+        self._through_record = 0  # requested while pages were being written; 0: none
 
     def use_log(self, log: RetainedLog) -> None:
-        """Take the log of a ledger that was read back; pages that are on their way are no plans of theirs."""
+        """Use the log of a reloaded ledger; pages that are being written are not its plans."""
         self._log = log
         self._plans_out = None
         if self._through_record:
             self.page_out(0)
 
     def balance(self) -> None:
-        """Keep to the partition's share of memory."""
+        """Page out what exceeds the partition's share of memory."""
         held = self._held_bytes()
         memory = self._memory
         if held != self._counted_bytes:
@@ -60,21 +60,21 @@ class PagingOut:
             self._write(bytes_to_free=held - memory.share() // 2, through_record=None)
 
     def end(self) -> None:
-        """Give the memory back."""
+        """Return the memory to the budget."""
         self._memory.count(-self._counted_bytes)
         self._counted_bytes = 0
 
     def page_out(self, through_record: int) -> None:
-        """Move what old journal records hold into pages, as soon as no others are on their way."""
+        """Page out what old journal records hold, as soon as no other pages are being written."""
         self._through_record = max(self._through_record, through_record)
         if self._plans_out is None:
             through, self._through_record = self._through_record, 0
             self._write(bytes_to_free=self._held_bytes(), through_record=through)
 
     def written(self, message: PagesWritten) -> None:
-        """Let the pages take the place of what they were made of."""
+        """Replace the planned segments by the written pages."""
         if message.plans is not self._plans_out:
-            return  # planned by a ledger that was made anew since: it has found the pages, or what they were made of
+            return  # planned by a ledger that was reloaded since: it has found the pages, or their segments
         self._plans_out = None
         if not message.failed:
             for plan in message.plans:
@@ -83,7 +83,7 @@ class PagingOut:
             self.page_out(0)
 
     def _held_bytes(self) -> i64:
-        """Return what ledger and log hold; a batch that both hold counts twice, so pages are written the earlier."""
+        """Return the bytes in ledger and log; a batch in both counts twice, so pages are written earlier."""
         return self._log.ledger.memory_bytes + self._log.memory_bytes
 
     def _write(self, *, bytes_to_free: int, through_record: int | None) -> None:
@@ -95,15 +95,12 @@ class PagingOut:
             self._spool.post(WritePages(self._address, self._partition_id, plans))
 
 
-# What a partition does with a page that was read for it, or that could not be.
-
-
 READ_AGAIN_MS = 1000  # between two attempts to read a page from a store that fails
 
 
 @final
 class PageArrivals:
-    """Takes the pages of one partition."""
+    """Handles the pages that were read for one partition, or could not be."""
 
     def __init__(
         self,
@@ -121,11 +118,11 @@ class PageArrivals:
         self._reader = reader
 
     def take(self, ledger: Ledger, message: PageRead) -> None:
-        """Bring a page into the ledger; one that is damaged is set aside, with its messages given up."""
+        """Load a page into the ledger; a damaged page is quarantined, and its messages are given up."""
         if message.failed:
             self._runtime.after(READ_AGAIN_MS, lambda: self._read_again(message.first_sequence))
         elif message.damage:
-            # Set aside first: giving up its messages deletes the page in the same commit.
+            # Quarantined first: giving up its messages deletes the page in the same commit.
             assert self._spool is not None
             self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
             release_kept(ledger, message.first_sequence)
@@ -137,6 +134,6 @@ class PageArrivals:
             page_loaded(ledger, message.first_sequence, message.runs)
 
     def _read_again(self, page_first: int) -> None:
-        """Ask for a page again: what a disk cannot give now is not lost."""
+        """Request a page again: after a disk error it is not lost."""
         if not self._address.closed and self._reader is not None:
             self._reader.read(ReadPage(self._address, self._partition_id, page_first))

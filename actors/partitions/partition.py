@@ -91,7 +91,7 @@ from sluicegate.messaging.routing.destinations import QueueTarget
 
 log = logging.getLogger("sluicegate.queues")
 
-MAINTAIN_LOG_MS = 1000  # a message kept for readers may go so much later than its time
+MAINTAIN_LOG_MS = 1000  # a message kept for readers may be trimmed this much late
 
 
 class Partition(Behaviour):
@@ -134,7 +134,7 @@ class Partition(Behaviour):
         self._spool = spool  # None: this partition's messages are never written
         self._reader = reader
         self._pages = PageArrivals(runtime, address, partition_id=partition_id, spool=spool, reader=reader)
-        self._trace = trace  # None: nothing of this queue is traced
+        self._trace = trace  # None: this queue is not traced
         self._browses: dict[int, PartitionBrowse] = {}  # browser -> its request that waits for new messages
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._suspended = SuspendedFlows()
@@ -320,7 +320,7 @@ class Partition(Behaviour):
         is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
         if is_replacing or ledger.unstored.total > 0 or self._commits.on:
             self._commits.want(is_replacing or ledger.unstored.total > 0)
-        # With nothing ready, the next message needs no turn: nothing could be delivered together with it.
+        # With nothing ready, the next message needs no turn: no other message could be delivered with it.
         self._address.accepts_inline = not self._ledger.has_ready()
 
     def _note_taken_back(self) -> None:
@@ -331,7 +331,7 @@ class Partition(Behaviour):
             self._wake_waiting_partitions(flow)
 
     def _wake_waiting_partitions(self, flow: Flow) -> None:
-        """Wake partitions that wait because the flow had all it may have in flight: it has less now."""
+        """Wake partitions that wait because the flow had its maximum in flight: it has less now."""
         if flow.window.keeps_waiting():
             wake_waiters(flow.window, self._runtime.dispatcher)
 
@@ -403,8 +403,8 @@ class Partition(Behaviour):
             self._queue.post(PartitionStored(self._number, StoredPartition(self._partition_id)))
             return
         try:
-            self._notify_spool(spool)  # what consumers have settled is settled
-        except Exception as error:  # whatever is wrong with the ledger: what it could not report is delivered again
+            self._notify_spool(spool)  # persist what consumers have settled
+        except Exception as error:  # the ledger is inconsistent: what it could not report is delivered again
             log.error(
                 "partition %d: inconsistent ledger, reloading from the store: %r",
                 self._partition_id,
@@ -414,7 +414,7 @@ class Partition(Behaviour):
         spool.post(ReloadPartition(self._partition_id, self._number, self._queue))
 
     def reload(self, stored: StoredPartition) -> None:
-        """Continue with a ledger made from what the store has; no flow is attached to it."""
+        """Continue with a ledger made from the store; no flow is attached to it."""
         replay = self._reading.replay
         if replay is not None:
             stored.offer_again(replay[0], replay[1])
@@ -442,7 +442,7 @@ class Partition(Behaviour):
         self._commits.want(False)
         spool = self._spool
         if spool is None or not (self._gate.ended or self._rescale.retired):
-            return  # the messages of a stopping node, or of a partition that failed, stay in the store
+            return  # the messages of a stopping node, or of a failed partition, stay in the store
         for message in waiting:
             # The other queues of the publish have it, and its publisher waits for an answer.
             if isinstance(message, Append) and message.publication is not None and message.publication.not_sequenced():
@@ -471,7 +471,7 @@ class Partition(Behaviour):
 
 @final
 class DeliverySender:
-    """Sends deliveries to their consumers and counts them. Who gets what is decided in the ledger."""
+    """Sends deliveries to their consumers and counts them. The ledger decides what is delivered."""
 
     def __init__(self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None) -> None:
         self.delivered_count: i64 = 0
@@ -479,7 +479,7 @@ class DeliverySender:
         self._clock = clock
         self._partition = partition
         self._number = number
-        self._trace = trace  # None: nothing of this queue is traced
+        self._trace = trace  # None: this queue is not traced
 
     def send(self, deliveries: list[Delivery]) -> None:
         """Send deliveries to their consumers, one message for each consumer."""
@@ -510,14 +510,14 @@ class DeliverySender:
 class RescalePart:
     """Carries out the queue's rescale orders: holds the slots it gains, and reports when slots it lost are settled.
 
-    Which partition does which is decided in `queues.rescale`, what may be delivered in
-    messaging.partitions.state.rescale_holds. Its state is in the ledger.
+    `queues.rescale` decides which partition does which, and messaging.partitions.state.rescale_holds what may be
+    delivered. Its state is in the ledger.
     """
 
     def __init__(self, number: int, queue: Address) -> None:
         self._number = number
         self._queue = queue
-        self.retired = False  # the partition ends, and nothing of it is needed
+        self.retired = False  # the partition ends, and none of it is needed
 
     def receive(self, ledger: Ledger, order: RescaleOrder) -> None:
         """Apply an order of the queue."""
@@ -535,7 +535,7 @@ class RescalePart:
                 self._queue.post(CutTaken(self._number, ledger.watched_cut))
 
     def review(self, ledger: Ledger) -> None:
-        """Report to the queue when everything below the cut is settled; drop holds that are over."""
+        """Report to the queue when everything below the cut is settled; remove holds that have ended."""
         if ledger.watched_cut and ledger.is_settled_below(ledger.watched_cut):
             ledger.watched_cut = 0
             self._queue.post(SourceDrained(self._number))

@@ -1,7 +1,7 @@
-"""The reading side of a partition: ranges of sequences, and what is kept for those who read them.
+"""The reading side of a partition: range reads, and the messages kept for readers.
 
-It holds no rule: what is read is planned in messaging.bulk.range_reads, what is kept is decided in
-messaging.bulk.retained_log. Pages are read for the reading only: they do not come into the partition's memory.
+messaging.bulk.range_reads plans the reads, and messaging.bulk.retained_log decides what is kept. Pages are read for the
+request only: they do not enter the partition's memory.
 """
 
 from typing import Any
@@ -29,14 +29,14 @@ from sluicegate.messaging.message.batch import MessageBatch
 
 
 class RangeReader:
-    """Answers what readers ask of one partition."""
+    """Answers the requests of readers to one partition."""
 
     def __init__(self, log: RetainedLog, *, number: int, partition_id: int, reader: StoreReader | None) -> None:
         self._log = log
         self._number = number
         self._partition_id = partition_id
         self._reader = reader
-        self.replay: tuple[int, int] | None = None  # what the next ledger is to offer again
+        self.replay: tuple[int, int] | None = None  # what the next ledger is to deliver again
 
     def receive(self, request: PartitionRequest) -> Any:
         """Answer one request. A queue that is never written has nothing in the store, so nothing to read."""
@@ -94,7 +94,7 @@ class RangeReader:
 
 
 class RangeRead(Address):
-    """One chunk on its way: pages are asked for all at once, and the answer is given when the last has come."""
+    """One chunk in progress: all its pages are requested at once, and the answer is given when the last has come."""
 
     def __init__(
         self, log: RetainedLog, request: ReadRange, *, number: int, partition_id: int, reader: StoreReader | None
@@ -111,7 +111,7 @@ class RangeRead(Address):
         self.answer: LoopFuture[RangeChunk] = LoopFuture()
 
     def begin(self) -> None:
-        """Ask for the pages; without any the answer is there at once."""
+        """Request the pages; without any, answer at once."""
         wanted = list(dict.fromkeys([each.page_first for each in self._plan.pieces if each.batch is None]))
         self._awaited_count = len(wanted)
         for first in wanted:
@@ -121,7 +121,7 @@ class RangeRead(Address):
             self._finish()
 
     def post(self, message: object) -> None:
-        """Take a page that was read."""
+        """Handle a page that was read."""
         assert isinstance(message, PageRead)
         if message.failed:
             self._failed = True

@@ -1,8 +1,8 @@
-"""A fresh ledger for a partition, in the place of one that cannot be trusted any more.
+"""Build a new ledger for a partition, in place of one that is inconsistent.
 
-What is in the store is taken from there. Of the old ledger only this is believed: how far its sequences have gone, what
-the newest of a last-value queue has replaced, how much it counted for against quotas, and which publications it held
-that were not in the store when that was read.
+Its messages come from the store. Of the old ledger only this is used: how far its sequences have gone, what the newest
+message of a last-value queue has replaced, its usage, and which publications it held that were not in the store when
+that was read.
 """
 
 from sluicegate.actors.messages.data import Settled
@@ -24,10 +24,10 @@ def fresh_ledger(
     gate: QueueGate,
     spool: Address | None,
 ) -> tuple[Ledger, RetainedLog]:
-    """Return a ledger and its log made from what the store holds; no flow is attached to it, nor to the old one now.
+    """Return a ledger and its log made from the store; no flow is attached to it, nor to the old one now.
 
-    Sequences go on behind those given out, and all messages may have been delivered before. Those of a queue that is
-    never written (`spool` is None) are lost, and counted.
+    Sequences continue after those assigned, and all messages may have been delivered before. The messages of a queue
+    that is never written (`spool` is None) are lost, and counted.
     """
     stored.next_sequence = old.next_sequence
     readopted = [batch.publication for batch in stored.batches]
@@ -36,7 +36,7 @@ def fresh_ledger(
     for segment in old.segments.all():
         publication = segment.publication
         if publication is not None and publication.refused:
-            refused_count += segment.live_count  # a consumer had it, which is lost with the ledger
+            refused_count += segment.live_count  # a consumer held it, and it is lost with the ledger
         elif segment.batch is not None and publication is not None and segment.first not in found:
             # Other partitions had yet to number it, so it was not in the store when that was read.
             stored.batches.append(StoredBatch(segment.first, segment.batch, publication))
@@ -49,7 +49,7 @@ def fresh_ledger(
         log.restore(stored)
     restore(ledger, stored, was_clean=False)
     log.count_rows()
-    # From here on the old one is let go of. Whatever failed before can be tried again.
+    # From here on the old ledger is released. A failure before this point can be retried.
     released = old.effects
     gate.release(
         min(old.waiting_count + released.released_count, gate.usage_count),

@@ -1,7 +1,7 @@
-"""Waking the partitions that wait for a consumer's credit, or for room among what all consumers hold.
+"""Wake the partitions that wait for a consumer's credit, for time, for a commit, or for publishers to be released.
 
-Who comes when there is credit is decided in messaging.queues.credit. Here is the second look: a partition that was
-woken may have nothing any more, or be gone, and then those behind it are to have the credit.
+messaging.queues.credit decides which partitions are woken for credit. A woken partition may have no messages any more,
+or be gone; so a second check at the end of the turn gives its credit to those after it.
 """
 
 from typing import final
@@ -17,13 +17,13 @@ from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 
 
 def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
-    """Have partitions go on that wait for this window; there is credit again, or may be."""
+    """Wake the partitions that wait for this window: there is credit again, or may be."""
     if window.is_waited_for():
         _wake(window, window.next_waiters(), dispatcher)
 
 
 def watch_for_room(pool: CreditPool[Address], dispatcher: Dispatcher) -> None:
-    """From now on have partitions go on that wait for room in the pool, at the end of a turn that brings some."""
+    """From now on wake partitions that wait for room in the pool, at the end of a turn that frees some."""
     pool.has_room = _LookForRoom(pool, dispatcher).ask
 
 
@@ -36,7 +36,7 @@ def _wake(window: CreditWindow[Address], waiters: list[Address], dispatcher: Dis
 
 @final
 class _SecondLook(Flushed):
-    """At the end of the turn in which some were woken: is there credit left for others?"""
+    """Checks, at the end of the turn in which partitions were woken, for credit that is left for others."""
 
     def __init__(self, window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
         self._window = window
@@ -52,7 +52,7 @@ class _SecondLook(Flushed):
 
 @final
 class _LookForRoom(Flushed):
-    """At the end of a turn in which the pool got room: whose windows wait for it?"""
+    """Checks, at the end of a turn in which the pool got room, which windows wait for it."""
 
     def __init__(self, pool: CreditPool[Address], dispatcher: Dispatcher) -> None:
         self._pool = pool
@@ -60,13 +60,13 @@ class _LookForRoom(Flushed):
         self._is_asked = False
 
     def ask(self) -> None:
-        """Look at the end of this turn."""
+        """Check at the end of this turn."""
         if not self._is_asked:
             self._is_asked = True
             self._dispatcher.at_turn_end(self)
 
     def flush(self) -> None:
-        """Wake as many as there is room for, of the windows that have waited longest; then look what they have left."""
+        """Wake as many as there is room for, of the windows that have waited longest; then check what they left."""
         self._is_asked = False
         room = self._pool.available()
         while room > 0:
@@ -80,24 +80,21 @@ class _LookForRoom(Flushed):
                 self.ask()
 
 
-# A timer that gives a partition a turn at the moment at which time has something to do to its messages.
-
-
-DELAY_MS_MAX = 60_000  # what is later is looked at again: the wall clock may have been set meanwhile
+DELAY_MS_MAX = 60_000  # a later time is checked again: the wall clock may have been set meanwhile
 
 
 @final
 class TurnTimer:
-    """One timer, for the earliest moment only."""
+    """A timer that gives a partition a turn when time next affects its messages. Only the earliest time is set."""
 
     def __init__(self, runtime: Runtime, address: Address) -> None:
         self._runtime = runtime
         self._address = address
         self._handle: TimerHandle | None = None
-        self._at_ms = 0  # wall clock; 0: it is not set
+        self._at_ms = 0  # wall clock; 0: not set
 
     def set(self, at_ms: int, wall_ms: int) -> None:
-        """Wake the partition at a moment; 0: not at all."""
+        """Set the time of the next turn; 0: none."""
         if at_ms == self._at_ms:
             return
         self.cancel()
@@ -106,7 +103,7 @@ class TurnTimer:
             self._handle = self._runtime.after(min(max(at_ms - wall_ms, 1), DELAY_MS_MAX), self._ended)
 
     def cancel(self) -> None:
-        """Call it off."""
+        """Cancel the timer."""
         self._at_ms = 0
         if self._handle is not None:
             self._handle.cancel()
@@ -118,18 +115,18 @@ class TurnTimer:
         self._address.post(WAKE)
 
 
-# A partition's part in slowing down publishers: it tells them to go on. The levels are messaging.queues.pressure's.
-
-
 @final
 class PressureWatch:
-    """Holds back the publishers that feed a queue, and lets them go on when it empties or nobody empties it."""
+    """Slows the publishers that feed a queue, and releases them when it empties or when no consumer empties it.
+
+    messaging.queues.pressure decides at which levels.
+    """
 
     def __init__(
         self, runtime: Runtime, address: Address, *, gate: QueueGate, pressure: Pressure, limits: PressureLimits
     ) -> None:
         self._runtime = runtime
-        self._address = address  # the partition's
+        self._address = address  # of the partition
         self._clock = runtime.clock
         self._gate = gate
         self._pressure = pressure
@@ -137,9 +134,9 @@ class PressureWatch:
         self._timer: TimerHandle | None = None
 
     def check(self, released: bool) -> None:
-        """Look at the level; `released`: something was settled since the last look.
+        """Check the level; `released`: messages were settled since the last check.
 
-        When nothing was for a while, publishers go on: one dead consumer must not hold up the others.
+        When none were for a while, publishers continue: one dead consumer must not hold up the others.
         """
         pressure = self._pressure
         usage_bytes = self._gate.usage_bytes
@@ -155,25 +152,24 @@ class PressureWatch:
             self._timer = self._runtime.after(stall_ms, self._check_again)
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _check_again(self) -> None:
-        """Give the partition a turn, which ends with a look."""
+        """Give the partition a turn, which ends with a check."""
         self._timer = None
         self._address.post(WAKE)
 
 
-# Waking a partition after each commit while something in it waits for one.
-#
-# What does is in messaging.partitions.rules.last_value and messaging.partitions.rules.delivery_after_commit.
-
-
 @final
 class CommitWatch:
-    """What a partition has asked the spool for."""
+    """Wakes a partition after each commit while messages in it wait for one.
+
+    Messages wait for commits in messaging.partitions.rules.last_value and
+    messaging.partitions.rules.delivery_after_commit.
+    """
 
     def __init__(self, address: Address, spool: Address | None) -> None:
         self._address = address
@@ -181,7 +177,7 @@ class CommitWatch:
         self.on = False
 
     def want(self, on: bool) -> None:
-        """Be woken from now on, or no longer."""
+        """Start or stop waking the partition."""
         if on != self.on and self._spool is not None:
             self.on = on
             self._spool.post(WatchCommits(self._address, on))

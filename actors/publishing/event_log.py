@@ -16,15 +16,15 @@ from sluicegate.messaging.routing.routes import TopicSpace
 
 log = logging.getLogger("sluicegate.events")
 
-audit = logging.getLogger("sluicegate.audit")  # goes to a file of its own, or nowhere
+audit = logging.getLogger("sluicegate.audit")  # has a file of its own, or none
 
 LOG_LEVELS: Final = {INFO: logging.INFO, NOTICE: logging.INFO, WARNING: logging.WARNING, ERROR: logging.ERROR}
 
 
 class EventLog(LoopActor):
-    """Writes each event to the log, and publishes it as a direct message to whoever subscribed.
+    """Writes each event to the log, and publishes it as a direct message to subscribers.
 
-    An event is published in the message VPN that it concerns, one that concerns the node in `default`.
+    An event is published in the message VPN that it concerns, and an event of the node in `default`.
     """
 
     def __init__(
@@ -41,14 +41,14 @@ class EventLog(LoopActor):
         super().__init__(cell)
         self.router_name = router_name
         self.prefixes = prefixes  # SMF_PREFIX, MQTT_PREFIX, both or none
-        self.scopes = scopes  # whose events go on the bus
-        self._space_of = space_of  # of a message VPN, by its name
+        self.scopes = scopes  # whose events are published
+        self._space_of = space_of  # returns the topic space of a VPN by name
         self._spool = spool
         self._rng = rng
         self._publishers: dict[str, Publisher] = {}
 
     def on_receive(self, event: Any) -> None:
-        """Carry one event out."""
+        """Log and publish one event."""
         assert isinstance(event, Event)
         values = {"event": event.kind.name}
         if event.kind.scope in (VPN, CLIENT):
@@ -87,4 +87,4 @@ class EventLog(LoopActor):
                 space=space, spool=self._spool, address=address, rng=self._rng
             )
         publisher.publish(batch, 0)
-        publisher.pressures.clear()  # events wait for nobody: who is slow loses them, counted as any drop
+        publisher.pressures.clear()  # events do not wait: a slow subscriber loses them, counted as any drop

@@ -1,7 +1,7 @@
-"""Publishing a batch: the way in that all protocols share.
+"""Publish a batch: the entry point that all protocols share.
 
 A publisher belongs to one connection. It looks up the routes, splits the batch by destination and by partition, asks
-the gates, and posts. For guaranteed messages it returns how many confirmations are still to come.
+the gates, and posts. For guaranteed messages it returns the number of confirmations to expect.
 """
 
 from random import Random
@@ -34,30 +34,30 @@ class Publisher:
         self._spool = spool
         self._address = address
         self._rng = rng
-        self._deliver_to_one: DeliverToOne | None = None  # until a message asks for it
-        # What it publishes goes to everybody or nobody, whatever definitions say; and nobody handles it before the
-        # caller has put to the publication what belongs into the same commit.
+        self._deliver_to_one: DeliverToOne | None = None  # None until a message asks for it
+        # In a transaction a publish goes to all destinations or none, whatever definitions say; and it is not handled
+        # before the caller has added to the publication what belongs into the same commit.
         self._in_transaction = in_transaction
         self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
-        # Whether who publishes hears that there is no room to retain a message, and it goes nowhere then. Else it goes
-        # to those who are there, and is not retained.
+        # Whether the publisher is told that there is no room to retain a message, which then goes nowhere. Else it is
+        # delivered to subscribers, and is not retained.
         self.hears_of_retained = False
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
-        """Send a batch to everybody who is to have it. `token` comes back with each confirmation."""
+        """Send a batch to all its destinations. `token` comes back with each confirmation."""
         tracing = self._space.tracing
         if tracing is None:
             return self._publish(batch, token)
         noted: list[PublishTraced] = []
         batch = tracing.begin(batch, noted)
         result = self._publish(batch, token)
-        if noted and (result.refusal == ADMITTED or batch.count == 1):  # else they are published again one by one
+        if noted and (result.refusal == ADMITTED or batch.count == 1):  # else the rows are published again one by one
             tracing.published(noted, result.refusal, is_routed=result.routed)
         return result
 
     def note(self, row: tuple[bytes, bytes | None], token: int) -> None:
-        """Have the store note what became of a publish that it has nothing of. It is confirmed like one that it has."""
+        """Have the store record the outcome of a publish of which it stores nothing, and confirm it like any other."""
         self._spool.post(SessionRows([row], self._address, token, until_done=True))
 
     def _publish(self, batch: MessageBatch, token: int) -> PublishResult:
@@ -77,9 +77,9 @@ class Publisher:
         return result
 
     def retain_again(self, message: MessageBatch, token: int) -> int:
-        """Have the store take what is retained by now where a message was, which it may have refused.
+        """Have the store write what is retained now on a message's topic, if it may have refused it.
 
-        Return how many confirmations that needs.
+        Return the number of confirmations to expect.
         """
         expansion = Expansion(message, self._space.natives)
         expansion.add(_chosen(message, {self._space.route(message.topic_of(0)): [0]}))
@@ -90,7 +90,7 @@ class Publisher:
         return pending
 
     def _may_retain(self, batch: MessageBatch, copies: MessageBatch | None, result: PublishResult) -> bool:
-        """Return whether a batch that is to be retained may go on; its messages, unless there is room, one by one."""
+        """Return whether a batch with RETAIN may be published; without room, its rows are published one by one."""
         retained = self._space.retained
         verdict = retained.verdict([batch] if copies is None else [batch, copies])
         if verdict == ADMITTED:
@@ -115,7 +115,7 @@ class Publisher:
         return pending
 
     def _send(self, batch: MessageBatch, token: int, result: PublishResult) -> MessageBatch | None:
-        """Send a batch where its topics lead; return what definitions made of it that is to be retained as well."""
+        """Send a batch by its topics; return the copies by definitions that are to be retained as well."""
         topics = batch.topics
         if topics is None:
             route = self._space.route(batch.topic)
@@ -141,7 +141,7 @@ class Publisher:
                 if copies is not None and result.retains and not self._may_retain(batch, copies, result):
                     return None
                 batch, rows_by_route = expansion.batch(), expansion.rows_by_route
-                if not rows_by_route:  # nobody is there for any of it
+                if not rows_by_route:  # no row has a destination
                     return copies
         if len(rows_by_route) == 1:
             self._publish_by(next(iter(rows_by_route)), batch, None, token, result)
@@ -155,7 +155,7 @@ class Publisher:
                 self._note_forwarding(route.forwarding, len(rows), published, result)
 
     def _note_forwarding(self, forwarding: Forwarding, count: int, published: int, result: PublishResult) -> None:
-        """Note what the definitions say that send `count` rows on; `published` rows are published together."""
+        """Record what the definitions say that forward `count` rows; `published` rows are published together."""
         fanned = result.forwarded
         if fanned is None:
             fanned = result.forwarded = ForwardingResult(published)
@@ -171,7 +171,7 @@ class Publisher:
             fanned.filtered_count += count
 
     def _count_forwarded(self, fanned: ForwardingResult, batch: MessageBatch, result: PublishResult) -> None:
-        """Count what definitions sent to nobody; but not of several rows that are published again one by one."""
+        """Count forwarded messages without destination; not for several rows that are published again one by one."""
         if result.refusal == ADMITTED:
             self._space.filtered_count += fanned.filtered_count
             self._count_nowhere(batch, fanned.unmatched_count)
@@ -181,7 +181,7 @@ class Publisher:
     def _publish_mixed(
         self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
     ) -> None:
-        """Rows of one batch go different ways: gather the rows of each destination, so that it gets one batch."""
+        """Publish a batch whose rows have different routes: gather the rows of each destination into one batch."""
         direct: dict[Subscriber, list[int]] = {}
         queues: dict[QueueTarget, list[int]] = {}
         groups: dict[ShareGroup, list[int]] = {}
@@ -229,7 +229,7 @@ class Publisher:
     def _publish_by(
         self, route: Route, batch: MessageBatch, rows: list[int] | None, token: int, result: PublishResult
     ) -> None:
-        """All rows go the same way."""
+        """Publish rows that all have the same route."""
         guaranteed = batch.qos != AT_MOST_ONCE
         if guaranteed and route.only_queue is not None and result.refusal == ADMITTED:
             self._spool_to_one(route.only_queue, batch, token, result)
@@ -248,14 +248,14 @@ class Publisher:
                         targets[group.queue] = rows
             if (targets or result.refusal != ADMITTED) and not self._spool_to(targets, batch, token, result):
                 return
-        elif result.refusal != ADMITTED:  # a target that there is not
+        elif result.refusal != ADMITTED:  # a target queue that does not exist
             return
         receivers = route.direct if guaranteed or not route.guaranteed else route.direct + route.guaranteed
         if len(receivers) > 1 and asks_for_one(batch, None):
             for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
                 self._post_direct(subscriber, _selected(batch, its))
         else:
-            alone = len(receivers) == 1 and not self._in_transaction  # several would hold up everybody else
+            alone = len(receivers) == 1 and not self._in_transaction  # several would hold up all other actors
             for subscriber in receivers:
                 self._post_direct(subscriber, batch, at_once=alone)
         for group in route.groups:
@@ -265,7 +265,7 @@ class Publisher:
             self._find_nobody(batch, result)
 
     def _find_nobody(self, batch: MessageBatch, result: PublishResult) -> None:
-        """Nobody is there for any row: say so to who sent them to a queue, and else where the VPN wants it said."""
+        """Handle rows without destination: report it for a queue's topic, and else where the VPN requires it."""
         result.routed = False
         topic = batch.topic_of(0)
         if is_queue_topic(topic):
@@ -280,11 +280,11 @@ class Publisher:
                 self._space.unmatched_refused_count += 1
 
     def _refuses_nowhere(self, batch: MessageBatch) -> bool:
-        """Return whether rows that nobody subscribes to are refused; retained ones are kept for those to come."""
+        """Return whether rows without subscriber are refused; retained ones are kept for later subscribers."""
         return self._space.refuses_unmatched and batch.qos != AT_MOST_ONCE and not batch.retain
 
     def _count_nowhere(self, batch: MessageBatch, count: int) -> None:
-        """Note that `count` rows are dropped that nobody subscribes to."""
+        """Count `count` dropped rows without subscriber."""
         if not batch.retain:
             self._space.unmatched_count += count
 
@@ -293,7 +293,7 @@ class Publisher:
     def _hands(
         self, route: Route, batch: MessageBatch, rows: list[int], receivers: list[Subscriber]
     ) -> dict[Subscriber, list[int]]:
-        """Return which rows each receiver gets, where some are to be delivered to one only."""
+        """Return the rows of each receiver, where some rows are Deliver-To-One."""
         if self._deliver_to_one is None:
             self._deliver_to_one = DeliverToOne(self._space)
         return self._deliver_to_one.hands(route, batch, rows, receivers)
@@ -312,7 +312,7 @@ class Publisher:
             self.pressures.append(pressure)
 
     def _post_shared(self, group: ShareGroup, batch: MessageBatch) -> None:
-        """Deal the rows out to the members, one after the other; members that are away get none."""
+        """Distribute the rows over the members in turn; disconnected members get none."""
         hands = deal_to_members(group, batch)
         if not hands:
             self._space.offline_count += batch.count
@@ -322,7 +322,7 @@ class Publisher:
                 whole: dict[QueueTarget, list[int] | None] = {queue: None}
                 dealt = PublishResult()
                 dealt.forwarded = ForwardingResult(1)
-                dealt.forwarded.spared[queue] = None  # whoever published them goes on: what it refuses is dropped there
+                dealt.forwarded.spared[queue] = None  # its publisher goes on: what the queue refuses is dropped there
                 self._spool_to(whole, its, 0, dealt)
             elif member.address is not None:
                 member.address.post(SharedDirect(group, its))
@@ -330,7 +330,7 @@ class Publisher:
     # --- guaranteed messages ---
 
     def _spool_to_one(self, target: QueueTarget, batch: MessageBatch, token: int, result: PublishResult) -> None:
-        """Put a whole batch into the only destination there is: what most guaranteed publishes come to."""
+        """Put a whole batch into the only destination: the usual case for guaranteed messages."""
         gate = target.gate
         if len(target.partitions) != 1 or gate.verdict(batch) != ADMITTED:
             whole: dict[QueueTarget, list[int] | None] = {target: None}
@@ -357,12 +357,12 @@ class Publisher:
         token: int,
         result: PublishResult,
     ) -> bool:
-        """Put rows of a batch into queues, all or nothing. Return False, with the refusals noted, when one says no.
+        """Put rows of a batch into queues, all or nothing. Return False, with the refusals recorded, when one refuses.
 
-        Definitions may say that queues go without, or keep what they took before one refused.
+        Definitions may allow queues to be skipped, or to keep what they took before one refused.
         """
         fanned = result.forwarded
-        refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher hears of it
+        refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher is told
         taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
         for target, rows in targets.items():
             part = batch if rows is None else _selected(batch, rows)
@@ -405,7 +405,7 @@ class Publisher:
     def _by_partition(
         self, target: QueueTarget, rows: list[int] | None, part: MessageBatch
     ) -> list[tuple[QueueTarget, int, list[int] | None, MessageBatch]]:
-        """Split what goes to a queue by partition: by the hash of the key, of one the queue finds, or at random."""
+        """Split the rows for a queue by partition: by the hash of the key, of one from the key source, or at random."""
         if len(target.partitions) == 1:
             return [(target, 0, rows, part)]
         headers = part.headers()
@@ -429,7 +429,7 @@ class Publisher:
 
 
 def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[Route, list[int]]:
-    """Return the rows by the routes they take where selectors have a say."""
+    """Return the rows by their routes, where selectors decide."""
     chosen: dict[Route, list[int]] = {}
     for route, rows in rows_by_route.items():
         choices = route.choices
@@ -442,12 +442,12 @@ def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[
 
 
 def _stops_at_refusal(fanned: ForwardingResult | None) -> bool:
-    """Return whether queues behind one that refuses are not asked: what one of them took would stay there."""
+    """Return whether queues after one that refuses are not asked: what they took would stay there."""
     return fanned is not None and fanned.is_partial and not fanned.is_concurrent
 
 
 def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:
-    """Return whether a refusal of the batch has it published again one by one: only what is refused then is counted."""
+    """Return whether a refused batch is published again one by one: only then refusals are counted."""
     return (batch.count if result.forwarded is None else result.forwarded.published_count) > 1
 
 

@@ -1,4 +1,4 @@
-"""What became of a publish at once; what the store says of it comes later, as Confirmed or PublishFailed."""
+"""The immediate result of a publish; the store's result comes later, as Confirmed or PublishFailed."""
 
 from typing import Final, final
 
@@ -8,41 +8,41 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED, limited_text, refusal_text
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-REASON_CHARS_MAX: Final = 2_000  # of what is said of the second queue that refuses, and of further ones
+REASON_CHARS_MAX: Final = 2_000  # of the text about the second queue that refuses, and further ones
 
 
 @final
 @mypyc_attr(free_list_len=1)
 class PublishResult:
-    """What became of a publish at once.
+    """The immediate result of a publish.
 
     `confirmations_pending` answers (Confirmed or PublishFailed) will come to the publisher's address; with none pending
-    and no refusal the publish is done. A refusal means that no queue took anything; that of a batch of several concerns
-    some of them and is not counted, for then the caller publishes them again one by one. `routed` is False with nobody
-    there.
+    and no refusal the publish is complete. A refusal means that no queue took anything; the refusal of a batch of
+    several rows concerns some of them and is not counted, for then the caller publishes them again one by one. `routed`
+    is False without any destination.
     """
 
     def __init__(self) -> None:
         self.confirmations_pending: i64 = 0
         self.refusal: i64 = ADMITTED
-        self.refused_by = ""  # the queue that said no
-        self.limit = ""  # what it allows
-        self.also_refused = ""  # and others that did, each with its reason
+        self.refused_by = ""  # the queue that refused
+        self.limit = ""  # its limit
+        self.also_refused = ""  # other queues that refused, each with its reason
         self.routed = True
-        self.retains = True  # where RETAIN asks for it; False: there is no room, and nobody to be told
-        self.publication: Publication | None = None  # what is stored of it, with its later fate
-        self.forwarded: ForwardingResult | None = None  # None: no definition sends it on
+        self.retains = True  # where RETAIN asks for it; False: there is no room, and the publisher is not told
+        self.publication: Publication | None = None  # the stored part, with its later outcome
+        self.forwarded: ForwardingResult | None = None  # None: no definition forwards it
 
     def reason(self) -> str:
-        """Return what the publisher is told of a refusal: each queue that said no, and why."""
+        """Return the text for the publisher: each queue that refused, and why."""
         return refusal_text(self.refusal, self.refused_by, self.limit) + self.also_refused
 
     def text(self) -> str:
-        """Return why the first queue says no, without its name."""
+        """Return why the first queue refused, without its name."""
         return limited_text(self.refusal, self.limit)
 
     def refuse(self, verdict: int, refused_by: str, limit: str = "") -> None:
-        """Note that a queue says no, and what it allows."""
+        """Record that a queue refuses, and its limit."""
         if self.refusal == ADMITTED:
             self.refusal = verdict
             self.refused_by = refused_by
@@ -53,13 +53,13 @@ class PublishResult:
 
 @final
 class ForwardingResult:
-    """What the definitions say that send a publish on. The counts are told once nobody refuses it."""
+    """What the definitions say that forward a publish. The counts are applied when no queue refuses."""
 
     def __init__(self, published_count: int) -> None:
-        self.published_count = published_count  # messages, before there are copies of them
-        self.missing_count = 0  # for target queues that there are not
-        self.unmatched_count = 0  # copies that nobody subscribes to
-        self.filtered_count = 0  # messages whose selectors leave them nobody
+        self.published_count = published_count  # messages, without their copies
+        self.missing_count = 0  # for target queues that do not exist
+        self.unmatched_count = 0  # copies without a subscriber
+        self.filtered_count = 0  # messages whose selectors leave them no destination
         self.spared: dict[QueueTarget, None] = {}
         self.is_partial = False
         self.is_concurrent = False

@@ -1,4 +1,4 @@
-"""Setting and deleting retained messages: subscribers see the change at once, the store has it with the next commit."""
+"""Set and delete retained messages: subscribers see the change at once, the store has it with the next commit."""
 
 from functools import partial
 
@@ -15,10 +15,10 @@ from sluicegate.storage.records.batch import encode_batch
 def retain(
     batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address, keeps: bool = True
 ) -> int:
-    """Set or delete the retained messages of the batch's topics; return how many confirmations that needs.
+    """Set or delete the retained messages of the batch's topics; return the number of confirmations to expect.
 
     Without `keeps` there is no room for them: what they would replace is deleted [311:3.3.1-7]. A guaranteed deletion
-    is confirmed by the store, though nothing is there: perhaps one before it is on its way.
+    is confirmed by the store even if nothing is there: an earlier message may still be on its way.
     """
     payloads = batch.payloads()
     retained = space.retained
@@ -37,9 +37,9 @@ def retain(
 
 
 def retain_again(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address) -> int:
-    """Have the store take what is retained by now on the batch's topics; return how many confirmations that needs.
+    """Have the store write the present retained messages of the batch's topics; return the number of confirmations.
 
-    The batch was retained before. What came behind it, of others too, stays.
+    The batch was retained before. Later messages, also of other publishers, stay.
     """
     topics = [batch.topic_of(row) for row in range(batch.count)]
     return _store([(topic, space.retained.get(topic)) for topic in topics], space, spool, address, token)
@@ -52,9 +52,10 @@ def _store(
     reply_to: Address | None,
     token: int,
 ) -> int:
-    """Have changes written, those that delete for certain; return how many confirmations come.
+    """Have changes written, deletions without fail; return the number of confirmations.
 
-    Until they are, they count for the pressure on who retains more: nothing else bounds what waits for a slow disk.
+    Until confirmed they count for the pressure on publishers of retained messages: nothing else bounds what waits for a
+    slow disk.
     """
     runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
     for topic, message in changes:
@@ -64,7 +65,7 @@ def _store(
             runs.append((deletes, []))
         runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + topic.encode(), value))
     for deletes, writes in runs:
-        # A deletion that the store refused would not be repeated, for nobody sees any more what was to be deleted.
+        # A refused deletion would not be repeated, for nothing shows any more what was to be deleted.
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
         spool.post(
@@ -80,6 +81,6 @@ def _store(
 
 
 def _left(retained: RetainedMessages, size: int) -> None:
-    """Rows are written, or never will be: who has waited for them retains more."""
+    """Handle rows that are written, or never will be: release waiting publishers."""
     for publisher in retained.row_is_done(size):
         publisher.post(Resume())

@@ -83,13 +83,11 @@ from sluicegate.messaging.queues.assignment.rebalance import ATTACH, PAUSE, Move
 from sluicegate.messaging.queues.attributes import CONSUME, READ_ONLY
 from sluicegate.messaging.queues.definition import QueueConfig, denial, is_named, permits
 
-# A queue has its partitions offer what they keep to its consumers again.
-
 
 def replay(core: QueueCore, message: ReplayQueue) -> LoopFuture[int]:
-    """Have each partition that keeps some of it made anew: its consumers get the old messages before the newer.
+    """Deliver again what the partitions of a queue keep: consumers get the old messages before newer ones.
 
-    Raises ReplayRefused.
+    Each partition that keeps some has its ledger reloaded. Raises ReplayRefused.
     """
     if not core.retention.on():
         raise ReplayRefused(f"{core.config.name!r} keeps nothing: retention_time_s and retention_size_mb are 0")
@@ -102,7 +100,7 @@ def replay(core: QueueCore, message: ReplayQueue) -> LoopFuture[int]:
     chosen = list(core.partitions if number is None else core.partitions[number : number + 1])
 
     def prepared(counts: list[int]) -> None:
-        if core.rescale is not None:  # it began just now, and waits for what is settled once
+        if core.rescale is not None:  # it has just begun, and waits for messages to be settled once
             changing = ReplayRefused(f"the number of partitions of {core.config.name!r} has just begun to change")
             answer.set_exception((ReplayRefused, changing, None))
             return
@@ -118,13 +116,10 @@ def replay(core: QueueCore, message: ReplayQueue) -> LoopFuture[int]:
     return answer
 
 
-# A queue answers a flow that drains: when each of its partitions has given it what it could.
-
-
 def drain_flow(core: QueueCore, message: DrainFlow) -> None:
-    """Ask every partition, and tell the consumer when all have answered; one that ends meanwhile has nothing more."""
+    """Drain a flow: ask every partition, and tell the consumer when all have answered. A stopped one has no more."""
     flow = core.flows.get(message.flow_id)
-    if flow is None:  # its consumer has let go of it, or hears that it is gone
+    if flow is None:  # its consumer has ended it, or is told that it is gone
         return
     address = flow.address
 
@@ -138,7 +133,7 @@ def drain_flow(core: QueueCore, message: DrainFlow) -> None:
 
 log = logging.getLogger("sluicegate.queues")
 
-RELOAD_AGAIN_MS = 1000  # between two attempts to have a partition made anew
+RELOAD_AGAIN_MS = 1000  # between two attempts to reload a partition
 
 
 class QueueActor(LoopActor):
@@ -179,7 +174,7 @@ class QueueActor(LoopActor):
         }
 
     def on_start(self) -> None:
-        """Begin to wait for a consumer, if the queue does not wait for ever."""
+        """Start the expiry timer, if the queue expires."""
         self._review_expiry()
 
     def on_stop(self) -> None:
@@ -247,7 +242,7 @@ class QueueActor(LoopActor):
         return BrowserBound(browser)
 
     def _may_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
-        """Raise BindRefused, counted and told, unless one more flow may be bound for this user."""
+        """Raise BindRefused, counted and reported, unless one more flow may be bound for this user."""
         core = self._core
         try:
             self._check_bind(client, user, needed, known=known)
@@ -257,7 +252,7 @@ class QueueActor(LoopActor):
             raise
 
     def _check_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
-        """Raise BindRefused unless one more flow may be bound for this client and user; a known one is bound again."""
+        """Raise BindRefused unless one more flow may be bound for this client and user; a known flow is bound again."""
         config, expiry = self._core.config, self._core.expiry
         if expiry.ended:
             raise BindRefused(
@@ -301,7 +296,7 @@ class QueueActor(LoopActor):
         core = self._core
         core.flows[flow.flow_id] = flow
         core.suspended.add(flow.flow_id)
-        core.users[flow.flow_id] = ""  # who it is will be known when it is bound
+        core.users[flow.flow_id] = ""  # its user is known when it is bound
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
             assert move.kind == ATTACH, "nobody has bound before"
             core.partitions[move.partition].inbox.post(RestoreSuspended(flow, move.epoch, message.kept))
@@ -329,7 +324,7 @@ class QueueActor(LoopActor):
         self._end_binding(message)
         expiry = self._core.expiry
         if expiry.only_client is not None and not message.may_return and not expiry.ended:
-            self._expire()  # its client is done with it
+            self._expire()  # its client no longer needs it
         else:
             self._review_expiry()
 
@@ -373,7 +368,7 @@ class QueueActor(LoopActor):
         self._set_timer()
 
     def _show_states(self) -> None:
-        """Tell every flow whose partitions changed."""
+        """Send FlowState to every flow whose partitions changed."""
         for flow_id, flow in self._core.flows.items():
             partitions = self._core.access.partitions_of(flow_id)
             if self._shown.get(flow_id) != partitions:
@@ -396,24 +391,24 @@ class QueueActor(LoopActor):
             self._move(self._core.access.tick(self.runtime.clock.now_ms()), count_as_failed=True)
 
     def _reload(self, message: PartitionStored) -> None:
-        """Let a partition that failed too often go on from what the store has of it."""
+        """Reload a partition that failed too often from the store."""
         core, number = self._core, message.partition_number
         ids = [each.partition_id for each in core.target.partitions[number : number + 1]]
         if not ids or (message.stored is not None and message.stored.partition_id != ids[0]):
             return  # it retired meanwhile
         actor = core.partitions[number].actor
         assert isinstance(actor, PartitionActor)
-        if message.stored is None or not self._is_reloaded(actor, message.stored):  # the log says why
+        if message.stored is None or not self._is_reloaded(actor, message.stored):  # the reason is logged
             core.partitions[number].after(RELOAD_AGAIN_MS, actor.on_failing_too_often)
-            return  # what waits in its inbox goes on waiting
-        for flow_id in list(self._core.suspended):  # nothing waits for its client any more
+            return  # its inbox continues to wait
+        for flow_id in list(self._core.suspended):  # no message waits for its client any more
             self._unbind(UnbindFlow(flow_id))
         self._move(self._core.access.renew(number), count_as_failed=True)
 
     def _is_reloaded(self, actor: PartitionActor, stored: StoredPartition) -> bool:
         try:
             actor.reload(stored)
-        except Exception:  # of a ledger that is not whole, or one that cannot be made
+        except Exception:  # an inconsistent ledger, or one that cannot be built
             log.exception("queue %r: a partition could not be reloaded", self._core.config.name)
             return False
         return True
@@ -421,7 +416,7 @@ class QueueActor(LoopActor):
     # --- configuration ---
 
     def _reconfigure(self, message: Reconfigure) -> None:
-        """Put a configuration into force; flows that it does not allow end first."""
+        """Apply a configuration; flows that it does not permit end first."""
         core, config = self._core, message.config
         for flow_id, user in list(core.users.items()):
             reason = _why_not(config, user, CONSUME)
@@ -435,7 +430,7 @@ class QueueActor(LoopActor):
         core.apply(config)
         self._review_expiry()
         for partition in core.partitions:
-            partition.inbox.post(WAKE)  # a limit that was raised lets messages go that waited for it
+            partition.inbox.post(WAKE)  # a raised limit may release waiting messages
 
     def _end_flow(self, flow_id: int, address: Address, reason: str, *, may_return: bool) -> None:
         self._unbind(UnbindFlow(flow_id))
@@ -465,7 +460,7 @@ class QueueActor(LoopActor):
     # --- readers ---
 
     def _partition(self, number: int) -> ActorCell:
-        """Return a partition. Raises LookupError when there is none of that number, perhaps any more."""
+        """Return a partition. Raises LookupError when there is none of that number, or not any more."""
         partitions = self._core.partitions
         if not 0 <= number < len(partitions):
             raise LookupError(f"{self._core.config.name!r} has no partition {number}, but 0 to {len(partitions) - 1}")
@@ -489,7 +484,7 @@ class QueueActor(LoopActor):
 
 
 def _why_not(config: QueueConfig, user: str, needed: str) -> str:
-    """Return why a flow that is bound may not go on under a new configuration; empty when it may."""
+    """Return why a bound flow may not continue under a new configuration; empty when it may."""
     if not config.egress_enabled:
         return "503 Queue Shutdown: the queue's egress was shut down"
     return "" if permits(config, user, needed) else denial(config, user, needed)

@@ -1,6 +1,6 @@
-"""Putting a queue together: target, gate, ledgers, access machine, and the actors around them.
+"""Assemble a queue: target, gate, ledgers, access machine, and the actors around them.
 
-The cores outlive their actors: an actor that its supervisor restarts goes on with the same partition or queue core.
+The cores outlive their actors: a restarted actor continues with the same partition or queue core.
 """
 
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ from sluicegate.storage.catalog.queues import PartitionIds
 
 @dataclass(slots=True)
 class QueueServices:
-    """What every queue of a message VPN uses."""
+    """The services that every queue of a message VPN uses."""
 
     runtime: Runtime
     events: Events  # of the message VPN
@@ -47,14 +47,14 @@ class QueueServices:
     spool: Address
     reader: StoreReader
     pressure: PressureLimits
-    temporary_grace_s: int  # how long a temporary queue waits for a consumer; the directory changes it
+    temporary_grace_s: int  # how long a temporary queue waits for a consumer; set by the directory
     cursors: CursorBook
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
-    clients: ClientRoster  # whose clients ask for queues
-    targets: dict[str, QueueTarget]  # every queue there is, for those who move messages
-    cores: dict[str, QueueCore]  # every queue's own state, for the directory
+    clients: ClientRoster  # the clients of the VPN
+    targets: dict[str, QueueTarget]  # every queue, as a target of moves
+    cores: dict[str, QueueCore]  # state of every queue, for the directory
     tracing: Tracing | None  # None: no message is traced
-    gone: GoneQueues  # what those that were deleted had counted
+    gone: GoneQueues  # totals of deleted queues
 
 
 def assemble_queue(
@@ -74,7 +74,7 @@ def assemble_queue(
 ) -> QueueHandle:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
 
-    A change of their number that was under way (`rescale`) goes on.
+    A rescale in progress (`rescale`) continues.
     """
     config = definition.config
     target = _target(services, config, slots, durable=durable)
@@ -94,7 +94,7 @@ def assemble_queue(
     )
     core.rescale = rescale
     consuming = [each for each in services.cursors.of(config.name) if each.mode == CONSUME]
-    core.reserved_for = next((each.name for each in consuming if each.bound), "")  # over our restart, too
+    core.reserved_for = next((each.name for each in consuming if each.bound), "")  # also over a restart of the node
     cell = services.runtime.spawn(
         lambda cell: QueueActor(cell, core), kind="queue", name=config.name, policy=RESTARTED, parent=parent
     )
@@ -108,7 +108,7 @@ def assemble_queue(
         if held is not None and (core.retention.on() or log.holds):
             log.restore(held)
             log.count_rows()
-        for cursor in consuming:  # what it acknowledged last may not have reached the partition before a crash
+        for cursor in consuming:  # its last acknowledgement may not have reached the partition before a crash
             ledger.consume(ledger.floor, cursor.position(partition_id))
         partition = start_partition(services, cell, log, number, partition_id, target)
         core.partitions.append(partition)
@@ -132,7 +132,7 @@ def _target(services: QueueServices, config: QueueConfig, slots: bytes | None, *
 
 
 def log_for(services: QueueServices, core: QueueCore, ledger: Ledger, partition_id: int) -> RetainedLog:
-    """Return the log beside a partition's ledger, which keeps what the queue's durable cursors need."""
+    """Return the log of a partition's ledger, which keeps what the queue's durable cursors need."""
     log = RetainedLog(ledger, core.retention)
     for cursor in services.cursors.of(core.config.name):
         hold = cursor.hold(partition_id)

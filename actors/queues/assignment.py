@@ -1,6 +1,6 @@
-"""Handoffs and rebalances of a partitioned queue: what consumers acknowledge, and what operators are told.
+"""Handoffs and rebalances of a partitioned queue: acknowledgements of consumers, and events for operators.
 
-When a partition is handed over is decided in messaging.queues.assignment.rebalance.
+messaging.queues.assignment.rebalance decides when a partition is handed over.
 """
 
 from collections.abc import Callable
@@ -18,20 +18,20 @@ from sluicegate.messaging.queues.assignment.rebalance import ATTACH, Move, Rebal
 
 
 class HandoffAcks:
-    """What the acknowledging flows of one queue were told last."""
+    """What each acknowledging flow of one queue was told last."""
 
     def __init__(self, core: QueueCore) -> None:
         self._core = core
         self._notified: dict[int, list[tuple[int, int, int]]] = {}
 
     def binds(self, message: BindFlow) -> None:
-        """Note whether a flow that is about to be bound acknowledges."""
+        """Record whether a flow that is about to be bound acknowledges."""
         access = self._core.access
         if message.acknowledges and isinstance(access, Rebalancer):
             access.acknowledging.add(message.flow_id)
 
     def acknowledge(self, message: AcknowledgeHandoff) -> list[Move]:
-        """Return the moves that a consumer's word allows."""
+        """Return the moves that a consumer's acknowledgement permits."""
         access = self._core.access
         moves: list[Move] = []
         if isinstance(access, Rebalancer):
@@ -40,7 +40,7 @@ class HandoffAcks:
         return moves
 
     def notify(self) -> None:
-        """Tell every flow that acknowledges what it has, if that has changed."""
+        """Send every acknowledging flow its partitions, if they have changed."""
         access = self._core.access
         if not isinstance(access, Rebalancer):
             return
@@ -51,18 +51,15 @@ class HandoffAcks:
                 self._core.flows[flow_id].address.post(Assignment(flow_id, assignment))
 
 
-# What operators are told of the rebalances of a partitioned queue: their beginning, their end, and who gets what.
-
-
 class RebalanceEvents:
-    """How many rebalances of one queue operators were told of."""
+    """The events of a queue's rebalances: their beginning, their end, and the assignments."""
 
     def __init__(self, core: QueueCore) -> None:
         self._core = core
         self._started_count = self._completed_count = 0
 
     def report(self, moves: list[Move], event: Callable[[EventKind, str, str], None]) -> None:
-        """Tell of moves in the words that tools look for: the queue is the 11th, or the client the 7th of the text."""
+        """Emit moves in words that tools parse: the queue is the 11th word, or the client the 7th."""
         access = self._core.access
         if not isinstance(access, Rebalancer):
             return

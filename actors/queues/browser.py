@@ -1,9 +1,8 @@
-"""A browser: walks a queue from its oldest message to its newest, and goes on with new ones as they arrive.
+"""A browser: shows a queue from its oldest message to its newest, and then new messages as they arrive.
 
 It changes no delivery state: consumers get what they would have got, and may take a message before the browser sees it.
-Messages of one partition come in order; between partitions the one that arrived first goes first, as far as the
-partitions can be compared at that moment. Reading is `actors.partitions.browse`; who may browse is the queue's to
-decide.
+Messages of one partition come in order; between partitions the one that arrived first comes first, as far as the
+partitions can be compared at that moment. `actors.partitions.browse` reads; the queue decides which clients may browse.
 """
 
 from collections import deque
@@ -30,15 +29,15 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.queues.attributes import CONSUME
 from sluicegate.messaging.queues.definition import denial, permits
 
-WINDOW_MAX: Final = 10_000  # as many copies may wait for a consumer; more than any protocol's window needs
-FETCHED_MAX: Final = 1000  # messages at hand, of all partitions together
-READ_COUNT_MAX: Final = 100  # messages fetched of a partition at once
+WINDOW_MAX: Final = 10_000  # copies that may wait for a consumer; more than any protocol's window needs
+FETCHED_MAX: Final = 1000  # messages in memory, of all partitions together
+READ_COUNT_MAX: Final = 100  # messages fetched from a partition at once
 READ_COUNT_MIN: Final = 4  # with very many partitions
 
 
 @dataclass(slots=True)
 class _Found:
-    """What a partition had to show; None when it is gone."""
+    """The messages of a partition; None when it is gone."""
 
     partition_number: int
     partition: ActorCell
@@ -53,14 +52,14 @@ class BrowserActor(LoopActor):
         self._request = request
         self._core = core
         self._credit = min(request.window, WINDOW_MAX)
-        self._partitions: dict[int, ActorCell] = {}  # those that all below is about
+        self._partitions: dict[int, ActorCell] = {}  # those that the fields below refer to
         self._fetched: dict[int, deque[BrowsedMessage]] = {}
         self._fetched_to: dict[int, int] = {}  # partition -> last sequence fetched
         self._shown_to: dict[int, int] = {}  # partition -> last sequence shown
-        self._asked: set[int] = set()  # partitions that have yet to answer
-        self._at_end: set[int] = set()  # partitions that had nothing more; asked again, they wait for something new
+        self._asked: set[int] = set()  # partitions that have not answered yet
+        self._at_end: set[int] = set()  # partitions without more messages; asked again, they wait for new ones
         self._gone: set[int] = set()
-        self._drain_number = 0  # of a consumer that waits for the tail; 0: nobody does
+        self._drain_number = 0  # of a consumer that waits for the tail; 0: none
         self.handlers = {
             BrowserCredit: self._take_credit,
             DeleteBrowsed: self._delete,
@@ -74,13 +73,13 @@ class BrowserActor(LoopActor):
         self._show()
 
     def on_failure(self, *_: object) -> None:
-        """Tell the consumer: a browser that failed does not go on."""
+        """Tell the consumer: a failed browser does not continue."""
         self._core.browsers.pop(self._request.flow_id, None)
         gone = FlowGone(self._request.flow_id, "500 the browser failed", may_return=True)
         self._request.address.post(gone)
 
     def on_stop(self) -> None:
-        """Have no partition wait for something to show."""
+        """End the waiting requests to partitions."""
         for number in self._asked:
             if number < len(self._core.partitions):
                 self._core.partitions[number].inbox.post(EndBrowse(self._request.flow_id))
@@ -109,7 +108,7 @@ class BrowserActor(LoopActor):
         self._show()
 
     def _show(self) -> None:
-        """Send what the consumer takes, oldest first, and read on where nothing is at hand."""
+        """Send what the consumer takes, oldest first, and read on where no message is in memory."""
         self._follow_the_queue()
         shown: list[BrowsedMessage] = []
         while self._credit > 0:
@@ -117,7 +116,7 @@ class BrowserActor(LoopActor):
             for number in empty:
                 self._ask(number)
             if any(number not in self._at_end for number in empty):
-                break  # what it has may be older than what the others have
+                break  # its next message may be older than those of the others
             message = self._take_oldest()
             if message is None:
                 break
@@ -132,11 +131,11 @@ class BrowserActor(LoopActor):
             self._drain_number = 0
 
     def _is_at_tail(self) -> bool:
-        """Return whether everything that the partitions have had to show was shown."""
+        """Return whether all messages of the partitions were shown."""
         return not any(self._fetched.values()) and self._at_end.issuperset(self._numbers())
 
     def _follow_the_queue(self) -> None:
-        """Forget partitions that have retired: one that takes the number of such a one later has other messages."""
+        """Forget retired partitions: a later one of the same number has other messages."""
         partitions = dict(enumerate(self._core.partitions))
         for number in [each for each, partition in self._partitions.items() if partitions.get(each) is not partition]:
             self._fetched.pop(number, None)
@@ -161,7 +160,7 @@ class BrowserActor(LoopActor):
         return [each for each in numbers if each not in self._gone]
 
     def _ask(self, number: int) -> None:
-        """Have a partition look behind what was fetched of it; at its end, wait there for something new."""
+        """Ask a partition for messages after those fetched; at its end, wait there for new ones."""
         if number in self._asked:
             return
         self._asked.add(number)

@@ -1,7 +1,7 @@
-"""What of a queue outlives its actor: configuration, access machine, flows, counters.
+"""The part of a queue that outlives its actor: configuration, access machine, flows, counters.
 
-A queue actor that its supervisor restarts goes on with the same core, and so under the configuration that is in force
-and not the one it was first started with.
+A restarted queue actor continues with the same core, and so with the present configuration and not with the one it was
+first started with.
 """
 
 from collections.abc import Callable
@@ -30,29 +30,28 @@ if TYPE_CHECKING:
     from sluicegate.actors.messages.queues import QueueOverview
 
 
-# When a queue that nobody consumes from is deleted: temporary queues, and durable ones that are told to expire.
-#
-# The time runs from the queue's creation, or the start of the node, or the end of its last flow, whichever is latest.
-
-
-TIMER_MS_MAX: Final = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
+TIMER_MS_MAX: Final = 86_400_000  # event loops reject timers of years: a longer one is set again each day
 NEVER: Final = 0
 
 
 class QueueExpiry:
-    """One queue's rule, and how long it has been without a consumer. It outlives restarts of the queue's actor."""
+    """When a queue without consumers is deleted: temporary queues, and durable ones that are set to expire.
+
+    The time runs from the queue's creation, the start of the node, or the end of its last flow, whichever is latest. It
+    outlives restarts of the queue's actor.
+    """
 
     def __init__(self, runtime: Runtime, *, grace_s: int, only_client: str | None, only_user: str) -> None:
-        self.grace_s = grace_s  # unless the queue's own attribute says otherwise; NEVER for durable queues
-        self.only_client = only_client  # who may consume from a temporary queue that a client declared; None: anybody
-        self.only_user = only_user  # whose client that is: others may have the same name
+        self.grace_s = grace_s  # unless the queue's own attribute sets it; NEVER for durable queues
+        self.only_client = only_client  # the only client that may consume from its temporary queue; None: any
+        self.only_user = only_user  # the user of that client: another user's client may have the same name
         self.ended = False  # it is being deleted, and takes no flow any more
         self._runtime = runtime
         self._unbound_since_ms: int | None = runtime.clock.now_ms()
         self._timer: TimerHandle | None = None
 
     def review(self, config: QueueConfig, *, is_bound: bool, look_again: Callable[[], None]) -> bool:
-        """Look anew, after a flow came or went or time has passed; return whether the queue is to be deleted now."""
+        """Check after a flow came or went or time has passed; return whether the queue is to be deleted now."""
         self.stop()
         if is_bound:
             self._unbound_since_ms = None
@@ -71,32 +70,30 @@ class QueueExpiry:
         return False
 
     def stop(self) -> None:
-        """Call off the timer."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
 
-# What queues have counted since the node started, what is gone of them included.
-#
-# Metrics add up the partitions of a queue, the queues of sessions, and what all queues refused. A partition that
-# retires or a session that ends must not take its share out of such a sum: a counter that falls is taken for one that
-# began anew, and all that is left in it for new.
-
-
 @final
 class GoneQueues:
-    """What the queues of a message VPN that were deleted had counted."""
+    """The totals of the deleted queues of a message VPN.
+
+    Metrics are sums over the partitions of a queue, the queues of sessions, and the refusals of all queues. A partition
+    that retires or a session that ends must not take its share out of such a sum: a falling counter is read as a
+    restart, and all that is left in it as new.
+    """
 
     def __init__(self) -> None:
         self.refusals: dict[
             int, int
         ] = {}  # verdict of messaging.message.refusals -> messages refused to their publishers
-        self.drops: dict[int, int] = {}  # verdict -> messages dropped there, and nobody heard of it
-        self.sessions: Final = QueueTotals()  # of those that are shown as one; a named one takes its own with it
+        self.drops: dict[int, int] = {}  # verdict -> messages dropped there without telling the publisher
+        self.sessions: Final = QueueTotals()  # of queues shown as one; a named queue takes its totals with it
 
     def add(self, name: str, overview: "QueueOverview") -> None:
-        """Keep what a queue has counted, which is about to go."""
+        """Add the totals of a queue that is about to be deleted."""
         add_counts(self.refusals, overview.refusals)
         add_counts(self.drops, overview.drops)
         if not is_named(name):
@@ -108,14 +105,14 @@ REJECT_BEHAVIORS = {"never": REJECT_NEVER, "when-queue-enabled": REJECT_WHEN_ENA
 
 @dataclass(frozen=True, slots=True)
 class BoundBrowser:
-    """A browser, as its queue knows it."""
+    """A browser as its queue sees it."""
 
     request: BindBrowser
     cell: ActorCell
 
 
 class QueueCore(QueueState):
-    """One queue, apart from its messages."""
+    """One queue, without its messages."""
 
     def __init__(
         self,
@@ -137,35 +134,35 @@ class QueueCore(QueueState):
         self.watch = watch
         self.expiry = expiry
         self.retention = RetentionRules()
-        self.reserved_for = ""  # the durable cursor that is the only consumer
+        self.reserved_for = ""  # name of the durable cursor that is the only consumer
         self.access: Access = access_for(config, partitions_count=partitions_count)
         self.flows: dict[int, Flow] = {}
-        self.suspended: set[int] = set()  # of `flows`, those whose client is away
-        self.users: dict[int, str] = {}  # flow -> the user name it was bound under
+        self.suspended: set[int] = set()  # of `flows`, those whose client is disconnected
+        self.users: dict[int, str] = {}  # flow -> its user name
         self.browsers: dict[int, BoundBrowser] = {}
         self.partitions: list[ActorCell] = []
-        self.rescale: Rescale | None = None  # a change of the number of partitions under way
+        self.rescale: Rescale | None = None  # the change of the number of partitions in progress
         self.bind_refusals: dict[str, int] = {}  # reason -> binds refused
-        self.gone = QueueTotals()  # what partitions that retired, and access machines of before, have counted
+        self.gone = QueueTotals()  # totals of retired partitions and of earlier access machines
         self.apply(config)
 
     def clients(self) -> set[str]:
-        """Return the names of those who consume it or browse it."""
+        """Return the names of the clients that consume or browse the queue."""
         return {flow.client for flow in self.flows.values()} | {each.request.client for each in self.browsers.values()}
 
     def denial(self, client: str, user: str, needed: str) -> str:
-        """Return why a client may not do what takes a level of rights; empty when it may."""
+        """Return why a client lacks a level of permission; empty when it has it."""
         expiry, config = self.expiry, self.config
         if expiry.only_client is not None and (client, user) != (expiry.only_client, expiry.only_user):
             return f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
         return "" if permits(config, user, needed) else denial(config, user, needed)
 
     def is_partitioned(self) -> bool:
-        """Return whether the queue has partitions by its present configuration."""
+        """Return whether the queue is partitioned by its present configuration."""
         return self.config.partitioned()
 
     def apply(self, config: QueueConfig) -> None:
-        """Put a configuration into force. Who has access changes only while no flow is bound."""
+        """Apply a configuration. The access type changes only while no flow is bound."""
         if config.access_type != self.config.access_type or config.partitioned() != self.config.partitioned():
             assert not self.flows, "who has access changes while nobody consumes"
             count = len(self.partitions)
@@ -182,7 +179,7 @@ class QueueCore(QueueState):
         self.target.key_source = rules.key_source = key_source_from(config.partition_key_source)
         rules.dead_msg_queue = config.dead_msg_queue if self.target.durable and is_named(config.name) else ""
         rules.respects_eligibility = config.respect_dmq_eligible_enabled
-        if isinstance(access, Rebalancer):  # a holddown or handoff under way keeps the time it was given
+        if isinstance(access, Rebalancer):  # a holddown or handoff in progress keeps its time
             access.delay_ms = config.partition_rebalance_delay_s * 1000
             access.handoff_ms = config.partition_rebalance_max_handoff_time_s * 1000
         self.watch.configure(config)
@@ -194,17 +191,17 @@ class QueueCore(QueueState):
         self.retention.time_ms = self.config.retention_time_s * 1000
         self.retention.size_bytes = self.config.retention_bytes_max()
         for partition in self.partitions:
-            partition.inbox.post(WAKE)  # to begin or end keeping
+            partition.inbox.post(WAKE)  # to begin or end keeping messages
 
     def _set_marks(self) -> None:
-        """A durable queue takes what its quota allows and waits on disk; only one never written slows publishers."""
+        """Set the marks: a durable queue waits on disk up to its quota; only one never written slows publishers."""
         quota = self.config.spool_bytes_max()
         high = quota + 1 if self.target.durable else min(self.limits.high_bytes, quota)
         self.target.pressure.set_marks(high_bytes=high, low_bytes=min(high, self.limits.low_bytes))
 
 
 def _set_rules(rules: DeliveryRules, config: QueueConfig) -> None:
-    """Let the queue's partitions deliver as its configuration says."""
+    """Set the delivery rules of the queue's partitions by its configuration."""
     rules.redelivery_count_max = config.max_redelivery_count
     rules.unacked_count_max = config.max_delivered_unacked_msgs_per_flow
     rules.respects_expiry = config.respect_ttl_enabled

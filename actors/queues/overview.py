@@ -1,4 +1,4 @@
-"""What can be seen of a queue: its overview, for operators and metrics, the messages that wait in it, its consumers."""
+"""The overview of a queue for operators and metrics: its figures, its waiting messages, its consumers."""
 
 from sluicegate.actors.messages.partitions import BrowsedMessage, BrowsePartition, DescribePartition, PartitionOverview
 from sluicegate.actors.messages.queues import (
@@ -18,7 +18,7 @@ from sluicegate.messaging.selectors.selector import Selector
 
 
 def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
-    """Ask all partitions, and put together what operators see of the queue."""
+    """Ask all partitions, and return the overview of the queue."""
     answer: LoopFuture[QueueOverview] = LoopFuture()
 
     def combine(overviews: list[PartitionOverview]) -> None:
@@ -29,13 +29,13 @@ def describe(core: QueueCore) -> LoopFuture[QueueOverview]:
 
 
 def last_overview(core: QueueCore) -> QueueOverview:
-    """Return what is to be seen of a queue that is about to end, without the partitions that failed too often."""
+    """Return the overview of a queue that is about to end, without the partitions that failed too often."""
     sound = [cell for cell in core.partitions if not (cell.suspended or cell.is_stopped())]
     return _overview(core, [cell.actor.overview() for cell in sound])
 
 
 def notify_consumers(core: QueueCore) -> LoopFuture[None] | None:
-    """Tell who wants to know who consumes, and what each selects; None when nobody does."""
+    """Send the consumers and their selectors to the queue's watcher; return None when it has none."""
     watcher = core.target.watcher
     if watcher is None:
         return None

@@ -1,6 +1,7 @@
-"""Who hears when a quota fills up or refuses: the thresholds of gates and queues, tied to events.
+"""Events for quotas: the thresholds of gates and queues, and the events they emit.
 
-When a threshold is crossed is `messaging.message.thresholds`; this says which event that is, and in which words.
+`messaging.message.thresholds` decides when a threshold is crossed; this module says which event that is, in which
+words.
 """
 
 from typing import final
@@ -38,7 +39,7 @@ KILOBYTE = 1024
 
 
 def threshold(events: Events, high: EventKind, clear: EventKind, what: str, unit: str, scale: int = 1) -> Threshold:
-    """Return a threshold that tells by two events, such as `Queue q message spool threshold 80 kB exceeded: 81 kB`."""
+    """Return a threshold with two events, such as `Queue q message spool threshold 80 kB exceeded: 81 kB`."""
 
     def tell(raised: bool, level: int, value: int) -> None:
         kind, word = (high, "exceeded") if raised else (clear, "cleared")
@@ -48,12 +49,12 @@ def threshold(events: Events, high: EventKind, clear: EventKind, what: str, unit
 
 
 def exceedance(events: Events, kind: EventKind, what: str, unit: str, scale: int = 1) -> Exceedance:
-    """Return an exceedance that tells by an event, such as `Queue q message spool quota 5120000 kB exceeded`."""
+    """Return an exceedance with an event, such as `Queue q message spool quota 5120000 kB exceeded`."""
     return Exceedance(lambda limit: events.emit(kind, f"{what} {limit // scale} {unit} exceeded"))
 
 
 def watch_node(events: Events, gate: SpoolGate, *, usage: ThresholdPair, messages: ThresholdPair) -> None:
-    """Have the node's spool tell about its usage and its number of messages."""
+    """Emit events for the node's spool: its usage and its number of messages."""
     high, clear = SYSTEM_SPOOL_HIGH, SYSTEM_SPOOL_HIGH_CLEAR
     gate.usage_threshold = threshold(events, high, clear, "Message spool usage", "kB", KILOBYTE)
     gate.usage_threshold.watch(usage, limit=gate.usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
@@ -65,27 +66,27 @@ def watch_node(events: Events, gate: SpoolGate, *, usage: ThresholdPair, message
 
 
 def watch_vpn(events: Events, gate: SpoolGate) -> None:
-    """Have a message VPN's part of the spool tell about its usage, once `bound_vpn` has said how much it may have."""
+    """Emit events for a message VPN's usage of the spool, after `bound_vpn` has set its quota."""
     what = "Message VPN message spool"
     gate.usage_threshold = threshold(events, VPN_SPOOL_HIGH, VPN_SPOOL_HIGH_CLEAR, what, "kB", KILOBYTE)
     gate.usage_exceeded = exceedance(events, VPN_SPOOL_QUOTA_EXCEEDED, f"{what} quota", "kB", KILOBYTE)
 
 
 def bound_vpn(gate: SpoolGate, *, usage_bytes_max: int, usage: ThresholdPair) -> None:
-    """Let a message VPN have so much of the spool from now on. What is there already stays."""
+    """Set the spool quota of a message VPN. What is stored already stays."""
     gate.usage_bytes_max = usage_bytes_max
     gate.usage_threshold.watch(usage, limit=usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
 
 
 def watch_retained(events: Events, retained: RetainedMessages) -> None:
-    """Have a message VPN tell when there is no room for more retained messages."""
+    """Emit events of a message VPN when there is no room for more retained messages."""
     what, kind = "Message VPN retained message", VPN_RETAINED_EXCEEDED
     retained.usage_exceeded = exceedance(events, kind, f"{what} quota", "kB", KILOBYTE)
     retained.count_exceeded = exceedance(events, kind, f"{what} limit", "messages")
 
 
 def watch_credit(events: Events, pool: CreditPool[Address], pair: ThresholdPair) -> None:
-    """Have the pool of all consumers tell when they hold much unsettled, and when nobody gets more."""
+    """Emit events of the pool of all consumers: when they hold many unsettled messages, and when none gets more."""
     what = "Delivered unacked msgs"
     pool.threshold = threshold(events, SYSTEM_UNACKED_HIGH, SYSTEM_UNACKED_HIGH_CLEAR, what, "messages")
     pool.threshold.watch(pair, limit=pool.limit, unit=1, value=pool.used)
@@ -109,7 +110,7 @@ class QueueWatch:
         self._binds = threshold(events, VPN_BINDS_HIGH, VPN_BINDS_HIGH_CLEAR, binds, "flows")
 
     def configure(self, config: QueueConfig) -> None:
-        """Take over a queue's limit for low priority and its thresholds."""
+        """Apply a queue's limit for low priority and its thresholds."""
         gate = self._gate
         limited = config.reject_low_priority_msg_enabled
         gate.low_priority_count_max = config.reject_low_priority_msg_limit if limited else NO_LIMIT
@@ -133,7 +134,7 @@ class QueueWatch:
         )
 
     def binds(self, count: int) -> None:
-        """Note how many flows are bound."""
+        """Set how many flows are bound."""
         self._binds_count = count
         if count >= self._binds.raise_at or count < self._binds.clear_below:
             self._binds.cross(count)

@@ -1,8 +1,8 @@
-"""Re-driving a queue: its messages go back to where they died, a bounded part at a time, no faster than was asked.
+"""Re-drive a queue: return its messages to the queues where they died, in bounded parts, at a limited rate.
 
-It is a job of the node: it goes on when whoever began it has gone, and ends when it has looked at everything that was
-in the queue when it began. What dies again meanwhile waits for the next one. A job does not survive a restart of the
-node; begun again, it finds what the last one left.
+It is a job of the node: it continues when the client that started it has gone, and ends when it has examined everything
+that was in the queue when it began. Messages that die again meanwhile wait for the next one. It does not survive a
+restart of the node; started again, it finds what is left.
 """
 
 from dataclasses import dataclass, field
@@ -20,36 +20,36 @@ DONE: Final = "done"
 CANCELLED: Final = "cancelled"
 FAILED: Final = "failed"
 
-AT_ONCE_MAX: Final = 1000  # messages of one ask, and so of one burst
-PACE_MS: Final = 100  # with a rate, how often messages go
+AT_ONCE_MAX: Final = 1000  # messages of one request, and so of one burst
+PACE_MS: Final = 100  # with a rate, the interval between parts
 
 
 @dataclass(frozen=True, slots=True)
 class RedriveOrder:
-    """What is to go back, where to and how fast."""
+    """Which messages to re-drive, where to, and how fast."""
 
     message_filter: MessageFilter
-    target: QueueTarget | None  # None: where each message died
-    limit: int  # most messages that go
-    rate: int  # messages per second; 0: as fast as it goes
+    target: QueueTarget | None  # None: the queue where each message died
+    limit: int  # maximum number of messages
+    rate: int  # messages per second; 0: no limit
 
 
 @dataclass(slots=True)
 class RedriveProgress:
-    """How far a re-drive has come. Its actor keeps it up to date, and whoever began it may look at any time."""
+    """The progress of a re-drive. Its actor updates it, and the client that started it may read it at any time."""
 
     started_ms: int  # wall clock
     state: str = RUNNING
-    ended_ms: int = 0  # 0: it runs
+    ended_ms: int = 0  # 0: it is running
     done_count: int = 0
     kept: dict[str, int] = field(default_factory=dict)  # reason -> messages that stay
-    position: tuple[int, int] = (0, 1)  # partition, and the sequence below which everything was looked at
+    position: tuple[int, int] = (0, 1)  # partition, and the sequence below which everything was examined
     failure: str = ""
 
 
 @dataclass(slots=True)
 class CancelRedrive:
-    """Ask of a re-drive: go no further. Answered with None."""
+    """Ask of a re-drive: stop. Answered with None."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class RedriveActor(LoopActor):
         self._order = order
         self._ends = ends
         self._progress = progress
-        self._credit = 1.0  # messages that may go now, with a rate
+        self._credit = 1.0  # messages that may be re-driven now, with a rate
         self._credited_ms = self.runtime.clock.now_ms()
         self._timer: TimerHandle | None = None
         self.handlers = {
@@ -83,12 +83,12 @@ class RedriveActor(LoopActor):
         self._go_on()
 
     def on_failure(self, *_: Any) -> None:
-        """Say so: it goes no further."""
+        """Record the failure: it does not continue."""
         self._progress.failure = "a fault of the gateway; its log says more"
         self._end(FAILED)
 
     def on_stop(self) -> None:
-        """The node stops."""
+        """Stop with the node."""
         self._end(CANCELLED)
 
     def _go_on(self) -> None:
@@ -118,7 +118,7 @@ class RedriveActor(LoopActor):
     def _answered(self, message: _Answered) -> None:
         try:
             taken = message.answer.get()
-        except Exception as error:  # the queue is gone, or failed: nothing is lost, and nothing more can be done
+        except Exception as error:  # the queue is deleted, or failed: nothing is lost, and nothing more can be done
             self._progress.failure = str(error)
             self._end(FAILED)
             return
@@ -133,7 +133,7 @@ class RedriveActor(LoopActor):
         self._go_on()
 
     def _allowed_now(self) -> int:
-        """Return how many messages may go; with a rate, at most a second's worth has gathered."""
+        """Return how many messages may be re-driven; with a rate, at most a second's worth accumulates."""
         rate = self._order.rate
         if rate == 0:
             return AT_ONCE_MAX

@@ -1,11 +1,11 @@
-"""Changing the number of partitions of a queue that runs: what its actor does, on its queue core.
+"""Change the number of partitions of a running queue: the actions on its core.
 
-It all happens in one go, so that publishers on the loop see the old slot map or the new one; and what they published
-before is ahead, in the inboxes, of the orders to take a cut (in partitions that slots leave) and to hold (in those that
+All of it happens in one step, so that publishers on the loop see the old slot map or the new one. Messages published
+before are in the inboxes ahead of the orders to take a cut (in partitions that lose slots) and to hold (in those that
 gain some).
 
-See also: preparing and storing it (`rescale_plans`), what is waited for
-(messaging.queues.assignment.slots), and the wait itself (messaging.partitions.state.rescale_holds).
+See also: preparing and storing it (`rescale_plans`), what is waited for (messaging.queues.assignment.slots), and the
+wait itself (messaging.partitions.state.rescale_holds).
 """
 
 from sluicegate.actors.messages.partitions import HoldSlots, OpenSource, Retire, TakeCut
@@ -18,7 +18,7 @@ from sluicegate.messaging.routing.destinations import PartitionTarget
 
 
 def begin_rescale(core: QueueCore, message: RescaleQueue, now_ms: int) -> list[Move]:
-    """Switch the queue over to the new slot map; return the moves for partitions that are new."""
+    """Switch the queue to the new slot map; return the moves for new partitions."""
     rescale = message.rescale
     message.begun = True
     core.rescale = rescale
@@ -41,7 +41,7 @@ def resume_rescale(core: QueueCore, rescale: Rescale) -> None:
 
 
 def source_drained(core: QueueCore, rescale: Rescale, number: int) -> bool:
-    """Let go what was held for a source; return whether it was the last one."""
+    """Open a drained source; return whether it was the last one."""
     for gaining in range(rescale.count):
         if gaining not in rescale.cuts:
             core.partitions[gaining].inbox.post(OpenSource(number))
@@ -49,7 +49,7 @@ def source_drained(core: QueueCore, rescale: Rescale, number: int) -> bool:
 
 
 def end_rescale(core: QueueCore, rescale: Rescale) -> list[int]:
-    """Take out the partitions that retired, which are empty; return their ids."""
+    """Remove the retired partitions, which are empty; return their ids."""
     core.rescale = None
     if rescale.slots == modulo_slots(rescale.count):
         core.target.slots = None
@@ -58,9 +58,9 @@ def end_rescale(core: QueueCore, rescale: Rescale) -> list[int]:
     del core.partitions[rescale.count :]
     del core.target.partitions[rescale.count :]
     for cell in retired:
-        core.gone.add_partition(cell.actor.overview())  # nothing waits in it, and nobody has it: that is all
+        core.gone.add_partition(cell.actor.overview())  # it has no messages and no flow: these are its final figures
         cell.inbox.post(Retire())
-        cell.actor.actor_ref.stop(block=False)  # behind what it was asked: whoever looks at the queue gets an answer
+        cell.actor.actor_ref.stop(block=False)  # behind earlier requests, so that they are answered
     _notify_browsers(core)
     return retired_ids
 

@@ -1,6 +1,6 @@
-"""The durable selectors of the queues that select what comes into them: kept in the catalog, told to the routes.
+"""The durable selectors of queues whose consumers' selectors decide what enters them: stored in the catalog.
 
-The router owns it. What is remembered of whom is `messaging.selectors.durable`.
+The router owns it and passes the selectors on to the routes. `messaging.selectors.durable` decides what is remembered.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class DurableSelectors:
     ) -> None:
         self._selectors = selectors
         self._spool = spool
-        self._row_prefix = row_prefix  # before the keys of its rows
+        self._row_prefix = row_prefix  # before the keys of the VPN's rows
         self._rules = CacheRules()
         self._stored = {
             key[len(SELECTORS_ROW) :].decode(): value for key, value in catalog.items() if key.startswith(SELECTORS_ROW)
@@ -36,7 +36,7 @@ class DurableSelectors:
         self._queues: dict[str, QueueSelectors] = {}
 
     def keep_to(self, rules: CacheRules) -> None:
-        """Remember by other rules from now on; where nobody is to be remembered any more, everybody is forgotten."""
+        """Apply other rules from now on; when selectors are no longer remembered, all are forgotten."""
         self._rules = rules
         for each in self._queues.values():
             each.rules = rules
@@ -49,7 +49,7 @@ class DurableSelectors:
             each.remembered.clear()
 
     def of(self, name: str) -> QueueSelectors:
-        """Return what is known of a queue; it begins with what the catalog has of it."""
+        """Return the selectors of a queue; loaded from the catalog at first."""
         known = self._queues.get(name)
         if known is None:
             known = self._queues[name] = QueueSelectors(self._rules)
@@ -59,25 +59,25 @@ class DurableSelectors:
         return known
 
     def compiled(self, name: str) -> list[Selector] | None:
-        """Return the selectors of which a message for a queue has to meet one; None: it takes everything."""
+        """Return the selectors of which a message for a queue has to match one; None: it takes everything."""
         wanted = self.of(name).wanted()
         return None if wanted is None else [self._selectors.compile_accepted(text) for text in wanted]
 
     def forget(self, name: str) -> None:
-        """Forget a queue that is gone."""
+        """Forget a deleted queue."""
         known = self._queues.pop(name, None)
         if self._stored.pop(name, None) is not None or (known is not None and known.remembered):
             self._write(_row(name, None))
 
     def store(self, target: QueueTarget, answer: StoredAnswer | None = None) -> None:
-        """Write what is remembered of a queue, if it is one that survives the node; then there is the answer."""
+        """Write the selectors of a queue, if it is durable, then answer."""
         if target.durable:
             self._write(_row(target.name, self.of(target.name).remembered), answer)
         elif answer is not None:
             answer.post(Confirmed(0))
 
     def _write(self, row: TableWrite, answer: StoredAnswer | None = None) -> None:
-        """Have a row written for certain: lost, it would lose its consumer messages."""
+        """Have a row written without fail: its loss would lose messages for its consumer."""
         self._spool.post(WriteTables([row.under(self._row_prefix)], answer, 0, until_done=True))
 
 

@@ -1,7 +1,7 @@
 """The router: changes the topic space.
 
-It is not on the way of a message. Publishers read the space's routes themselves; whoever subscribes asks the router,
-and from its answer on the subscription is in force for everybody.
+It is not on the path of a message: publishers read the space's routes themselves. A subscription requested from the
+router is in force for all publishers when the answer comes.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import TopicFilter, in_mqtt_syntax
 
-GroupKey = tuple[str, TopicFilter]  # share name and filter, in whichever syntax: together they are the group
+GroupKey = tuple[str, TopicFilter]  # share name and filter, in either syntax: together they identify the group
 
 
 @final
@@ -56,12 +56,12 @@ class TopicRouter(Behaviour):
         self._selectors = selectors
         self._virtual = VirtualRoutes(space, NO_DEFINITIONS, selectors)
         self._durable_selectors = durable_selectors
-        self._group_queue = group_queue  # how the queue of a shared group is declared
+        self._group_queue = group_queue  # returns the definition of the queue of a shared group
         self._queue_filters: dict[QueueTarget, list[TopicFilter]] = {}
         self._groups: dict[GroupKey, ShareGroup] = {}
-        self._members: dict[GroupKey, dict[str, bool]] = {}  # member -> asks for guaranteed messages
-        self._queue_names: dict[str, ShareGroup] = {}  # of groups of which somebody asks for them
-        self.directory: ActorCell | None = None  # of queues; set when the node is put together
+        self._members: dict[GroupKey, dict[str, bool]] = {}  # member -> whether it asks for guaranteed messages
+        self._queue_names: dict[str, ShareGroup] = {}  # of groups with a member that asks for guaranteed messages
+        self.directory: ActorCell | None = None  # of queues; set during assembly of the node
 
     def receive(self, message: Any) -> Any:
         """Change the topic space."""
@@ -87,7 +87,7 @@ class TopicRouter(Behaviour):
         return None
 
     def turn_ended(self) -> None:
-        """Be asked within others' turns, as long as nobody waits: clients that come at once need no turn each."""
+        """Accept messages within the sender's turn while none waits: clients that connect together share a turn."""
         self._cell.inbox.accepts_inline = True
 
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
@@ -130,7 +130,7 @@ class TopicRouter(Behaviour):
     # --- what consumers select ---
 
     def _watch(self, target: QueueTarget) -> None:
-        """Hear of a queue's consumers where what they select says what comes into it."""
+        """Subscribe to changes of a queue's consumers, if their selectors decide what enters the queue."""
         is_watched = target.watcher is not None
         if not self._virtual.is_selector_aware(target):
             target.watcher = None
@@ -139,7 +139,7 @@ class TopicRouter(Behaviour):
         if is_watched:
             self._select(target)
             return
-        self._virtual.select_for(target.name, None)  # until it is known who consumes
+        self._virtual.select_for(target.name, None)  # until the consumers are known
         assert self.directory is not None
         self.directory.inbox.post(NotifyConsumers(target.name))
 
@@ -204,7 +204,8 @@ class TopicRouter(Behaviour):
         name = _queue_name(group)
         count = message.partition_count
 
-        # Alone in here: compiled, two functions of which one names the other are a cycle, with all that they name.
+        # In a module of its own: in compiled code two functions that refer to each other form a cycle with all that
+        # they refer to.
         def created(done: LoopFuture[QueueHandle]) -> None:
             try:
                 handle = done.get()
@@ -232,7 +233,7 @@ class TopicRouter(Behaviour):
         return answer
 
     def _undo_join(self, message: JoinGroup, group: ShareGroup, asked_before: bool | None) -> None:
-        """A join is refused: who was a member before (None: was none) asks for the queue as it did, or does not."""
+        """Undo a refused join: restore whether the member asked for the queue before (None: it was no member)."""
         key = (message.share_name, message.topic_filter)
         member = message.subscriber.key
         if asked_before is None:
@@ -271,8 +272,8 @@ class TopicRouter(Behaviour):
 
 
 def _queue_name(group: ShareGroup) -> str:
-    """Return the name of a group's queue, after a restart too, whichever member makes the group in whichever syntax.
+    """Return the name of a group's queue, the same after a restart, for any member and either syntax.
 
-    What two syntaxes write alike may be two filters, and has one name.
+    Two filters may be written alike in both syntaxes; they have one queue name.
     """
     return f"#share/{group.name}/{group.filter_text}"

@@ -1,4 +1,4 @@
-"""The answer to an ask, awaitable on the loop."""
+"""Futures for the answers to asks, awaitable on the loop."""
 
 import asyncio
 import sys
@@ -18,8 +18,8 @@ T = TypeVar("T")
 class LoopFuture(Generic[T]):
     """A future of an actor on the event loop.
 
-    It has the verbs of pykka's futures that envelopes and references call, and does not inherit from them: several are
-    made for each request of a client, and what is compiled inherits from nothing that is not. Await it, or attach a
+    It has the methods of pykka's futures that envelopes and references call, but does not inherit from them: each
+    client request makes several, and a compiled class inherits from compiled classes only. Await it, or attach a
     callback. `get` on the loop's own thread would wait for itself for ever, so before the answer is there it raises
     RuntimeError.
     """
@@ -39,31 +39,31 @@ class LoopFuture(Generic[T]):
         return self._done
 
     def set(self, value: Any = None) -> None:
-        """Give the answer. Raises RuntimeError when there is one already."""
+        """Set the answer. Raises RuntimeError when there is one already."""
         self._finish(value, None)
 
     def set_exception(self, exc_info: OptExcInfo | None = None) -> None:
-        """Answer with an exception: the one given, or the one being handled."""
+        """Set an exception as the answer: the one given, or the one being handled."""
         error = (exc_info or sys.exc_info())[1]
         self._finish(None, error if error is not None else RuntimeError("an ask failed without a reason"))
 
     def error(self) -> BaseException | None:
-        """Return what the answer is in place of a value; None: it is a value, or not there yet."""
+        """Return the exception that is the answer; None: a value, or not there yet."""
         return self._error
 
     def get(self, *, timeout: float | None = None) -> T:
-        """Return the answer, which must be there. Raises what the actor raised."""
+        """Return the answer, which must be there. Raises the actor's exception."""
         if not self._done:
             raise RuntimeError("the answer is not there yet, and waiting on the loop's thread would block it: await it")
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[no-any-return]  # what the actor returned, by the message's contract
+        return self._value  # the actor's result, by the message's contract
 
     def set_get_hook(self, func: Callable[[float | None], T]) -> None:
-        """Take no hook: pykka's references give one to the answer of a stop, which nobody can wait for here."""
+        """Ignore the hook: pykka's references set one on the answer of a stop, which cannot be waited for here."""
 
     def then(self, callback: Callable[["LoopFuture[T]"], None]) -> None:
-        """Call back with this future once the answer is there; at once when it is."""
+        """Call back with this future when the answer is there; at once if it is."""
         if self._done:
             callback(self)
         elif self._callbacks is None:
@@ -72,7 +72,7 @@ class LoopFuture(Generic[T]):
             self._callbacks.append(callback)
 
     def pass_on(self, other: "LoopFuture[T]") -> None:
-        """Give another future the same answer once it is there."""
+        """Give another future the same answer when it is there."""
         self.then(other._take_over)
 
     def __await__(self) -> Generator[Any, None, T]:
@@ -101,11 +101,11 @@ class LoopFuture(Generic[T]):
                 callback(self)
 
 
-# Waiting for several answers at once, without a task.
-
-
 def gather(answers: list[LoopFuture[T]], combine: Callable[[list[T]], None], failed: LoopFuture[Any]) -> None:
-    """Call `combine` with all the answers, in order; or give the first exception to `failed`."""
+    """Wait for several answers without a task: call `combine` with all of them in order, or `failed` with an exception.
+
+    `failed` gets the first exception.
+    """
     left = len(answers)
     if left == 0:
         combine([])
@@ -118,7 +118,7 @@ def gather(answers: list[LoopFuture[T]], combine: Callable[[list[T]], None], fai
             return
         try:
             values = [answer.get() for answer in answers]
-        except Exception as error:  # whoever asked gets it
+        except Exception as error:  # the asker gets it
             failed.set_exception((type(error), error, error.__traceback__))
             return
         combine(values)
@@ -127,12 +127,9 @@ def gather(answers: list[LoopFuture[T]], combine: Callable[[list[T]], None], fai
         answer.then(one_more)
 
 
-# Asking somebody of whom only the address is known.
-
-
 @final
 class Ask:
-    """A message whose sender waits for the answer."""
+    """A message whose sender waits for the answer. The receiver is known by address only."""
 
     __slots__ = ("answer", "message")
 
@@ -142,7 +139,7 @@ class Ask:
 
 
 def ask_at(address: Address, message: object) -> LoopFuture[Any]:
-    """Ask whoever has this address; it is an error, and never a wait without end, when that has stopped."""
+    """Ask the actor at an address; fail, and never wait for ever, when it has stopped."""
     assert isinstance(address, Inbox), "who is asked is an actor of this loop"
     answer: LoopFuture[Any] = LoopFuture()
     if address.closed:
@@ -154,7 +151,7 @@ def ask_at(address: Address, message: object) -> LoopFuture[Any]:
 
 
 async def ask_unless_gone(address: Address, message: object) -> Any:
-    """Ask whoever has this address; None when that has stopped."""
+    """Ask the actor at an address; None when it has stopped."""
     try:
         return await ask_at(address, message)
     except pykka.ActorDeadError:

@@ -1,20 +1,20 @@
-"""Time for the whole node, injected: only the runtime's clock is ever read."""
+"""The time of a node, injected: only the runtime's clock is ever read."""
 
 from time import monotonic_ns, time_ns
 from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-WALL_LOOK_NS: Final = 100_000_000  # how long a wall clock that was set may go unnoticed by `both_ms`
+WALL_LOOK_NS: Final = 100_000_000  # `both_ms` notices a changed wall clock within this time
 
-# To compiled code a Final is a C variable; the names themselves would be looked up in a dict at every call.
+# In compiled code a Final is a C variable; the names themselves would be looked up in a dict at every call.
 _monotonic_ns: Final = monotonic_ns
 _time_ns: Final = time_ns
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)  # tests bring clocks of their own
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests derive clocks
 class Clock:
-    """What time is it. A class and no protocol, so that compiled code calls it directly."""
+    """The source of time. A class and not a Protocol, so that compiled code calls it directly."""
 
     def now_ms(self) -> int:
         """Return monotonic milliseconds, for intervals and timers."""
@@ -29,7 +29,7 @@ class Clock:
         raise AssertionError("a clock tells the time")
 
     def both_ms(self) -> tuple[int, int]:
-        """Return what `now_ms` and `wall_ms` return, for what is done at every read of a socket."""
+        """Return the results of `now_ms` and `wall_ms`, for work that is done at every read of a socket."""
         return self.now_ms(), self.wall_ms()
 
 
@@ -39,7 +39,7 @@ class SystemClock(Clock):
 
     def __init__(self) -> None:
         self._wall_ahead_ns: i64 = 0  # of the monotonic clock
-        self._look_again_ns: i64 = 0  # monotonic; when that is to be measured anew
+        self._look_again_ns: i64 = 0  # monotonic; when to measure the offset again
 
     def now_ms(self) -> int:
         """Return monotonic milliseconds."""
@@ -54,7 +54,7 @@ class SystemClock(Clock):
         return _monotonic_ns()
 
     def both_ms(self) -> tuple[int, int]:
-        """Return both for one look at a clock; a wall clock that is set is followed within `WALL_LOOK_NS`."""
+        """Return both with one read of a clock; a changed wall clock is followed within `WALL_LOOK_NS`."""
         now_ns: i64 = _monotonic_ns()
         if now_ns >= self._look_again_ns:
             self._look_again_ns = now_ns + WALL_LOOK_NS

@@ -1,7 +1,7 @@
-"""Telling operators what happens: everybody on the loop leaves events here.
+"""Events for operators, emitted by any object on the loop.
 
-An event may be emitted in the middle of a publish, so logging and publishing it is left to
-`actors.publishing.event_log`. Kinds, texts and topics are `messaging.observability.events`.
+An event may be emitted in the middle of a publish, so `actors.publishing.event_log` logs and publishes it.
+`messaging.observability.events` defines kinds, texts and topics.
 """
 
 from collections import deque
@@ -17,17 +17,17 @@ RECENT_MAX: Final = 1000  # about 300 bytes each
 
 @final
 class EventRecord:
-    """What was told: counts, and the latest events, whose numbers ascend by one from 1."""
+    """The emitted events: counts, and the latest events, whose numbers ascend by one from 1."""
 
     def __init__(self) -> None:
-        self.log: Address | None = None  # the event log; None while the node is being put together
+        self.log: Address | None = None  # the event log; None during assembly of the node
         self.counts: dict[str, int] = {}  # name -> events emitted
         self.suppressed: dict[str, int] = {}  # name -> events beyond the allowance
         self._recent: deque[tuple[int, Event]] = deque(maxlen=RECENT_MAX)
         self._last_number = 0
 
     def add(self, event: Event) -> None:
-        """Keep an event, and have it carried out."""
+        """Record an event, and pass it to the event log."""
         name = event.kind.name
         self.counts[name] = self.counts.get(name, 0) + 1
         self._last_number += 1
@@ -43,9 +43,9 @@ class EventRecord:
 
 @final
 class Events:
-    """Where everybody in one message VPN leaves events. A flood of one kind is cut, and what is cut is counted.
+    """The emitter of events of one message VPN. A flood of one kind is limited, and what exceeds the limit is counted.
 
-    Events of the scope SYSTEM concern the node, whoever leaves them.
+    Events of the scope SYSTEM concern the node, whichever VPN emits them.
     """
 
     def __init__(self, clock: Clock, record: EventRecord | None = None, vpn: str = DEFAULT_VPN) -> None:
@@ -55,21 +55,21 @@ class Events:
         self._allowances: dict[str, EventAllowance] = {}
 
     def of(self, vpn: str) -> "Events":
-        """Return where events of another message VPN are left. Its floods do not cut those of this one."""
+        """Return the emitter of another message VPN. Its floods do not count against this one."""
         return Events(self._clock, self.record, vpn)
 
     def emit(
         self, kind: EventKind, description: str, *, client: str = NOBODY, details: dict[str, str] | None = None
     ) -> None:
-        """Tell that something happened. `client` names whom it concerns, for kinds of the scope CLIENT.
+        """Emit an event. `client` is the client it concerns, for kinds of the scope CLIENT.
 
-        `details` are values of the description that stand in log lines by name as well.
+        `details` are values of the description that log lines also have by name.
         """
         if self.admits(kind):
             self.tell(kind, description, client=client, details=details)
 
     def admits(self, kind: EventKind) -> bool:
-        """Return whether an event of this kind is to be told now, by `tell`; what is cut is counted."""
+        """Return whether an event of this kind may be emitted now, by `tell`; a suppressed one is counted."""
         if not kind.limited or self._may_come(kind.name):
             return True
         self.record.suppressed[kind.name] = self.record.suppressed.get(kind.name, 0) + 1
@@ -78,7 +78,7 @@ class Events:
     def tell(
         self, kind: EventKind, description: str, *, client: str = NOBODY, details: dict[str, str] | None = None
     ) -> None:
-        """Tell what was admitted."""
+        """Emit an admitted event."""
         vpn = NOBODY if kind.scope == SYSTEM else self._vpn
         wall_ms = self._clock.wall_ms()
         self.record.add(Event(kind, description, vpn=vpn, client=client, wall_ms=wall_ms, details=details))

@@ -1,8 +1,8 @@
 """Inboxes, and the dispatcher that empties them on the event loop.
 
 All actors of the loop share one scheduled callback. An inbox that becomes non-empty puts its actor in line; the
-dispatcher serves the line until it is empty or the turn has been long enough, and then, at the end of the turn, lets
-those who asked for it flush: connections write once, the spool commits once, whatever happened in the turn.
+dispatcher serves the line until it is empty or the turn has been long enough. At the end of the turn it flushes the
+objects that asked for it: connections write once, the spool commits once, whatever happened in the turn.
 """
 
 from collections.abc import Callable
@@ -15,64 +15,64 @@ from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.message.address import Address
 
 MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
-TURN_NS_MAX: Final = 2_000_000  # then sockets get their chance
+TURN_NS_MAX: Final = 2_000_000  # then the event loop serves its sockets
 
-CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # calls back, soon, what has its turn
+CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # schedules the next turn
 
 
 class Scheduled:
-    """The dispatcher's view of an actor."""
+    """An actor as the dispatcher sees it."""
 
     def take_turn(self, started_ns: int) -> int:
-        """Handle what is in the inbox, a bounded amount, beginning now; return what time it is then."""
+        """Handle a bounded number of messages from the inbox, from `started_ns` on; return the time at the end."""
         return started_ns
 
     def handle(self, message: object) -> None:
-        """Handle one message that has not been in the inbox, which is empty."""
+        """Handle one message directly; the inbox is empty."""
 
     def failed(self, error: Exception) -> None:
-        """Take a failure of the actor outside the handling of a message."""
+        """Handle a failure of the actor outside the handling of a message."""
 
 
-_NONE: Final[list[object]] = []  # what waits in most inboxes at most moments; nothing is added to it
+_NONE: Final[list[object]] = []  # the content of most inboxes at most times; never changed
 
 STOPPED_ACTOR: Final = Scheduled()  # whose inbox is closed
 
 
-@trait  # and no protocol, so that compiled code calls it directly
+@trait  # and not a Protocol, so that compiled code calls it directly
 class Flushed:
-    """Somebody with work that is done once per turn."""
+    """An object with work that is done once per turn."""
 
     def flush(self) -> None:
-        """Do it."""
+        """Do the work."""
 
     def owner(self) -> Scheduled | None:
-        """Return the actor that has failed if this fails; None: nobody has, and the node cannot go on."""
+        """Return the actor that fails if `flush` fails; None: no actor, and the node cannot continue."""
         return None
 
 
 @final
 class FlushCall(Flushed):
-    """The work of somebody interpreted, who cannot inherit from a compiled trait."""
+    """The turn-end work of an interpreted object, which cannot inherit from a compiled trait."""
 
     def __init__(self, work: Callable[[], None], owner: Scheduled | None) -> None:
         self._work = work
         self._owner = owner
 
     def flush(self) -> None:
-        """Do it."""
+        """Do the work."""
         self._work()
 
     def owner(self) -> Scheduled | None:
-        """Return whose work it is."""
+        """Return the actor that the work belongs to."""
         return self._owner
 
 
 class Dispatcher:
     """Serves the inboxes of all actors of one event loop.
 
-    `call_soon` calls for the next turn; `on_fatal` hears of a failure that is no actor's, and raises nothing. Nothing
-    here is thread-safe. Actors supervise themselves: what they are called for raises nothing.
+    `call_soon` schedules the next turn. `on_fatal` handles a failure that belongs to no actor, and must not raise. Not
+    thread-safe. Actors supervise themselves: the methods called here do not raise.
     """
 
     def __init__(
@@ -87,35 +87,37 @@ class Dispatcher:
         self._on_fatal = on_fatal
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
-        self._flushes_next: list[Flushed] = []  # empty: it takes turns with `_flushes`
-        self._next_turn: Callable[[], None] = self._turn  # made once, and not for every turn
+        self._flushes_next: list[Flushed] = []  # empty: swapped with `_flushes`
+        self._next_turn: Callable[[], None] = self._turn  # bound once, and not for every turn
         self._armed = False
-        self._serves = False  # actors are having their turns
+        self._serves = False  # actors are being served
         self._has_looked = False  # at the clocks, since the last turn
         self._now_ms = 0
         self._wall_ms = 0
 
     def enqueue(self, actor: Scheduled) -> None:
-        """Put an actor in line whose inbox has become non-empty."""
+        """Put an actor whose inbox has become non-empty in line."""
         self._line.append(actor)
         if not self._armed:
             self._armed = True
             self._call_soon(self._next_turn)
 
     def both_ms(self) -> tuple[int, int]:
-        """Return the clock's `both_ms`, as of the first who asked since the last turn: what is read until the next one
-        counts as read at once."""
+        """Return the clock's `both_ms`, read once per turn.
+
+        All data that is read until the next turn counts as read at that time.
+        """
         if not self._has_looked:
             self._now_ms, self._wall_ms = self._clock.both_ms()
             self._has_looked = self._armed  # else there may be no turn for long
         return self._now_ms, self._wall_ms
 
     def is_idle(self) -> bool:
-        """Return whether nobody is in line. While actors are served somebody may be, behind the one that asks."""
+        """Return whether no actor is in line. While actors are served, some may be, behind the caller."""
         return not self._line and not self._serves
 
     def at_turn_end(self, flushed: Flushed) -> None:
-        """Call `flushed.flush` once, at the end of this turn. The caller keeps itself from asking twice."""
+        """Call `flushed.flush` once, at the end of this turn. The caller must not ask twice."""
         self._flushes.append(flushed)
         if not self._armed:
             self._armed = True
@@ -144,7 +146,7 @@ class Dispatcher:
                 else:
                     self._on_fatal(error)
         if len(flushes) == 1:
-            flushes.pop()  # which is compiled, where `clear` takes 100 instructions
+            flushes.pop()  # compiled, where `clear` takes 100 instructions
         else:
             flushes.clear()
         self._flushes_next = flushes
@@ -157,7 +159,7 @@ class Dispatcher:
 
 @final
 class Inbox(Address):
-    """Messages waiting for one actor of the loop. It outlives restarts of the actor: it is the actor's address."""
+    """The messages waiting for one actor of the loop, and its address. It outlives restarts of the actor."""
 
     def __init__(self, dispatcher: Dispatcher, actor: Scheduled) -> None:
         self._dispatcher = dispatcher
@@ -165,11 +167,11 @@ class Inbox(Address):
         self.items = _NONE
         self._enqueued = False
         self.closed = False
-        self.accepts_inline = False  # the actor's word that a turn of its own would gain nothing: see `deliver_now`
-        self.dead_letters = 0  # messages that came after the actor had stopped
+        self.accepts_inline = False  # set by the actor while a turn of its own would gain nothing: see `deliver_now`
+        self.dead_letters = 0  # messages that arrived after the actor had stopped
 
     def post(self, message: object) -> None:
-        """Leave a message. To a stopped actor it is counted and dropped."""
+        """Queue a message. For a stopped actor it is counted and dropped."""
         if self.closed:
             self.dead_letters += 1
             return
@@ -182,10 +184,10 @@ class Inbox(Address):
             self._dispatcher.enqueue(self._actor)
 
     def deliver_now(self, message: object) -> None:
-        """Leave a message; if the actor takes such at once and has nothing else to do, it is handled here and now.
+        """Handle a message at once if the actor accepts that and is idle; else queue it.
 
-        That saves a turn, where there is nothing that could be gathered in it. An actor gives its word anew whenever it
-        is done with what it has: nothing is handled while another call into it is under way.
+        Handling at once saves a turn, where no other message could join it. The actor sets `accepts_inline` again
+        whenever it is done with its messages, so no message is handled during another call into it.
         """
         if self.can_accept_inline():
             self.accepts_inline = False
@@ -194,23 +196,23 @@ class Inbox(Address):
             self.post(message)
 
     def can_accept_inline(self) -> bool:
-        """Return whether the actor takes a message at once, and has nothing else to do."""
+        """Return whether the actor accepts a message at once, and is idle."""
         return self.accepts_inline and not self._enqueued and not self.closed
 
     def deliver_now_if_idle(self, message: object) -> None:
-        """Hand a message where nobody at all is in line for a turn, so that it gets no credit that others wait for."""
+        """Deliver now if no actor at all is in line for a turn: the message then gets no credit that others wait for."""
         if self._dispatcher.is_idle():
             self.deliver_now(message)
         else:
             self.post(message)
 
     def put(self, envelope: Envelope[Any], /) -> None:
-        """Take an envelope of pykka's `tell` or `ask`."""
+        """Queue an envelope of pykka's `tell` or `ask`."""
         self.post(envelope)
 
     def swap(self) -> list[object]:
-        """Return what is to be handled now, oldest first, and leave the rest in line for another turn."""
-        # The flag goes down before anything is handled, so that what arrives meanwhile is not forgotten.
+        """Return what to handle now, oldest first, and leave the rest in line for another turn."""
+        # The flag is cleared before anything is handled, so that messages that arrive meanwhile are not forgotten.
         self._enqueued = False
         self.accepts_inline = False
         items = self.items
@@ -223,11 +225,11 @@ class Inbox(Address):
         return items[:MESSAGES_PER_DRAIN_MAX]
 
     def put_back(self, items: list[object]) -> None:
-        """Leave messages that could not be handled before those that came since."""
+        """Put messages that could not be handled before those that arrived since."""
         self.items = items + self.items
 
     def go_on(self) -> None:
-        """Put the actor in line again when messages wait: while it was suspended it was passed over."""
+        """Put the actor in line again if messages wait: while it was suspended it was skipped."""
         if self.items:
             self._enqueued = True
             self._dispatcher.enqueue(self._actor)
@@ -238,7 +240,7 @@ class Inbox(Address):
         return item if isinstance(item, Envelope) else Envelope(item)
 
     def close(self) -> list[object]:
-        """Let go of the actor, which is stopped, and of what waited for it, which is returned."""
+        """Detach the actor, which is stopped, and return its waiting messages."""
         self._actor = STOPPED_ACTOR
         waiting, self.items = self.items, _NONE
         return waiting

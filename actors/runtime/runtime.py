@@ -1,8 +1,8 @@
-"""The actor runtime: starts, supervises, stops and shows the actors of one event loop.
+"""The actor runtime: starts, supervises, stops and lists the actors of one event loop.
 
 pykka supplies the actor vocabulary (actor, reference, inbox, ask, stop); this runtime supplies the loop in place of a
 thread each, keeps the strong references that pykka's references do not, and supervises. Time, randomness and the loop
-are given to it, and everybody else asks it for them: under a virtual loop and a seed a whole node runs the same again.
+are injected, and all other code gets them from here: with a virtual loop and a seed a whole node runs the same again.
 """
 
 import asyncio
@@ -24,12 +24,9 @@ from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher, Inbox, Schedul
 from sluicegate.actors.runtime.supervision import OnFailure, RestartLog, RestartPolicy
 from sluicegate.messaging.message.address import Address
 
-# An actor's place in the tree: its address, its figures and its supervision. It outlives restarts of the actor.
-
-
 log = logging.getLogger("sluicegate.actors")
 
-# To compiled code a Final is a C variable; the name itself would be looked up in a dict for every message.
+# In compiled code a Final is a C variable; the name itself would be looked up in a dict for every message.
 ENVELOPE: Final = Envelope
 
 
@@ -39,7 +36,7 @@ class ActorOverview:
 
     name: str
     kind: str
-    state: str  # "running", "suspended" (its state is being made anew) or "stopped"
+    state: str  # "running", "suspended" (its state is being reloaded) or "stopped"
     inbox_depth: int
     handled_count: int
     batches_count: int
@@ -52,7 +49,7 @@ class ActorOverview:
 
 @final
 class EndedActors:
-    """What the actors of one kind that were stopped had counted: connections come and go, and a counter never falls."""
+    """Totals of the stopped actors of one kind: connections come and go, and a counter must not fall."""
 
     def __init__(self) -> None:
         self.handled_count: int = 0
@@ -62,9 +59,9 @@ class EndedActors:
 
 
 class Behaviour:
-    """What an actor does: compiled, and called directly, which takes a call of Python's for each message less.
+    """The work of an actor: compiled, and called directly, which saves a Python call for each message.
 
-    It is the whole actor of a connection, of which there are thousands; over others stands a shell of pykka's.
+    A connection, of which there are thousands, is a Behaviour alone; other actors have a pykka shell around it.
     """
 
     def receive(self, message: Any) -> Any:
@@ -72,28 +69,26 @@ class Behaviour:
         raise AssertionError("an actor does something")
 
     def turn_ended(self) -> None:
-        """Do what is done once after the messages of a turn."""
+        """Do the work that is done once after the messages of a turn."""
         raise AssertionError("an actor does something")
 
     def carried_out(self, error: BaseException | None) -> None:
-        """Go on behind a request that `actors.runtime.tasks` carried out for the actor; `error` is what it has failed
-        over.
-        """
+        """Continue after a request that `actors.runtime.tasks` ran for the actor; `error` is its failure."""
         raise AssertionError("who has requests carried out hears of them")
 
     def fail(self) -> None:
-        """Do what is left to do when something here has failed, before the actor begins anew or is stopped."""
+        """Clean up after a failure, before the actor restarts or is stopped."""
 
     def stopped(self) -> None:
-        """Let others go on who wait for the actor: it has been stopped."""
+        """Release waiters: the actor has been stopped."""
 
 
-NOTHING: Final = Behaviour()  # what a stopped actor does
+NOTHING: Final = Behaviour()  # the behaviour of a stopped actor
 
 
 @final
 class _Interpreted(Behaviour):
-    """What an interpreted actor does itself."""
+    """The behaviour of an interpreted actor."""
 
     def __init__(self, actor: Any) -> None:
         self._receive: Callable[[Any], Any] = actor.on_receive
@@ -109,7 +104,7 @@ class _Interpreted(Behaviour):
 
 
 class ActorCell(Scheduled):
-    """An actor's place in the tree: its address, its figures and its supervision."""
+    """An actor's place in the tree: address, counters and supervision. It outlives restarts of the actor."""
 
     def __init__(
         self,
@@ -125,26 +120,27 @@ class ActorCell(Scheduled):
         self.runtime = runtime
         self.kind = kind
         self._name = name
-        self._number = number  # among many of the name; 0: there is one
+        self._number = number  # among several of the name; 0: there is one
         self.parent = parent
         self.policy = policy
-        self.children: dict[ActorCell, None] | None = None  # in the order they came; most actors have none
+        self.children: dict[ActorCell, None] | None = None  # in order of start; most actors have none
         self._stopped = False
-        self.suspended = False  # nothing is handled until the actor's state was made anew
+        self.suspended = False  # nothing is handled until the actor's state is reloaded
         self.handled_count: i64 = 0
         self.batches_count: i64 = 0
         self.batch_size_max = 0
         self.handling_ns = 0
         self._factory = factory
         self._restarts: RestartLog | None = None  # most actors never fail
-        self.actor: Any = None  # a LoopActor, until it is stopped; None of one that is its behaviour and no more
+        self.actor: Any = None  # a LoopActor, until it is stopped; None if the actor is a behaviour alone
         self._behaviour = NOTHING
-        # Behind all else: what the cell has when others first see it, compiled code need not look for.
+        # After all other fields: compiled code need not check for an attribute that is set when other objects first see
+        # the cell.
         self.inbox = Inbox(runtime.dispatcher, self)
         self._install()
 
     def _install(self) -> None:
-        """Make a fresh instance of the actor."""
+        """Create a new instance of the actor."""
         made = self._factory(self)
         if isinstance(made, Behaviour):
             self._behaviour = made
@@ -154,10 +150,10 @@ class ActorCell(Scheduled):
         self._behaviour = _Interpreted(made) if behaviour is None else behaviour
 
     def take_turn(self, started_ns: int) -> int:
-        """Handle what is in the inbox, a bounded amount. A failure costs the message at hand, the rest is handled.
+        """Handle a bounded number of messages. A failure costs the message at hand, the rest is handled.
 
-        What stands behind the message over which the actor stops is refused, as what comes later is. One actor's end is
-        the next one's start, so each drain reads the clock once.
+        Messages after the one at which the actor stops are refused, as later ones are. The end of one actor's drain is
+        the start of the next, so each drain reads the clock once.
         """
         if self.is_stopped() or self._is_suspended():
             return started_ns
@@ -165,7 +161,7 @@ class ActorCell(Scheduled):
         count = len(items)
         handled = 0
         while handled < count:
-            behaviour = self._behaviour  # what it handles may stop it, or have it begin anew
+            behaviour = self._behaviour  # a message may stop the actor, or restart it
             try:
                 while handled < count and self._behaviour is behaviour:
                     item = items[handled]
@@ -178,7 +174,7 @@ class ActorCell(Scheduled):
                         behaviour.receive(item)
                 if self._behaviour is behaviour:
                     behaviour.turn_ended()
-            except Exception as error:  # the boundary of supervision: whatever failed costs this actor only
+            except Exception as error:  # the boundary of supervision: a failure costs this actor only
                 self.failed(error)
             if self.is_stopped():
                 self._refuse(items[handled:])
@@ -195,7 +191,7 @@ class ActorCell(Scheduled):
         return ended_ns
 
     def handle(self, message: object) -> None:
-        """Handle a message in the midst of its sender's turn, supervised like any other."""
+        """Handle a message within its sender's turn, supervised like any other."""
         if self.suspended:
             self.inbox.post(message)
             return
@@ -210,18 +206,18 @@ class ActorCell(Scheduled):
         self.batches_count += 1
 
     def do(self, work: Callable[[], object]) -> None:
-        """Do some of the actor's work that no message brings, supervised as what they bring is."""
+        """Do work of the actor that no message triggers, supervised like its messages."""
         try:
             work()
         except Exception as error:
             self.failed(error)
 
     def after(self, delay_ms: int, work: Callable[[], object]) -> "TimerHandle":
-        """Do some of the actor's work after a delay."""
+        """Do work of the actor after a delay."""
         return self.runtime.after(delay_ms, lambda: self.do(work))
 
     def failed(self, error: Exception) -> None:
-        """Take a failure of the actor: it begins anew, or stops, or its parent has failed, as its policy says."""
+        """Handle a failure of the actor by its policy: restart, stop, or escalate to the parent."""
         log.error("actor %s failed: %r", self.path(), error, exc_info=error)
         if self.is_stopped():
             return
@@ -254,9 +250,9 @@ class ActorCell(Scheduled):
         return ask_at(self.inbox, message)
 
     def ask_now(self, message: object) -> LoopFuture[Any]:
-        """Ask the actor; if it takes messages at once and has nothing else to do, it is asked here and now.
+        """Ask the actor; if it accepts messages at once and is idle, it handles the message here and now.
 
-        As with `Inbox.deliver_now`. Whoever asks so often in one turn keeps everybody else waiting.
+        See `Inbox.deliver_now`. Many such calls in one turn keep all other actors waiting.
         """
         if self.suspended or not self.inbox.can_accept_inline():
             return self.ask(message)
@@ -274,10 +270,10 @@ class ActorCell(Scheduled):
         return answer
 
     def stop(self) -> None:
-        """Stop the actor and its children, children first. What waits in the inbox is refused.
+        """Stop the actor and its children, children first. Waiting messages are refused.
 
-        The actor is let go of: it knows its cell, and together they would wait for the cycle collector, which hardly
-        ever looks at what has been there for long. So would the actor and its handlers.
+        The cell drops its references to the actor and its handlers. Otherwise they would form a cycle with the cell,
+        and wait for the cycle collector, which rarely visits old objects.
         """
         if self.is_stopped():
             return
@@ -291,7 +287,7 @@ class ActorCell(Scheduled):
             if actor is None:
                 self._behaviour.stopped()
             else:
-                actor.on_stop()  # which may look through what waits
+                actor.on_stop()  # may look through the waiting messages
         except Exception:
             log.exception("actor %s failed while stopping", self.path())
         if actor is not None:
@@ -300,14 +296,14 @@ class ActorCell(Scheduled):
             actor.handlers = {}
             self.actor = None
         self._behaviour = NOTHING
-        self._factory = _nobody  # what makes a partition knows the queue's actor, which is this one's parent
+        self._factory = _nobody  # the factory of a partition refers to the queue's actor, the parent of this one
         self._refuse(self.inbox.close())
         self._leave_counts()
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(self, None)
 
     def resume(self) -> None:
-        """Go on, with the messages that waited: the state was made anew, and failures count from the beginning."""
+        """Continue with the waiting messages: the state was reloaded, and failures are counted from zero."""
         self.suspended = False
         self._restarts = None if self._restarts is None else self._restarts.anew()
         self.do(self._begin_anew)
@@ -315,16 +311,16 @@ class ActorCell(Scheduled):
 
     def is_stopped(self) -> bool:
         """Return whether the actor has stopped."""
-        return self._stopped  # asked by a call, where mypy, and compiled code, would go by an older value
+        return self._stopped  # a call, for mypy and compiled code would use an older value
 
     @property
     def name(self) -> str:
-        """What it is called among its parent's children. Of one of many it is made for who wants to read it."""
+        """The name among the parent's children. For numbered actors it is composed on demand."""
         return f"{self._name}-{self._number}" if self._number else self._name
 
     @property
     def behaviour(self) -> Any:
-        """What the actor does, for who had it started and knows what that is."""
+        """The actor's behaviour, for the code that started it and knows its type."""
         return self._behaviour
 
     def path(self) -> str:
@@ -332,7 +328,7 @@ class ActorCell(Scheduled):
         return self.name if self.parent is None else f"{self.parent.path()}/{self.name}"
 
     def overview(self) -> ActorOverview:
-        """Return this actor's figures, and those of all below it."""
+        """Return the figures of this actor, and of all below it."""
         return ActorOverview(
             name=self.name,
             kind=self.kind,
@@ -371,14 +367,14 @@ class ActorCell(Scheduled):
             self.actor.on_start()
 
     def _is_suspended(self) -> bool:
-        return self.suspended  # asked by a call, as `is_stopped`
+        return self.suspended  # a call, as `is_stopped`
 
     def _suspend(self) -> None:
         self.suspended = True
         try:
             self.actor.on_failing_too_often()
         except Exception as error:
-            self.failed(error)  # there is nothing left to try: the parent counts as failed
+            self.failed(error)  # nothing is left to try: the parent counts as failed
 
     def _refuse(self, items: list[object]) -> None:
         for item in items:
@@ -399,7 +395,7 @@ class ActorCell(Scheduled):
 def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> None:
     try:
         found = behaviour.receive(message)
-    except Exception:  # an ask carries its failure back to who asked
+    except Exception:  # an ask carries its failure back to the asker
         answer.set_exception()
         return
     if isinstance(found, LoopFuture):  # the actor answers later
@@ -413,14 +409,14 @@ def _nobody(cell: ActorCell) -> Behaviour:
 
 
 class TimerHandle(Protocol):
-    """A timer that can be called off."""
+    """A timer that can be cancelled."""
 
     def cancel(self) -> None:
-        """Call it off; harmless when it has gone off."""
+        """Cancel the timer; harmless after it has fired."""
 
 
 class EventLoop(Protocol):
-    """What the runtime needs of an event loop; asyncio's have it."""
+    """The part of an event loop that the runtime needs; asyncio's loops have it."""
 
     def call_soon(self, callback: Callable[..., object], *args: Any) -> Any:
         """Call back in the next turn."""
@@ -447,11 +443,11 @@ class Runtime:
         on_fatal: Callable[[BaseException], None],
         call_soon: CallSoon | None = None,
     ) -> None:
-        """`call_soon` calls the dispatcher for its turns; the loop does unless told otherwise."""
+        """`call_soon` schedules the dispatcher's turns; by default the loop does."""
         self.loop = loop
         self.clock = clock
         self.rng = rng
-        self.events = Events(clock)  # what happens, for operators
+        self.events = Events(clock)  # for operators
         self.dispatcher = Dispatcher(call_soon=call_soon or loop.call_soon, clock=clock, on_fatal=on_fatal)
         self.roots: list[ActorCell] = []
         self.ended: dict[str, EndedActors] = {}  # by kind
@@ -471,13 +467,13 @@ class Runtime:
     ) -> ActorCell:
         """Start an actor under a parent, or as a root. Its address is the cell's inbox.
 
-        One of many of a name has a number, from 1 on, behind it.
+        Actors that share a name have a number, from 1 on, appended.
         """
         cell = ActorCell(self, kind=kind, name=name, number=number, factory=factory, parent=parent, policy=policy)
         if parent is None:
             self.roots.append(cell)
             if cell.actor is not None:
-                # Only roots stand in pykka's registry: it is a list, and removal from it takes time with its length.
+                # Only roots are in pykka's registry: it is a list, and a removal takes time with its length.
                 pykka.ActorRegistry.register(cell.actor.actor_ref)
         elif parent.children is None:
             parent.children = {cell: None}
@@ -492,27 +488,27 @@ class Runtime:
         return self.loop.call_later(delay_ms / 1000, callback)
 
     async def sleep(self, delay_ms: int) -> None:
-        """Wait, while others go on."""
+        """Wait without blocking the loop."""
         done: LoopFuture[None] = LoopFuture()
         self.after(delay_ms, lambda: done.set(None))
         await done
 
     def post_from_thread(self, address: Address, message: object) -> None:
-        """Leave a message for an actor of the loop from another thread."""
+        """Queue a message for an actor of the loop from another thread."""
         self.loop.call_soon_threadsafe(address.post, message)
 
     def keep(self, task: "asyncio.Task[Any]") -> None:
-        """Hold a task until it is done: the event loop itself holds tasks weakly."""
+        """Keep a reference to a task until it is done: the event loop itself has weak references only."""
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def next_urn(self) -> int:
-        """Return a number no other actor of this runtime has."""
+        """Return a number that no other actor of this runtime has."""
         self._urn += 1
         return self._urn
 
     def fatal(self, error: BaseException) -> None:
-        """Report a failure that no supervisor could answer."""
+        """Report a failure that no supervisor could handle."""
         self._on_fatal(error)
 
     def stop(self) -> None:

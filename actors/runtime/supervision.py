@@ -1,15 +1,15 @@
-"""What becomes of an actor that failed: its restart policy, and the record it keeps of restarts."""
+"""Restart policies for failed actors, and the record of an actor's restarts."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class OnFailure(Enum):
-    """What a supervisor does about a failed actor."""
+    """The action of a supervisor for a failed actor."""
 
-    RESTART = "restart"  # a fresh instance under the same address; waiting messages stay
-    RELOAD = "reload"  # as RESTART; failing too often, it handles nothing more until its state was made anew
-    STOP = "stop"  # this actor and its children end; nobody else does
+    RESTART = "restart"  # a new instance under the same address; waiting messages stay
+    RELOAD = "reload"  # as RESTART; if it fails too often, it handles nothing more until its state is reloaded
+    STOP = "stop"  # this actor and its children end, and no other
     ESCALATE = "escalate"  # the parent counts as failed
 
 
@@ -22,14 +22,14 @@ class RestartPolicy:
     within_ms: int = 60_000
 
 
-ONE_CONNECTION = RestartPolicy(OnFailure.STOP)  # a crash of a connection costs that connection
+ONE_CONNECTION = RestartPolicy(OnFailure.STOP)  # a failure of a connection costs that connection
 RESTARTED = RestartPolicy(OnFailure.RESTART)
 RELOADED = RestartPolicy(OnFailure.RELOAD)
 VITAL = RestartPolicy(OnFailure.ESCALATE)  # without it the node cannot keep its promises
 
 
 class RestartLog:
-    """Remembers when an actor was restarted, to tell a hiccup from a loop of crashes."""
+    """The times of an actor's restarts, to tell a single failure from a loop of failures."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
@@ -37,7 +37,7 @@ class RestartLog:
         self.count = 0
 
     def may_restart(self, now_ms: int) -> bool:
-        """Note a failure; return whether the policy allows a restart."""
+        """Record a failure; return whether the policy allows a restart."""
         if self._policy.on_failure not in (OnFailure.RESTART, OnFailure.RELOAD):
             return False
         self._times_ms = [then for then in self._times_ms if now_ms - then < self._policy.within_ms]
@@ -48,7 +48,7 @@ class RestartLog:
         return True
 
     def anew(self) -> "RestartLog":
-        """Return a log without failures, that goes on counting restarts."""
+        """Return a log without failures that continues to count restarts."""
         log = RestartLog(self._policy)
         log.count = self.count + 1
         return log

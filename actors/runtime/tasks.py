@@ -1,7 +1,7 @@
-"""Running a coroutine on behalf of an actor, with its outcome as the actor's answer.
+"""Run a coroutine on behalf of an actor, with its result as the actor's answer.
 
-A request begins at once, and mostly ends at once. Where it has to wait, it goes on in a turn of the dispatcher, in line
-with the actors: asyncio's tasks begin and go on in a callback of the event loop each.
+A request starts at once, and mostly completes at once. If it has to wait, it continues in a turn of the dispatcher, in
+line with the actors; a task of asyncio would start and continue in a callback of the event loop each.
 """
 
 import logging
@@ -18,13 +18,13 @@ log = logging.getLogger("sluicegate.actors")
 T = TypeVar("T")
 
 _DONE: Final = object()
-_next: Final = next  # to compiled code a C variable; the name would be looked up for every step
+_next: Final = next  # in compiled code a C variable; the name would be looked up for every step
 
 
 def run(runtime: Runtime, request: Coroutine[Any, Any, T]) -> LoopFuture[T]:
-    """Carry a coroutine out, now and whenever it can go on; the future carries what it returns or raises.
+    """Run a coroutine, now and whenever it can continue; the future gets its result or exception.
 
-    It may wait for futures of ours and of asyncio, and for nothing else.
+    It may wait for our futures and asyncio's, and for nothing else.
     """
     answer: LoopFuture[T] = LoopFuture()
     _Request(runtime, _answering(request, answer)).go_on()
@@ -32,12 +32,12 @@ def run(runtime: Runtime, request: Coroutine[Any, Any, T]) -> LoopFuture[T]:
 
 
 def run_for(cell: ActorCell, asker: Behaviour, request: Coroutine[Any, Any, None]) -> None:
-    """Carry a coroutine out for an actor, whose `carried_out` hears when it is done or has failed."""
+    """Run a coroutine for an actor; its `carried_out` is called when it is done or has failed."""
     _RequestOf(cell, asker, request).go_on()
 
 
 class _Request(Scheduled):
-    """One coroutine on its way. Whatever it waits for holds it, and nobody else."""
+    """One running coroutine. Only the future it waits for refers to it."""
 
     def __init__(self, runtime: Runtime, work: Coroutine[Any, Any, None]) -> None:
         self._clock = runtime.clock
@@ -45,7 +45,7 @@ class _Request(Scheduled):
         self._steps = work.__await__()
 
     def take_turn(self, started_ns: int) -> int:
-        """Go on in the dispatcher's turn, which nothing must end that waits for the answer."""
+        """Continue in the dispatcher's turn; no failure of a callback may end that."""
         try:
             self.go_on()
         except Exception:
@@ -53,7 +53,7 @@ class _Request(Scheduled):
         return self._clock.now_ns()
 
     def go_on(self) -> None:
-        """Run until it has to wait, or is done."""
+        """Run until the coroutine has to wait, or is done."""
         try:
             # A StopIteration that is caught here costs more than most requests.
             waits_for: Any = _next(self._steps, _DONE)
@@ -65,21 +65,21 @@ class _Request(Scheduled):
         elif isinstance(waits_for, LoopFuture):
             waits_for.then(self._woken)
         else:
-            waits_for._asyncio_future_blocking = False  # the word that asyncio's futures wait for
+            waits_for._asyncio_future_blocking = False  # as asyncio's futures require of an awaiting task
             waits_for.add_done_callback(self._woken)
 
     def _woken(self, _: Any) -> None:
         self._dispatcher.enqueue(self)
 
     def _ended(self, error: BaseException | None) -> None:
-        """Whoever asked has the outcome by the future. What fails beyond that is whose callback it was."""
+        """The future has the outcome. Any other failure is that of a callback."""
         if error is not None:
             raise error
 
 
 @final
 class _RequestOf(_Request):
-    """One whose outcome an actor hears, without a future: two for each client that connects and subscribes."""
+    """A request whose outcome goes to an actor, without a future: two for each client that connects and subscribes."""
 
     def __init__(self, cell: ActorCell, asker: Behaviour, work: Coroutine[Any, Any, None]) -> None:
         super().__init__(cell.runtime, work)
@@ -94,7 +94,7 @@ class _RequestOf(_Request):
 
 
 async def _answering(work: Coroutine[Any, Any, Any], answer: LoopFuture[Any]) -> None:
-    """Do the work, and give its outcome to whoever asked."""
+    """Do the work, and set its outcome as the answer."""
     try:
         value = await work
     except (Exception, CancelledError) as error:

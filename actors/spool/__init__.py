@@ -1,3 +1,4 @@
-"""The spool actor: commits in order, threads that write, the catalog, backups.
+"""The spool actor: ordered commits, the threads that write and read, the catalog, backups.
 
-Nobody imports it but the composition root; requests to it are in `actors.messages`."""
+Only the composition root imports it; requests to it are in `actors.messages`.
+"""

@@ -1,9 +1,9 @@
-"""The spool: decides when the store commits, and tells everybody what became of their work.
+"""The spool: decides when the store commits, and reports the outcome of all work.
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
-time. After one that failed the pause is longer: what must not be lost is tried until the store takes it. Messages that
-consumers have already are given an interval to need none (storage.commit.pending). The writing itself happens on the
-writer's thread; publishers are confirmed when it reports the data on disk.
+time. After a failed commit the pause is longer; rows that must not be lost are retried until the store takes them.
+Messages that consumers already have are given one interval to make their commit unnecessary (storage.commit.pending).
+The writer thread writes; publishers are confirmed when it reports the data on disk.
 """
 
 import logging
@@ -49,15 +49,15 @@ from sluicegate.storage.records.page import Run, encode_page
 
 log = logging.getLogger("sluicegate.spool")
 
-JOURNAL_RECORDS_MAX: Final = 4096  # beyond it, what holds up the head of the journal is moved into pages
-COMMIT_AGAIN_MS: Final = 100  # after one that found no room, before the next
-TRY_AGAIN_MS: Final = 1000  # after one that failed for another reason
+JOURNAL_RECORDS_MAX: Final = 4096  # above this, what keeps the head of the journal is moved into pages
+COMMIT_AGAIN_MS: Final = 100  # after a commit that found no room
+TRY_AGAIN_MS: Final = 1000  # after a commit that failed for another reason
 _SESSIONS: Final = Table.SESSIONS
-PROBE_INTERVAL_MS: Final = 1000  # how often a store that takes no messages is asked whether it does again
+PROBE_INTERVAL_MS: Final = 1000  # how often a store that takes no messages is probed
 
 
 class Spool(Behaviour, Flushed):
-    """Keeps the store. Every decision about what is written is made in storage.commit.planner.CommitPlanner."""
+    """The owner of the store. storage.commit.planner.CommitPlanner decides everything about what is written."""
 
     def __init__(
         self,
@@ -82,18 +82,18 @@ class Spool(Behaviour, Flushed):
         self._writing = False
         self._last_commit_ms = -commit_interval_ms
         self._timer: TimerHandle | None = None
-        self._timer_ms = 0  # when it goes off
+        self._timer_ms = 0  # when it fires
         self._flush_asked = False
         self._paging_through = 0
         self._idle_callbacks: list[Callable[[], None]] = []
-        self._watchers: dict[Address, None] = {}  # who wants to hear of each commit; used as an ordered set
+        self._watchers: dict[Address, None] = {}  # addresses to notify of each commit; used as an ordered set
         self.commits_count = 0
         self._health = health
         self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
-        self.commits_ns = 0  # from handing over to the writer's report
+        self.commits_ns = 0  # from the handover to the writer's report
         self._commit_began_ns = 0
         self.damaged_pages_count = 0
-        self.handlers: dict[type, Callable[[Any], None]] = {  # of what does not come with each message
+        self.handlers: dict[type, Callable[[Any], None]] = {  # of messages other than those of the data path
             SettleTogether: self._settle_together,
             WriteTables: self._write_tables,
             SessionRows: self._session_rows,
@@ -112,7 +112,7 @@ class Spool(Behaviour, Flushed):
         writer.report_reads(cell.inbox)
 
     def receive(self, message: Any) -> None:
-        """Take what was published or settled, or do what is asked."""
+        """Take a publication or settlement, or carry out a request."""
         if isinstance(message, Settled):
             self._settled(message)
         elif isinstance(message, StorePublication):
@@ -121,20 +121,20 @@ class Spool(Behaviour, Flushed):
             self.handlers[type(message)](message)
 
     def turn_ended(self) -> None:
-        """Look at the end of the turn whether to commit, when all of this turn's work is here."""
+        """Decide at the end of the turn whether to commit, when all of this turn's work is here."""
         if not self._flush_asked:
             self._flush_asked = True
             self._runtime.dispatcher.at_turn_end(self)
 
     def owner(self) -> Scheduled | None:
-        """Return the actor that has failed if a flush does."""
+        """Return the actor that fails if a flush does."""
         return self._cell
 
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time.
 
-        While consumers have something yet, publishers of what they have settled wait for the others, or for the timer:
-        they hear together, and so publish together again, and many cost little more than one.
+        While consumers still hold messages, publishers of settled ones wait for the others, or for the timer: they are
+        confirmed together, and so publish together again, and many cost little more than one.
         """
         self._flush_asked = False
         if self._planner.pending.is_empty():
@@ -149,7 +149,7 @@ class Spool(Behaviour, Flushed):
             return
         due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
         if self._timer is not None and self._timer_ms <= due_ms:
-            return  # then there will be another flush
+            return  # another flush will follow
         now_ms = self._runtime.clock.now_ms()
         if due_ms > now_ms:
             self._look_again(due_ms, now_ms)
@@ -157,12 +157,12 @@ class Spool(Behaviour, Flushed):
             self._commit(now_ms, patience_ms)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Call back once everything taken so far is in the store, or the store is given up; for a clean stop."""
+        """Call back when all work so far is in the store, or the store is given up; for a clean stop."""
         self._idle_callbacks.append(callback)
         self.turn_ended()
 
     def _look_again(self, at_ms: int, now_ms: int) -> None:
-        """Have a flush at that moment."""
+        """Schedule a flush at that time."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer_ms = at_ms
@@ -215,7 +215,8 @@ class Spool(Behaviour, Flushed):
         self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done, left=message.left))
 
     def _session_rows(self, message: SessionRows) -> None:
-        # What a named tuple has for a constructor is interpreted: 2,400 instructions for each client that comes back.
+        # Calling the class would run the interpreted constructor of a named tuple: 2,400 instructions for each client
+        # that returns.
         writes = [tuple.__new__(TableWrite, (_SESSIONS, key, value)) for key, value in message.rows]
         done = self._answer(message.reply_to, message.token)
         self._planner.write_tables(TableRequest(writes, done, uses_reserve=True, until_done=message.until_done))
@@ -244,7 +245,7 @@ class Spool(Behaviour, Flushed):
         self._planner.quarantine_page(damage)
 
     def _pages_unread(self, message: PagesUnread) -> None:
-        """Say once that consumers of a partition wait for the store, and once that they do no more."""
+        """Report once that consumers of a partition wait for the store, and once that they no longer do."""
         partition_id, reason = message.partition_id, message.reason
         if not reason:
             self._health.unread_partitions.discard(partition_id)
@@ -264,9 +265,9 @@ class Spool(Behaviour, Flushed):
         self._planner.forget(message.partition_id)
 
     def _reload(self, message: ReloadPartition) -> None:
-        """Read a partition behind the next commit, which has everything the partition has said so far."""
+        """Read a partition after the next commit, which contains all that the partition has reported so far."""
 
-        def committed(_: str) -> None:  # or refused, and then what was refused is withdrawn
+        def committed(_: str) -> None:  # or refused, and then the refused publications are withdrawn
             self._writer.reload(message, self._cell.inbox)
 
         self._planner.write_tables(TableRequest([], committed, uses_reserve=True))
@@ -320,7 +321,7 @@ class Spool(Behaviour, Flushed):
             self._confirm_all(elided, ELIDED)
 
     def _confirm_all(self, publications: list[Publication], outcome: str) -> None:
-        """Tell publishers that what they published is safe."""
+        """Confirm publications to their publishers."""
         for publication in publications:
             _confirm(publication)
         if self._tracing is not None:
@@ -334,7 +335,7 @@ class Spool(Behaviour, Flushed):
         self.commits_failed[message.kind] += 1
         self._shut(message)
         commit = self._planner.failed(gives_up=message.reason if self._health.is_given_up() else "")
-        self._paging_through = 0  # pages it had asked for may be among what was not written
+        self._paging_through = 0  # pages requested for it may be among what was not written
         for publication in commit.publications:
             self._withdraw(publication, message)
         for table in commit.tables:
@@ -343,11 +344,11 @@ class Spool(Behaviour, Flushed):
             page.done(False)
 
     def _shut(self, message: CommitFailed) -> None:
-        """Take no more messages, and say so if that is news, or if the reason is one of another kind."""
+        """Stop taking messages; report it if that is new, or if the reason is of another kind."""
         gate, health = self._gate, self._health
         was_open, was_live = not gate.blocked, health.is_live()
         is_news = health.failed(message.kind)
-        if is_news or not health.is_damaged():  # what first told of damage stays the reason
+        if is_news or not health.is_damaged():  # the first report of damage stays the reason
             gate.blocked = message.reason
         if is_news and message.kind == FULL:
             gate.blocked_refusal = REFUSED_SPOOL_FULL
@@ -363,7 +364,7 @@ class Spool(Behaviour, Flushed):
             self._cell.after(PROBE_INTERVAL_MS, self._probe)
 
     def _answer(self, reply_to: Address | None, token: int) -> Callable[[str], None]:
-        """Return what tells somebody how a write ended."""
+        """Return the callback that reports the outcome of a write."""
 
         def done(reason: str) -> None:
             if reply_to is None:
@@ -374,7 +375,7 @@ class Spool(Behaviour, Flushed):
         return done
 
     def _withdraw(self, publication: Publication, failure: CommitFailed) -> None:
-        """Tell the publisher no, and the partitions to take the messages out again that no consumer has yet."""
+        """Report a failure to the publisher, and have the partitions remove the messages that no consumer holds yet."""
         publication.refused = True
         if self._tracing is not None:
             self._tracing.stored(publication.batch, NOT_STORED, self._runtime.clock.wall_ms())
@@ -388,7 +389,7 @@ class Spool(Behaviour, Flushed):
             publication.publisher.post(PublishFailed(publication.token, failure.reason, verdict))
 
     def _probe(self) -> None:
-        """Ask a full store for room, and try one that has failed, until publishers can be let in again."""
+        """Probe a full or failed store for room, until publishers can be admitted again."""
         if not self._gate.blocked:
             return
         if self._health.is_failing():
@@ -408,7 +409,7 @@ class Spool(Behaviour, Flushed):
         self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
 
     def _page_out_the_oldest(self) -> None:
-        """Keep the journal short: ask whoever holds up its head to move into pages."""
+        """Keep the journal short: ask the partitions that keep its head to move it into pages."""
         slot = self._planner.oldest_needed(JOURNAL_RECORDS_MAX)
         if slot is None or slot.number <= self._paging_through:
             return

@@ -1,7 +1,7 @@
-"""The actor that makes backups of the spool: one at a time, each on a thread that blocks for it.
+"""The backup actor: makes backups of the spool, one at a time, each on a thread that blocks for it.
 
-What a backup is and how it is made is storage.backup.backup's. A backup ends with the node: one that is not whole when
-the node stops is removed.
+storage.backup.backup defines and makes a backup. A backup ends with the node: an incomplete one is removed when the
+node stops.
 """
 
 import logging
@@ -36,16 +36,16 @@ log = logging.getLogger("sluicegate.backup")
 
 NODE_STOPS = "the node stops"
 ASKED_TO = "it was cancelled"
-STOP_S = 10  # for one piece, and for removing what there is; a disk that takes longer does not answer
+STOP_S = 10  # for one piece, and for removing the rest; a disk that takes longer does not respond
 
 
 @dataclass(slots=True)
 class _BackupEnded:
-    """Thread -> actor: a backup is whole, or nothing of it is left."""
+    """Thread -> actor: a backup is complete, or removed."""
 
     backup: Backup
     note: BackupNote | None
-    ended: bool  # it was told to end; else, without a note, it failed
+    ended: bool  # it was cancelled; else, without a note, it failed
     reason: str
 
 
@@ -60,7 +60,7 @@ class BackupThread(pykka.ThreadingActor):
         self._reply_to = reply_to
 
     def on_receive(self, backup: Backup) -> None:
-        """Make it, and report whatever happens: somebody waits for it."""
+        """Make the backup, and always report: the actor waits for it."""
         try:
             report = _BackupEnded(backup, backup.run(), False, "")
         except BackupEnded as error:
@@ -75,7 +75,7 @@ class BackupThread(pykka.ThreadingActor):
 
 @final
 class BackupRecord:
-    """The latest backup, and how all have ended. It outlives the actor, as the thread does."""
+    """The latest backup, and the outcomes of all. It outlives the actor, as the thread does."""
 
     def __init__(self) -> None:
         self.backup: Backup | None = None  # the latest
@@ -85,12 +85,12 @@ class BackupRecord:
         self.started_ms = 0
         self.ended_ms = 0
         self.failure = ""
-        self.waiting: list[LoopFuture[BackupProgress]] = []  # who cancelled it
+        self.waiting: list[LoopFuture[BackupProgress]] = []  # requests to cancel it
         self.ended_counts: dict[str, int] = dict.fromkeys((DONE, FAILED, CANCELLED), 0)  # state -> backups
-        self.last_done_ms = 0  # wall clock at which the latest whole one had begun; 0: there was none
+        self.last_done_ms = 0  # wall clock at the start of the latest complete one; 0: none
 
     def progress(self) -> BackupProgress:
-        """Return how far the latest backup has come. Raises BackupUnavailable when there was none."""
+        """Return the progress of the latest backup. Raises BackupUnavailable when there was none."""
         backup = self.backup
         if backup is None:
             raise BackupUnavailable("no backup was made since the node started")
@@ -107,7 +107,7 @@ class BackupRecord:
 
 
 class BackupActor(LoopActor):
-    """Begins, watches and ends backups. One that is made anew goes on with the backup that is under way."""
+    """Starts, watches and cancels backups. A restarted actor continues with the backup in progress."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class BackupActor(LoopActor):
         }
 
     def on_stop(self) -> None:
-        """End what is being made, and wait until it has removed what there was."""
+        """Cancel the backup in progress, and wait until its files are removed."""
         record = self.record
         if record.backup is not None and record.thread is not None:
             record.backup.end(NODE_STOPS)
@@ -158,7 +158,7 @@ class BackupActor(LoopActor):
             release=self._release,
         )
         thread = BackupThread.start(self.runtime, self.cell.inbox)
-        # Nothing is noted before this: the store may not answer, and the machine may have no thread left.
+        # Nothing is recorded before this: the store may not answer, and the machine may have no thread left.
         record.backup, record.thread = backup, thread
         record.name, record.state, record.failure = message.name, RUNNING, ""
         record.started_ms, record.ended_ms = started_ms, 0

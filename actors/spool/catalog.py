@@ -1,6 +1,6 @@
-"""Rows of the catalog for those who are no actors: what operators make while the node runs.
+"""Catalog rows for callers that are not actors: what operators create while the node runs.
 
-Queues, templates and durable selectors are written by the actors that keep them.
+Queues, templates and durable selectors are written by the actors that own them.
 """
 
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ class WriteRow:
 
 
 class CatalogActor(LoopActor):
-    """Hands rows of one message VPN to the spool, and the spool's answers back to those who asked."""
+    """Passes rows of one message VPN to the spool, and the spool's answers to the askers."""
 
     def __init__(self, cell: ActorCell, *, spool: Address, row_prefix: bytes) -> None:
         super().__init__(cell)
         self._spool = spool
         self._row_prefix = row_prefix
-        self._written: dict[int, LoopFuture[None]] = {}  # by the token that comes back
+        self._written: dict[int, LoopFuture[None]] = {}  # by the token of the confirmation
         self._tokens = 0
 
     def on_receive(self, message: Any) -> Any:
-        """Take a row, or the spool's answer."""
+        """Handle a row, or the spool's answer."""
         if isinstance(message, WriteRow):
             self._tokens += 1
             written: LoopFuture[None] = LoopFuture()

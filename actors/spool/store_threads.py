@@ -1,6 +1,6 @@
-"""The store's two threads: one writer, one reader. LMDB lets go of the interpreter lock while it syncs and reads.
+"""The store's two threads: one writer, one reader. LMDB releases the interpreter lock while it syncs and reads.
 
-They are pykka actors with a thread each, for what they do blocks. They answer by leaving messages on the loop.
+They are pykka actors with a thread each, for their work blocks. They answer by posting messages to the loop.
 """
 
 import logging
@@ -64,7 +64,7 @@ class _Reload:
 
 
 class StoreWriter(Protocol):
-    """Somebody who carries out commits, one at a time, and reports to the spool actor."""
+    """Carries out commits, one at a time, and reports to the spool actor."""
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
@@ -76,25 +76,25 @@ class StoreWriter(Protocol):
         """Return whether a store that was full takes messages again."""
 
     def report_reads(self, report_to: Address) -> None:
-        """Have PagesUnread told there from now on."""
+        """Report PagesUnread to this address from now on."""
 
 
 class StoreReader(Protocol):
-    """Somebody who reads pages."""
+    """Reads pages."""
 
     def read(self, request: ReadPage) -> None:
         """Read a page; answer the partition with PageRead."""
 
 
 class StoreThreads(StoreWriter, StoreReader, Protocol):
-    """Both of them, as a node has them until it stops."""
+    """Both threads, as a node has them until it stops."""
 
     def stop(self) -> None:
-        """End, after what has been given to them."""
+        """Stop, after the work that has been queued."""
 
 
 def run_commit(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
-    """Commit, and return the report: the spool must hear of it whatever it was, or publishers wait for ever."""
+    """Commit, and return a report in any case: without one publishers would wait for ever."""
     try:
         store.commit(job)
     except StoreFull as error:
@@ -109,9 +109,10 @@ def run_commit(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
 
 
 def read_back(store: Store, request: ReloadPartition) -> PartitionFound:
-    """Read everything of one partition, and return the report, which comes whatever happens: the partition waits.
+    """Read everything of one partition, and return a report in any case: the partition waits.
 
-    It costs a pass over the journal, in which nothing is committed; a partition has to fail again and again for that.
+    It costs a pass over the journal, during which nothing is committed; only a partition that fails again and again
+    causes one.
     """
     try:
         return PartitionFound(request, read_partition(store.recover(), request.partition_id))
@@ -182,7 +183,7 @@ class ThreadedStore:
         self._reader.tell(_Read(request, self._report_to))
 
     def report_reads(self, report_to: Address) -> None:
-        """Have PagesUnread told there from now on."""
+        """Report PagesUnread to this address from now on."""
         self._report_to = report_to
 
     def has_room(self) -> bool:
@@ -190,26 +191,26 @@ class ThreadedStore:
         return store_has_room(self._store)
 
     def stop(self) -> None:
-        """End the threads, after what they have been given."""
+        """Stop the threads, after the work that has been queued."""
         self._writer.stop()
         self._reader.stop()
 
 
 @final
 class PageReads:
-    """Reads pages for whoever asks, and notes when those of a partition begin, or cease, to fail.
+    """Reads pages, and notices when those of a partition begin, or cease, to fail.
 
-    A page that cannot be read is asked for again and again; the spool is told once.
+    A page that cannot be read is requested again and again; the spool is told once.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._failing: dict[int, str] = {}  # partition id -> why
+        self._failing: dict[int, str] = {}  # partition id -> reason
 
     def read(self, request: ReadPage) -> tuple[PageRead, PagesUnread | None]:
-        """Return a page, or why it cannot be had, and what is news to the spool.
+        """Return a page, or why it cannot be read, and a change to report to the spool.
 
-        Whatever that is, somebody waits for it, and the thread goes on.
+        It never raises: the requester waits, and the thread has to go on.
         """
         first, partition_id = request.first_sequence, request.partition_id
         try:

@@ -1,4 +1,4 @@
-"""An answer that waits for the store: whoever writes gives its address to the spool, and the future to who asked."""
+"""An answer that is given when the store has written: its address goes to the spool, and its future to the asker."""
 
 from typing import Any, final
 
@@ -8,19 +8,19 @@ from sluicegate.messaging.message.address import Address
 
 
 class StoreRefused(Exception):
-    """What was to be kept in the catalog is not in the store. The text says why."""
+    """A catalog row was not stored. The text says why."""
 
 
 @final
 class StoredAnswer(Address):
-    """Where the spool says that something is stored: the value, or StoreRefused once the store has failed for good."""
+    """The address that the spool confirms to: answers with a value, or StoreRefused when the store has failed."""
 
     def __init__(self, value: Any) -> None:
         self.future: LoopFuture[Any] = LoopFuture()
         self._value = value
 
     def post(self, message: object) -> None:
-        """Give the answer."""
+        """Set the answer."""
         if isinstance(message, PublishFailed):
             self.future.set_exception((StoreRefused, StoreRefused(message.reason), None))
         else:

@@ -1,17 +1,17 @@
-"""The commit of a transaction: what it publishes and what it settles, in one journal record or not at all.
+"""The commit of a transaction: its publications and settlements, in one journal record or not at all.
 
-1. Every partition in which the transaction settles something takes that from the consumer (`preparing`), or says that
-   the consumer does not hold it any more: then nothing happens.
-2. Everything it publishes becomes one batch, which every queue takes, or none; the publication carries the
-   settlements, so the record that brings the messages settles as well (storage.commit.planner). Without messages the
-   settlements go to the spool by themselves, together.
-3. When that is on the disk, or refused, the partitions are told.
+1. Every partition with a settlement of the transaction takes the messages from the consumer (`preparing`), or reports
+   that the consumer no longer holds them: then nothing happens.
+2. All publications become one batch, which every queue takes, or none; the publication carries the settlements, so the
+   record that adds the messages settles as well (storage.commit.planner). Without messages the settlements go to the
+   spool alone, together.
+3. When the record is on disk, or refused, the partitions are told.
 
-A queue that is deleted in between takes its part of the transaction with it; a number of partitions that changes does
-not matter, for partitions are chosen in one go with the publishing.
+A queue that is deleted in between takes its part of the transaction with it; a change of a number of partitions does
+not matter, for partitions are chosen together with the publishing.
 
-See also: what is gathered in a transaction, its limits and its end without a commit (the protocols).
-Outcomes other than accepted settle nothing: they are told to the partitions behind the commit.
+See also: what a transaction collects, its limits and its rollback (the protocols). Outcomes other than accepted settle
+nothing: the partitions are told of them after the commit.
 """
 
 import logging
@@ -37,28 +37,28 @@ from sluicegate.messaging.topics.syntax import is_queue_topic
 
 log = logging.getLogger("sluicegate.transactions")
 
-NO_PARTITION: Final = 0  # a publication is given up by nobody's partition
+NO_PARTITION: Final = 0  # a publication that no partition gives up
 TOKEN: Final = 1  # a commit is one publish
 NOT_HELD: Final = "a message that it settles is not held by its consumer any more"
 
 
 @final
 class UnsettledRanges:
-    """Messages that a consumer holds: half-open ranges of one partition, under what they were delivered with."""
+    """Messages that a consumer holds: half-open ranges of one partition, with flow, epoch and delivery count."""
 
     def __init__(self, source: DeliverySource, ranges: list[tuple[int, int]]) -> None:
         self.source = source
         self.ranges = ranges
 
     def prepare(self) -> PrepareSettlement:
-        """Return what their partition is asked."""
+        """Return the request to the partition."""
         source = self.source
         return PrepareSettlement(source.flow_id, source.epoch, self.ranges, source.delivery_count)
 
 
 @final
 class TransactionCommit(Address):
-    """One commit. It is what the spool confirms or refuses."""
+    """One commit. The spool confirms or refuses it."""
 
     def __init__(self, *, space: TopicSpace, spool: Address, rng: Random) -> None:
         self.pressures: list[Pressure] = []  # destinations over their high mark that were published to
@@ -88,7 +88,7 @@ class TransactionCommit(Address):
         return reason
 
     async def _prepare(self, accepted: list[UnsettledRanges]) -> str:
-        """Take what is settled from its consumers. All partitions are asked before the first has answered."""
+        """Take the settled messages from their consumers. All partitions are asked before an answer is awaited."""
         asked = [ask_at(each.source.partition, each.prepare()) for each in accepted]
         reason = ""
         for answer in asked:
@@ -96,7 +96,7 @@ class TransactionCommit(Address):
                 prepared: PreparedSettlement | None = await answer
             except pykka.ActorDeadError:  # its queue was deleted
                 prepared = None
-            except Exception as error:  # a partition's own mistake: the others have to be told of the end
+            except Exception as error:  # an error in a partition: the others have to be told of the end
                 log.error("a partition failed during the commit of a transaction", exc_info=error)
                 prepared = None
             if prepared is None:
@@ -118,12 +118,12 @@ class TransactionCommit(Address):
             self._count_refusal(batch, result)
             return result.reason()
         publication = result.publication
-        if publication is None:  # nobody subscribes, or only queues that are never written
+        if publication is None:  # no subscriber, or only queues that are never written
             return await self._settle(settlements)
         if not settlements:
             return await self._stored
         publication.settlements = settlements
-        publication.open_count += 1  # written even if its consumers are faster: the settlements must be, with it
+        publication.open_count += 1  # written even if its consumers are faster: it carries the settlements
         reason = await self._stored
         publication.open_count -= 1
         if publication.open_count == 0 and not reason:
@@ -131,21 +131,21 @@ class TransactionCommit(Address):
         return reason
 
     async def _settle(self, settlements: list[tuple[int, int, int]]) -> str:
-        """Settle where nothing is published that is written."""
+        """Settle without a publication that is written."""
         if not settlements:
             return ""
         self._spool.post(SettleTogether(settlements, self, TOKEN))
         return await self._stored
 
     def _queue_not_there(self, batch: MessageBatch) -> str:
-        """Return the topic of a queue that a message is for and that there is not, or an empty text."""
+        """Return the topic of a missing queue that a message is addressed to, or an empty text."""
         for topic in set(batch.topics or [batch.topic]):
             if is_queue_topic(topic) and self._space.route(topic).is_empty:
                 return topic
         return ""
 
     def _count_refusal(self, batch: MessageBatch, result: PublishResult) -> None:
-        """Count the messages with the queue that said no; a single one it has counted already."""
+        """Count the messages at the queue that refused; a single message it has counted already."""
         count = 0
         refused_by: QueueTarget | None = None
         for row in range(batch.count):

@@ -1,8 +1,9 @@
-"""The commit of one staged transaction: asks every queue, decides, publishes.
+"""The commit of one staged transaction: reserve room in every queue, decide, publish.
 
-The decision is one row. Before it is written, room is reserved in every queue; a queue that says no ends the commit,
-and nothing happened. Once it is on the disk everything will be published, after a crash as well: page by page, each
-batch in a commit whose journal record also settles it in the hidden partition, so that it is never published twice.
+The decision is one row. Before it is written, room is reserved in every queue; a queue that refuses ends the commit,
+and nothing has happened. After the decision is on disk everything will be published, after a crash as well: page by
+page, each batch in a commit whose journal record also settles it in the hidden partition, so that it is never published
+twice.
 """
 
 import logging
@@ -33,14 +34,14 @@ from sluicegate.messaging.topics.syntax import is_queue_topic
 
 log = logging.getLogger("sluicegate.staging")
 
-PUBLISHED_AT_A_TIME: Final = 16  # batches that wait for their commit; of 32 KiB pages, half a megabyte
-RETRY_MS: Final = 1000  # after a queue or the store would not take what is decided
+PUBLISHED_AT_A_TIME: Final = 16  # batches that wait for their commit; with pages of 32 KiB, half a megabyte
+RETRY_MS: Final = 1000  # after a queue or the store refused a batch of a decided commit
 
 Reserved = list[tuple[QueueGate, int, int]]  # gate, messages, bytes
 
 
 class StagedPages(Protocol):
-    """Where the pages of transactions are read; the staging actor."""
+    """Reads the pages of transactions; the staging actor."""
 
     def read(self, page: StagedPage) -> LoopFuture[PageRead]:
         """Read a page."""
@@ -49,11 +50,11 @@ class StagedPages(Protocol):
         """Return a token for a publish or a row."""
 
     def answer_to(self, token: int) -> LoopFuture[str]:
-        """Return what becomes of what was handed in under this token: empty, or why it was not stored."""
+        """Return the outcome of the work with this token: empty, or why it was not stored."""
 
 
 class StagedCommit:
-    """Publishes pages of one transaction."""
+    """Publishes the pages of one transaction."""
 
     def __init__(
         self,
@@ -73,12 +74,12 @@ class StagedCommit:
         self._spool = spool
         self._publisher = Publisher(space=space, spool=spool, address=address, rng=rng, in_transaction=True)
         self._partition_id = partition_id  # of the hidden partition
-        self._published = published  # what a start found published already
-        self._reserved: dict[int, Reserved] = {}  # first sequence of a batch -> what is reserved for it
+        self._published = published  # found published already at the start
+        self._reserved: dict[int, Reserved] = {}  # first sequence of a batch -> its reservations
         self.messages_count = 0
 
     async def reserve(self, pages: list[StagedPage]) -> None:
-        """Reserve room for all of it in every queue, or for nothing. Raises StagingRefused."""
+        """Reserve room for all pages in every queue, or for none. Raises StagingRefused."""
         try:
             for page in pages:
                 read = await self._pages.read(page)
@@ -94,12 +95,12 @@ class StagedCommit:
             raise
 
     def release_all(self) -> None:
-        """Give back what is reserved: nothing will be published."""
+        """Release all reservations: nothing will be published."""
         for first in list(self._reserved):
             self._release(first)
 
     async def publish(self, pages: list[StagedPage]) -> None:
-        """Publish all of it, in order; return when it is safe. What is decided is tried again until it is taken."""
+        """Publish all pages, in order; return when they are safe. A decided batch is retried until it is taken."""
         waiting: list[LoopFuture[None]] = []
         for page in pages:
             read = await self._pages.read(page)
@@ -122,7 +123,7 @@ class StagedCommit:
         if self._space.refuses_unmatched and len(self._rows_with_destination(batch)) < batch.count:
             raise StagingRefused(NOT_PUBLISHED, REFUSAL_TEXTS[REFUSED_NO_MATCH])
         topics = [batch.topic] if batch.topics is None else batch.topics
-        for row, topic in enumerate(topics):  # a topic may have nobody; a queue that is named has to be there
+        for row, topic in enumerate(topics):  # a topic may have no subscriber; a queue that is addressed has to exist
             if is_queue_topic(topic) and self._space.route_of_row(batch, row).is_empty:
                 raise StagingRefused(NOT_PUBLISHED, f"{topic!r}: {REFUSAL_TEXTS[REFUSED_NOT_FOUND]}")
         for target, part in self._targets_of(batch):
@@ -139,11 +140,11 @@ class StagedCommit:
 
     def _release(self, first: int) -> None:
         for gate, count, size in self._reserved.pop(first, []):
-            if not gate.ended:  # with a queue go its reservations
+            if not gate.ended:  # a deleted queue has dropped its reservations
                 gate.release(count, size)
 
     def _targets_of(self, batch: MessageBatch) -> list[tuple[QueueTarget, MessageBatch]]:
-        """Return which queues get which rows of a batch."""
+        """Return the rows of a batch for each queue."""
         rows_by_target: dict[QueueTarget, list[int]] = {}
         for row in range(batch.count):
             route = self._space.route_of_row(batch, row)
@@ -158,15 +159,15 @@ class StagedCommit:
         return [row for row in range(batch.count) if not self._space.route_of_row(batch, row).is_empty]
 
     async def _publish_batch(self, first: int, batch: MessageBatch, end: int) -> LoopFuture[None]:
-        """Hand a batch to its queues; the future is done when it is safe."""
+        """Publish a batch; the future is done when it is safe."""
         while True:
             self._release(first)
             token = self._pages.next_token()
-            # In its queues it arrives now: delays and times to live of theirs begin, however long ago it was staged.
+            # It arrives in its queues now: their delays and times to live begin now, however long ago it was staged.
             result = self._publisher.publish(batch.arriving(self._runtime.clock.wall_ms()), token)
             if result.refusal == ADMITTED:
                 break
-            if result.refusal == REFUSED_NO_MATCH:  # those who subscribed when it was decided have gone
+            if result.refusal == REFUSED_NO_MATCH:  # the subscribers at the time of the decision have gone
                 rows = self._rows_with_destination(batch)
                 if not rows:
                     break
@@ -176,13 +177,13 @@ class StagedCommit:
             await self._pause()
         safe: LoopFuture[None] = LoopFuture()
         publication = result.publication
-        if publication is None:  # nobody has it, or only queues that are never written
+        if publication is None:  # no subscriber, or only queues that are never written
             self._spool.post(Settled(self._partition_id, [(first, end)], [], [], True))
             safe.set()
             return safe
         publication.settlements = [(self._partition_id, first, end)]
         publication.only_moves = True  # out of the hidden partition
-        publication.open_count += 1  # written even if its consumers are faster: the settlement must be, with it
+        publication.open_count += 1  # written even if its consumers are faster: the settlement has to be stored with it
 
         def confirmed(answer: LoopFuture[str]) -> None:
             publication.open_count -= 1
@@ -197,7 +198,7 @@ class StagedCommit:
         return safe
 
     def _again(self, first: int, batch: MessageBatch, end: int, safe: LoopFuture[None]) -> None:
-        """Publish once more what the store could not take; what came behind it may have gone before."""
+        """Publish again what the store could not take; later batches may have been published before."""
         run(self._runtime, self._publish_batch(first, batch, end)).then(
             lambda done: done.get().then(lambda _: safe.set())
         )
@@ -209,7 +210,7 @@ class StagedCommit:
 
 
 def _damage_of(page: StagedPage, read: PageRead) -> str:
-    """Return why some rows of a page cannot be had; empty when all can, also where the page's checksum is wrong."""
+    """Return why some rows of a page are lost; empty when none is, also where the page's checksum is wrong."""
     if sum(batch.count for _, batch in read.runs) == page.end - page.first:
         return ""
     return read.damage or read.lost

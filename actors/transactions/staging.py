@@ -1,8 +1,7 @@
-"""The staging actor: keeps what transactions bring, and publishes it when they commit.
+"""The staging actor: stores what transactions stage, and publishes it when they commit.
 
-What is staged, committed and forgotten is decided in messaging.bulk.staging; the publishing is in
-actors.transactions.staged_commit. Pages and their rows go into the store in one commit; so do the end of a
-transaction's pages and the end of its rows.
+messaging.bulk.staging decides what is staged, committed and forgotten; actors.transactions.staged_commit publishes.
+Pages and their rows are stored in one commit; so is the removal of a transaction's pages and rows.
 """
 
 import logging
@@ -47,14 +46,14 @@ from sluicegate.storage.interface import Table, TableWrite
 log = logging.getLogger("sluicegate.staging")
 
 READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
-LOOK_AFTER_MS: Final = 1000  # how late an old transaction may be dropped
+LOOK_AFTER_MS: Final = 1000  # how late an expired transaction may be dropped
 
 
 @dataclass(frozen=True, slots=True)
 class StagingServices:
     """What the staging actor of a message VPN uses."""
 
-    partition_id: int  # of the hidden partition that it has to itself
+    partition_id: int  # of the VPN's own hidden partition
     space: TopicSpace
     spool: Address
     reader: StoreReader
@@ -80,8 +79,8 @@ class StagingActor(LoopActor):
         self._found = found
         self._token = 0
         self._answers: dict[int, LoopFuture[str]] = {}
-        self._written: dict[int, LoopFuture[bool]] = {}  # first sequence of a page -> whether it is safe
-        self._ended: set[int] = set()  # pages on their way to the store whose transaction has ended
+        self._written: dict[int, LoopFuture[bool]] = {}  # first sequence of a page -> whether it is stored
+        self._ended: set[int] = set()  # pages being stored whose transaction has ended
         self._reads: dict[int, list[LoopFuture[PageRead]]] = {}
         self._timer: TimerHandle | None = None
         self._committed_count = 0
@@ -99,14 +98,14 @@ class StagingActor(LoopActor):
         }
 
     def on_start(self) -> None:
-        """Drop what belongs to nobody. What was decided before the start waits until those are back who get it."""
+        """Drop pages without a transaction. Commits decided before the start wait until their queues are restored."""
         found = self._found
         if found.orphans or found.gaps:
             self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
         self._timer = self.cell.after(LOOK_AFTER_MS, self._maintain)
 
     def on_stop(self) -> None:
-        """What is under way goes on after the next start."""
+        """Leave work in progress: it continues after the next start."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -190,7 +189,7 @@ class StagingActor(LoopActor):
             run(self.runtime, self._finish(decision)).then(_report)
 
     async def _finish(self, decision: Decision) -> None:
-        """Publish what a crash left of a decided transaction."""
+        """Publish the rest of a transaction that was decided before a crash."""
         assert decision.attempts is not None, "what is finished is not finished again"
         pages = self._area.resume_commit(decision.name, decision.attempts)
         log.info("transaction %r was decided before the start; %d pages are left", decision.name, len(pages))
@@ -217,7 +216,7 @@ class StagingActor(LoopActor):
         )
 
     def _drop(self, pages: list[StagedPage]) -> None:
-        """Count pages out, settle them, and delete them; those on their way to the store, once they are there."""
+        """Remove pages, settle them, and delete them; those that are still being stored, when they are."""
         for page in pages:
             self._area.drop(page)
             self._services.gate.count_out(page.end - page.first, page.usage_bytes)
@@ -233,7 +232,7 @@ class StagingActor(LoopActor):
         self._forget(rows)
 
     async def _until_deleted(self) -> None:
-        """Wait until the store has deleted all that is dropped by now, also what is still on its way to it."""
+        """Wait until the store has deleted everything dropped so far, including pages that are still being stored."""
         ended = set(self._ended)
         is_last = False
         while not is_last:
@@ -270,7 +269,7 @@ class StagingActor(LoopActor):
         return self._token
 
     def answer_to(self, token: int) -> LoopFuture[str]:
-        """Return what becomes of what was handed in under this token: empty, or why it was not stored."""
+        """Return the outcome of the work with this token: empty, or why it was not stored."""
         answer = self._answers[token] = LoopFuture[str]()
         return answer
 
@@ -290,7 +289,7 @@ class StagingActor(LoopActor):
             self._written.pop(plan.first).set(not message.failed)
 
     def _page_read(self, message: PageRead) -> None:
-        if message.failed:  # what a disk cannot give now is not lost
+        if message.failed:  # a disk error: the page is not lost
             request = ReadPage(self.cell.inbox, self._partition_id, message.first_sequence)
             self.cell.after(READ_AGAIN_MS, lambda: self._services.reader.read(request))
             return

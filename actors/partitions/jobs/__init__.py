@@ -1,1 +1,1 @@
-"""Work of a partition that takes several turns: moves, dead-lettering, operators' actions, preparing."""
+"""Jobs of a partition over several turns: moves, dead-lettering, operators' actions, prepared settlements."""

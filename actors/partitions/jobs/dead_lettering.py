@@ -1,6 +1,6 @@
 """Move dead messages of a partition to the dead message queue, or drop them where that is impossible.
 
-The ledger decides which messages are dead. What changes on them is in messaging.message.dead_lettering.
+The ledger decides which messages are dead. messaging.message.dead_lettering changes their headers.
 """
 
 from typing import Any, Final
@@ -15,13 +15,13 @@ from sluicegate.messaging.partitions.rules.moves import drop_moving
 from sluicegate.messaging.partitions.state.effects import DeadRange
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-IN_PROGRESS_MAX: Final = 4000  # messages of a partition that are being buried; the rest waits as ranges
+IN_PROGRESS_MAX: Final = 4000  # messages of a partition that are being moved; the rest waits as ranges
 RETRY_MS: Final = 1000  # between two attempts with a store that fails
 FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages without key
 
 
 def dead_letter(context: JobContext) -> None:
-    """Take dead messages off the ledger's hands, as many as may be under way."""
+    """Start moves for the ledger's dead messages, as many as may be in progress."""
     effects = context.ledger.effects
     target = context.targets.get(context.ledger.rules.dead_msg_queue)
     if target is None or not target.durable:
@@ -43,19 +43,19 @@ def dead_letter(context: JobContext) -> None:
 
 
 class DeadLetterMove(MoveJob):
-    """Moves messages that died alike. They are on their way already when it begins."""
+    """Moves messages with the same cause of death. They are out of delivery when it begins."""
 
     def __init__(self, context: JobContext, dead: DeadRange, target: QueueTarget) -> None:
         super().__init__(context, [(dead.first, dead.end)], takes_out=True)
         self._dead = dead
         self._target = target
         self.in_hand.add(dead.first, dead.end)
-        self._last: Headers | None = None  # rows of one publish often share their headers: they share the new ones
+        self._last: Headers | None = None  # rows of one publish often share headers: they share the new ones as well
         self._last_count = -1
         self._renewed: Headers | None = None
 
     def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
-        """Take what is there."""
+        """Pick every message."""
         return True
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
@@ -68,7 +68,7 @@ class DeadLetterMove(MoveJob):
         return None
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers:
-        """Put its death on the message."""
+        """Add the death to the message's headers."""
         reason = self._dead.reason
         count = self.context.ledger.failures.get(sequence, 0) + (1 if reason == DISCARD_REJECTED else 0)
         if self._renewed is not None and headers is self._last and count == self._last_count:
@@ -90,30 +90,30 @@ class DeadLetterMove(MoveJob):
         return self._renewed
 
     def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:
-        """Return where messages without key go: there they keep one order."""
+        """Return one partition for all messages without key, so that they keep their order."""
         return FIRST_PARTITION
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
-        """Count what the dead message queue has."""
+        """Count what the dead message queue has taken."""
         self.context.ledger.effects.dead_lettered(self._dead.reason, count)
         self._is_over(ranges)
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
-        """Drop what the dead message queue did not take."""
+        """Drop what the dead message queue refused."""
         for first, end in ranges:
             drop_moving(self.context.ledger, first, end, self._dead.reason, by_refusal=True)
         self._is_over(ranges)
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
-        """Try again later: the store has the messages here, and what it has it does not lose."""
+        """Try again later: the store still has the messages here."""
         self._is_over(ranges)
         DeadLetterRetry(self.context, self._dead, ranges, RETRY_MS)
 
     def log_failure(self, error: Exception) -> None:
-        """Leave that to `stuck`, which knows what was told of these messages before."""
+        """Do nothing: `stuck` knows what was logged about these messages before."""
 
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
-        """Leave to consumers what could not be read: with them it is found out and counted. The rest is tried again."""
+        """Return unreadable messages to the queue: a delivery will find and count the damage. Retry the rest."""
         if self.failure is None:
             self._is_over(ranges)
             super().not_sent(ranges)
@@ -121,7 +121,7 @@ class DeadLetterMove(MoveJob):
             DeadLetterRetry(self.context, self._dead, ranges, self.context.stuck.failed(ranges, self.failure))
 
     def finished(self) -> None:
-        """Let others be buried."""
+        """Let further messages be dead-lettered."""
         self.context.dead_lettering_count -= self._dead.end - self._dead.first
 
     def _is_over(self, ranges: list[tuple[int, int]]) -> None:
@@ -130,7 +130,7 @@ class DeadLetterMove(MoveJob):
 
 
 class DeadLetterRetry(PartitionJob):
-    """Messages on their way that did not come to where they were to go. They die once more, some time later."""
+    """Dead messages whose move failed. They are dead-lettered again, some time later."""
 
     def __init__(self, context: JobContext, dead: DeadRange, ranges: list[tuple[int, int]], again_ms: int) -> None:
         super().__init__(context)
@@ -141,7 +141,7 @@ class DeadLetterRetry(PartitionJob):
         context.runtime.after(again_ms, self._remind)
 
     def answered(self, message: Any) -> None:
-        """Have the partition bury them at the end of this turn."""
+        """Have the partition dead-letter them at the end of this turn."""
         self.over()
         self.context.dead_lettering_count -= self._count
         dead = self._dead
@@ -149,9 +149,9 @@ class DeadLetterRetry(PartitionJob):
             self.context.ledger.effects.dead_letter(first, end, dead.reason, dead.client, dead.cause)
 
     def reloaded(self) -> None:
-        """They wait for a consumer in the new ledger."""
+        """End: in the new ledger they are ready for consumers."""
         self._ranges = []
 
     def _remind(self) -> None:
-        if id(self) in self.context.jobs:  # else its queue is gone
+        if id(self) in self.context.jobs:  # else its queue is deleted
             self.post(self)

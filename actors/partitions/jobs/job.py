@@ -20,19 +20,18 @@ from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-# Dead messages of a partition whose way to the dead message queue fails over a fault of the gateway, again and again.
-#
-# Nothing of theirs is lost: they are on their way in the partition's books, and their queue has them. Tried and told
-# each second, a single one of them would fill the log. A store that fails for a while is no such fault.
-
-
-AGAIN_MS_MIN: Final = 1000  # until the next attempt
+AGAIN_MS_MIN: Final = 1000  # delay of the next attempt
 AGAIN_MS_MAX: Final = 60_000
 
 
 @final
 class StuckDeadLetters:
-    """Those of one partition, by their sequences. Operators hear when there are some, and when there are none left."""
+    """Dead messages of one partition whose move fails again and again because of a fault of the gateway.
+
+    The messages are not lost: the ledger has them as moving. Retried and logged each second, one of them would fill the
+    log, so retries slow down. Operators are told when there are such messages, and when none is left. A store that
+    fails for a while is not such a fault.
+    """
 
     def __init__(self, clock: Clock, events: Events, queue_name: str, number: int) -> None:
         self._clock = clock
@@ -42,7 +41,7 @@ class StuckDeadLetters:
         self._since_ms = 0  # when the first of them failed for the first time
 
     def failed(self, ranges: list[tuple[int, int]], error: Exception) -> int:
-        """Note that a move of these has failed; return in how many ms to try again: as long as it has failed by now."""
+        """Record a failed move; return the delay of the next attempt in ms: as long as the failures have lasted."""
         now_ms = self._clock.now_ms()
         if self._stuck.total == 0:
             self._since_ms = now_ms
@@ -59,14 +58,14 @@ class StuckDeadLetters:
         return again_ms
 
     def over(self, first: int, end: int) -> None:
-        """Note that messages are on their way no more, or fail over something else."""
+        """Record that messages are no longer moving, or fail for another reason."""
         if self._stuck.total > 0 and self._stuck.count_within(first, end) > 0:
             self._stuck.discard(first, end)
             if self._stuck.total == 0:
                 self._events.emit(VPN_DEAD_MSG_STUCK_CLEAR, f"{self._where}: no dead message is held up any more")
 
     def all_over(self) -> None:
-        """Note that none is on its way any more."""
+        """Record that none is moving any more."""
         for first, end in self._stuck.ranges():
             self.over(first, end)
 
@@ -76,7 +75,7 @@ log = logging.getLogger("sluicegate.queues")
 
 @final
 class JobContext:
-    """The partition that jobs are run for, and what they need of its surroundings."""
+    """The partition that jobs run for, and the services they need."""
 
     def __init__(
         self,
@@ -104,15 +103,15 @@ class JobContext:
         self.gate = gate  # of the queue itself
         self.reader = reader
         self.targets = targets  # every queue of the node by name
-        self.trace = trace  # None: nothing of this queue is traced
-        self.requests = ConsumerRequests()  # of the partition: the end of its turn looks after them
+        self.trace = trace  # None: this queue is not traced
+        self.requests = ConsumerRequests()  # of the partition: its turn's end answers them
         self.jobs: dict[int, PartitionJob] = {}
-        self.dead_lettering_count = 0  # messages on their way to the dead message queue
+        self.dead_lettering_count = 0  # messages moving to the dead message queue
         self.stuck = StuckDeadLetters(runtime.clock, events, queue_name, number)
-        self.settled_count = 0  # messages that transactions settled
+        self.settled_count = 0  # messages settled by transactions
 
     def use_ledger(self, ledger: Ledger) -> None:
-        """Take up a ledger that was made anew from the store."""
+        """Use a ledger that was reloaded from the store."""
         self.ledger = ledger
         self.stuck.all_over()
         for job in self.jobs.values():
@@ -120,51 +119,51 @@ class JobContext:
 
 
 class PartitionJob(Address):
-    """One job. It is answered by being posted to, like any address."""
+    """One job. Answers are posted to it, as to any address."""
 
     def __init__(self, context: JobContext) -> None:
         self.context = context
         context.jobs[id(self)] = self
 
     def post(self, message: object) -> None:
-        """Leave an answer with the partition, for its next turn."""
+        """Queue an answer with the partition, for its next turn."""
         self.context.address.post(JobReply(self, message))
 
     def begin(self) -> None:
-        """Do what there is to do before anything is waited for."""
+        """Do all that is possible without waiting."""
         try:
             self.run()
         except Exception as error:  # the boundary of a job
             self._break_off(error)
 
     def take_reply(self, message: Any) -> None:
-        """Take an answer, in a turn of the partition."""
+        """Handle an answer, in a turn of the partition."""
         try:
             self.answered(message)
         except Exception as error:  # the boundary of a job
             self._break_off(error)
 
     def run(self) -> None:
-        """Begin."""
+        """Start the job."""
         raise AssertionError("a job has something to do")
 
     def answered(self, message: Any) -> None:
-        """Go on."""
+        """Handle an answer."""
         raise AssertionError("a job knows what it waits for")
 
     def failed(self, error: Exception) -> None:
-        """End over a fault of the gateway: say what becomes of what was in hand."""
+        """End after a fault of the gateway: decide what becomes of the messages in hand."""
         self.over()
 
     def reloaded(self) -> None:
-        """The ledger was made anew."""
+        """Adapt to a reloaded ledger."""
 
     def abandon(self) -> None:
-        """The queue is gone: tell whoever waits for this job how far it came."""
+        """End because the queue is deleted: answer the waiting caller."""
         self.over()
 
     def log_failure(self, error: Exception) -> None:
-        """Have the log tell over what fault it ends."""
+        """Log the fault that ends the job."""
         context = self.context
         log.error("queue %r, partition %d: a job failed: %r", context.queue_name, context.number, error, exc_info=error)
 
@@ -173,7 +172,7 @@ class PartitionJob(Address):
         self.failed(error)
 
     def over(self) -> None:
-        """Nothing is waited for any more."""
+        """End the job: it waits for nothing more."""
         self.context.jobs.pop(id(self), None)
 
 

@@ -2,7 +2,7 @@
 
 A move is a publication with settlements: the commit that writes it settles the messages here (storage.commit.planner).
 The gate of the other queue is asked first, one batch at a time. A batch that is refused is halved, so that the messages
-that have room are moved. Subclasses decide what becomes of a message that is not taken.
+that have room are moved. Subclasses decide what becomes of a refused message.
 """
 
 from typing import Any, final
@@ -24,7 +24,7 @@ ANY_PARTITION = -1
 
 @final
 class _Sent:
-    """A publication under way, and the messages here that it is made of."""
+    """A publication in progress, and the messages here that it consists of."""
 
     def __init__(self, ranges: list[tuple[int, int]], count: int) -> None:
         self.ranges = ranges
@@ -32,57 +32,57 @@ class _Sent:
 
 
 class MoveJob(PickJob):
-    """Picks messages, and brings them elsewhere.
+    """Picks messages, and sends them to other queues.
 
-    With `takes_out` they have departed (messaging.partitions.rules.moves) before they are sent; else they are copied.
-    What has departed for this job, and was neither sent nor turned down yet, is in `in_hand`.
+    With `takes_out` they are taken out of delivery (messaging.partitions.rules.moves) before they are sent; else they
+    are copied. `in_hand` has the messages taken out for this job that were neither sent nor refused yet.
     """
 
     def __init__(self, context: JobContext, ranges: list[tuple[int, int]], *, takes_out: bool) -> None:
         super().__init__(context, ranges)
         self._takes_out = takes_out
         self.in_hand = RangeSet()
-        self.failure: Exception | None = None  # over which it was broken off
+        self.failure: Exception | None = None  # that ended it early
         self._sent: dict[int, _Sent] = {}
         self._next_token = 1
 
     # --- what derives from this says ---
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
-        """Return where a message goes; None after having seen to one that goes nowhere."""
+        """Return the target of a message; None, after handling it, if it has none."""
         raise AssertionError("somebody moves to somewhere")
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
-        """Return what a message carries there."""
+        """Return the message's headers in the target queue."""
         return headers
 
     def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:
-        """Return the number of its partition there when it has no key, or ANY_PARTITION."""
+        """Return the number of the partition for a message without a key, or ANY_PARTITION."""
         return ANY_PARTITION
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
-        """Messages are in the other queue, and no longer here if they were to be taken out."""
+        """Handle messages that are in the other queue, and no longer here if they were taken out."""
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
-        """Messages were not taken by the other queue, for this reason: they are still on their way."""
+        """Handle messages that the other queue refused, for this reason: they are still out of delivery."""
         raise AssertionError("a refusal has consequences")
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
-        """The other queue took messages, but the store did not, for this reason: they are still on their way."""
+        """Handle messages that the other queue took, but the store refused: they are still out of delivery."""
         self.turned_down(ranges, count, reason)
 
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
-        """Messages are on their way still that were not sent: they were not found, or it was broken off."""
+        """Handle messages that were not sent and are still out of delivery: not found, or the job was ended early."""
         for first, end in ranges:
             abort_move(self.context.ledger, first, end)
 
     def finished(self) -> None:
-        """Every message has arrived or was turned down, or it was broken off."""
+        """Finish: every message has arrived or was refused, or the job was ended early."""
 
     # --- sending ---
 
     def complete(self) -> None:
-        """Send what was picked."""
+        """Send the picked messages."""
         picked, self.picked = self.picked, []
         wall_ms = self.context.clock.wall_ms()
         for each in picked:
@@ -90,7 +90,7 @@ class MoveJob(PickJob):
         self._finish_if_done()
 
     def answered(self, message: Any) -> None:
-        """Take a page, or what became of a publication."""
+        """Handle a page, or the outcome of a publication."""
         if isinstance(message, Confirmed):
             sent = self._sent.pop(message.token)
             self._arrived(sent.ranges, sent.count)
@@ -103,13 +103,13 @@ class MoveJob(PickJob):
         self._finish_if_done()
 
     def failed(self, error: Exception) -> None:
-        """Send nothing more; of what is sent it is still to be heard what becomes of it."""
+        """Send nothing more; outcomes of what is sent are still awaited."""
         self.failure = error
         self.picked = []
         self._finish_if_done()
 
     def reloaded(self) -> None:
-        """Keep what is sent from consumers; of what has arrived, the store told the ledger. The rest waits for them."""
+        """Withhold what is sent; the store told the ledger what has arrived. The rest is available to consumers."""
         self.in_hand = RangeSet()
         if self._takes_out:
             for sent in self._sent.values():
@@ -122,7 +122,7 @@ class MoveJob(PickJob):
         for row in picked.rows:
             sequence = picked.first + row
             if self._takes_out and sequence not in self.in_hand:
-                continue  # the ledger was made anew meanwhile: it waits for a consumer again
+                continue  # the ledger was reloaded meanwhile: the message is ready again
             target = self.target_for(sequence, batch.headers_of(row))
             if target is None:
                 self.in_hand.discard(sequence, sequence + 1)
@@ -133,7 +133,7 @@ class MoveJob(PickJob):
             self._offer(target, changed, [picked.first + row for row in rows])
 
     def _changed(self, picked: Picked, rows: list[int], wall_ms: int) -> MessageBatch:
-        """Return a batch of these rows as they arrive elsewhere now."""
+        """Return a batch of these rows as they arrive in the other queue now."""
         batch = picked.batch
         payloads = batch.payloads()
         topics = batch.topics

@@ -1,4 +1,4 @@
-"""Delete, move, copy or re-drive messages of a partition that an operator chose."""
+"""Delete, move, copy or re-drive messages of a partition that an operator selected."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ from sluicegate.messaging.message.outcomes import DISCARD_DELETED
 from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-LOOKED_AT_MAX: Final = 5000  # messages of one ask: a few milliseconds in which the node does nothing else
+LOOKED_AT_MAX: Final = 5000  # messages of one request: a few milliseconds in which the node does nothing else
 
-KEPT_IN_FLIGHT: Final = "in_flight"  # a consumer holds it, or it is on its way elsewhere already
-KEPT_NOT_DEAD: Final = "not_dead"  # it says no queue to go back to
-KEPT_NO_QUEUE: Final = "queue_not_found"  # there is no such queue any more, or it is not durable
+KEPT_IN_FLIGHT: Final = "in_flight"  # a consumer holds it, or it is moving already
+KEPT_NOT_DEAD: Final = "not_dead"  # it names no queue to return to
+KEPT_NO_QUEUE: Final = "queue_not_found"  # the queue does not exist any more, or is not durable
 KEPT_SAME_QUEUE: Final = "already_there"
 
 
@@ -34,14 +34,14 @@ class OperatorAction(MoveJob):
         self._taken = MessagesTaken()
         self._chosen_count = 0
         self._looked_at_count = 0
-        self._seen: set[int] = set()  # of the sequences asked for
+        self._seen: set[int] = set()  # of the requested sequences
 
     def is_full(self) -> bool:
-        """Return whether enough is chosen, or looked at."""
+        """Return whether enough messages are selected, or examined."""
         return self._chosen_count >= self._order.limit or self._looked_at_count >= LOOKED_AT_MAX
 
     def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
-        """Choose what is meant and can be had; what is to leave departs at once."""
+        """Select a message that matches and is available; one that is to leave is taken out of delivery at once."""
         order = self._order
         self._looked_at_count += 1
         if order.sequences is not None:
@@ -67,7 +67,7 @@ class OperatorAction(MoveJob):
         return True
 
     def complete(self) -> None:
-        """Delete what was picked, or send it."""
+        """Delete the picked messages, or send them."""
         if self._order.action == DELETE:
             for each in self.picked:
                 for first, end in ranges_of([each.first + row for row in each.rows]):
@@ -76,11 +76,11 @@ class OperatorAction(MoveJob):
         super().complete()
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
-        """Return where a message goes; it was seen to before that there is such a queue."""
+        """Return the target of a message; `wants` has checked that the queue exists."""
         return self._target(headers)
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
-        """Return a message as it was published when it is driven back, else as it is."""
+        """Return the message as published when it is re-driven, else as it is."""
         if headers is None or self._order.action != REDRIVE:
             return headers
         return restored(headers, received_ms=received_ms, wall_ms=wall_ms)
@@ -90,14 +90,14 @@ class OperatorAction(MoveJob):
         self._taken.done_count += count
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
-        """Let messages stay that the other queue did not take."""
+        """Keep messages that the other queue refused."""
         self._keep(reason, count)
         if self._order.action != COPY:
             for first, end in ranges:
                 abort_move(self.context.ledger, first, end)
 
     def finished(self) -> None:
-        """Say what was done, or that it was broken off."""
+        """Answer with what was done, or that the job was ended early."""
         if self.failure is not None:
             self.answer.set_exception((type(self.failure), self.failure, self.failure.__traceback__))
             return
@@ -105,13 +105,13 @@ class OperatorAction(MoveJob):
         sequences = self._order.sequences
         if sequences is not None:
             self._taken.not_found = [each for each in sequences if each not in self._seen]
-        if self._order.action == DELETE:  # what is moved is in the store by now
+        if self._order.action == DELETE:  # moved messages are in the store by now
             self.context.requests.when_stored(self._taken).pass_on(self.answer)
         else:
             self.answer.set(self._taken)
 
     def abandon(self) -> None:
-        """The queue is gone, and with it what was not done."""
+        """Answer that the queue is deleted, and with it what was not done."""
         super().abandon()
         gone = QueueGone(f"the queue {self.context.queue_name!r} was deleted meanwhile")
         self.answer.set_exception((QueueGone, gone, None))
@@ -123,7 +123,7 @@ class OperatorAction(MoveJob):
         return None if dead is None else self.context.targets.get(dead.queue)
 
     def _hindrance(self, headers: Headers | None) -> str:
-        """Return why a message cannot go anywhere, or an empty text."""
+        """Return why a message cannot be sent, or an empty text."""
         target = self._target(headers)
         if target is None and (headers is None or headers.dead is None):
             return KEPT_NOT_DEAD

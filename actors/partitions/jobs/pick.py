@@ -31,7 +31,7 @@ class Picked:
 class PickJob(PartitionJob):
     """Walks over ranges of sequences, ascending, and ends with `complete`.
 
-    `next_sequence` is how far it has come: everything below was looked at, or is not there.
+    `next_sequence` is its position: every message below was examined, or does not exist.
     """
 
     def __init__(self, context: JobContext, ranges: list[tuple[int, int]]) -> None:
@@ -46,15 +46,15 @@ class PickJob(PartitionJob):
         raise AssertionError("somebody picks for a reason")
 
     def is_full(self) -> bool:
-        """Return whether to look no further."""
+        """Return whether to stop picking."""
         return False
 
     def complete(self) -> None:
-        """Everything is picked."""
+        """Handle the picked messages: all ranges are done."""
         raise AssertionError("somebody picks for a reason")
 
     def run(self) -> None:
-        """Go on until a page has to be read, or all is picked."""
+        """Continue until a page has to be read, or all is picked."""
         segments = self.context.ledger.segments
         while self._index < len(self._ranges) and not self.is_full():
             first, end = self._ranges[self._index]
@@ -74,7 +74,7 @@ class PickJob(PartitionJob):
         self.complete()
 
     def answered(self, message: Any) -> None:
-        """Take a page that was read."""
+        """Handle a page that was read."""
         if isinstance(message, PickAgain):
             self.run()
             return
@@ -97,11 +97,11 @@ class PickJob(PartitionJob):
         self.run()
 
     def _look_again(self) -> None:
-        if id(self) in self.context.jobs:  # else its queue is gone
+        if id(self) in self.context.jobs:  # else its queue is deleted
             self.post(PickAgain())
 
     def _look(self, first: int, batch: MessageBatch, end: int) -> None:
-        """Look at the rows of a batch from `next_sequence` to `end`."""
+        """Examine the rows of a batch from `next_sequence` to `end`."""
         ledger = self.context.ledger
         rows: list[int] = []
         sequence = max(self.next_sequence, first)

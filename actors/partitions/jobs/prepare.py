@@ -1,6 +1,6 @@
 """A partition's part in the commit of a transaction: settlements of a consumer wait here until the commit ends.
 
-What that means for the messages is in messaging.partitions.prepared; the commit is in actors.transactions.commit.
+messaging.partitions.prepared holds the messages meanwhile; actors.transactions.commit is the commit.
 """
 
 from typing import Any, final
@@ -20,17 +20,19 @@ from sluicegate.messaging.partitions.prepared import (
 
 @final
 class PreparedSettlement(PartitionJob):
-    """Ranges that a commit settles. It is told how the commit ended by being posted a CommitEnded."""
+    """Ranges that a commit settles. It is posted a CommitEnded when the commit ends."""
 
     def __init__(self, context: JobContext, ranges: PreparedRanges) -> None:
         super().__init__(context)
         self._ranges = ranges
-        self.settlements: list[tuple[int, int, int]] = []  # to be written by the commit; none of what is never written
+        self.settlements: list[
+            tuple[int, int, int]
+        ] = []  # written by the commit; empty for a queue that is never written
         if context.ledger.durable:
             self.settlements = [(context.partition_id, first, end) for first, end in ranges.ranges]
 
     def answered(self, message: Any) -> None:
-        """Take the end of the commit."""
+        """Handle the end of the commit."""
         assert isinstance(message, CommitEnded)
         self.over()
         context = self.context
@@ -45,25 +47,25 @@ class PreparedSettlement(PartitionJob):
             wake_waiters(window, context.runtime.dispatcher)
 
     def is_of(self, flow_id: int) -> bool:
-        """Return whether a flow held them."""
+        """Return whether the flow held these ranges."""
         return self._ranges.flow.flow_id == flow_id
 
     def reloaded(self) -> None:
-        """Keep from consumers what the commit may settle."""
+        """Withhold what the commit may settle."""
         take_up_prepared(self.context.ledger, self._ranges)
 
     def abandon(self) -> None:
-        """The queue is gone, and what is settled with it."""
+        """End: the queue is deleted, and its part of the settlement with it."""
         self._ranges.end()
         super().abandon()
 
 
 def begin_prepared(context: JobContext, order: PrepareSettlement) -> PreparedSettlement | None:
-    """Carry out one order."""
+    """Carry out one request."""
     ranges = prepare(context.ledger, order.flow_id, order.epoch, order.ranges, order.delivery_count)
     return None if ranges is None else PreparedSettlement(context, ranges)
 
 
 def holds_prepared(context: JobContext, flow_id: int) -> bool:
-    """Return whether a commit under way may still give messages back to a flow."""
+    """Return whether a pending commit may still return messages to a flow."""
     return any(isinstance(each, PreparedSettlement) and each.is_of(flow_id) for each in context.jobs.values())

@@ -1,7 +1,7 @@
-"""Queues that definitions of virtual destinations call for: which are made when somebody wants one, and as what.
+"""Queues that definitions of virtual destinations require: which are created on demand, and with which attributes.
 
-Whoever consumes from the queue of a virtual topic need not create it: that it is there is the subscription, and that it
-is deleted ends it. Queues that a definition names exist from when it is loaded on.
+The consumer of a virtual topic's queue need not create it: its existence is the subscription, and its deletion ends it.
+Queues that a definition names exist from when it is loaded.
 """
 
 import logging
@@ -18,7 +18,7 @@ log = logging.getLogger("sluicegate.queues")
 
 
 class ConsumerQueues:
-    """What is made for consumers."""
+    """The queues that are created for consumers."""
 
     def __init__(self, templates: QueueTemplates) -> None:
         self._templates = templates
@@ -27,13 +27,13 @@ class ConsumerQueues:
         self._are_made = False
 
     def define(self, definitions: VirtualDestinations, *, are_made: bool) -> None:
-        """Take over definitions; with `are_made`, consumers get queues of virtual topics made."""
+        """Apply definitions; with `are_made`, the queues of virtual topics are created for their consumers."""
         self._definitions = definitions
         self.named = definitions.queue_names()
         self._are_made = are_made
 
     def calls_for(self, name: str) -> bool:
-        """Return whether a queue of this name is made for who wants to consume from it."""
+        """Return whether a queue of this name is created for a client that wants to consume from it."""
         return name in self.named or (self._are_made and self._definitions.consumes_virtual_topic(name))
 
     def may_have_wildcards(self, name: object) -> bool:
@@ -50,9 +50,9 @@ class ConsumerQueues:
         return [*topics_of(definition)[0], *self.topics_of(definition.config.name)]
 
     def definition(self, name: str, owner: str) -> CreateQueue | None:
-        """Return what a queue that is called for is to be; None, with a word in the log, when it cannot be.
+        """Return the definition of a queue to create; None, with a log line, when it is not possible.
 
-        A template says what it is; without one it takes many consumers, for so do those of a virtual topic.
+        A template sets its attributes; without one it is non-exclusive, like the queues of virtual topics.
         """
         values, durable = self._templates.fill_in({"name": name}, None)
         values.setdefault("access_type", NON_EXCLUSIVE)
@@ -66,7 +66,7 @@ class ConsumerQueues:
 
 
 def found_later(name: str, created: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle | None]:
-    """Return what becomes of a queue that is being made: None, with a word in the log, when it cannot be stored."""
+    """Return the outcome of a queue that is being created: None, with a log line, when it cannot be stored."""
     answer: LoopFuture[QueueHandle | None] = LoopFuture()
 
     def done(made: LoopFuture[QueueHandle]) -> None:

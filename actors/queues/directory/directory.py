@@ -1,6 +1,6 @@
-"""The directory of queues: makes, finds, changes and ends them, and keeps their definitions in the catalog.
+"""The directory of queues: creates, finds, changes and deletes them, and stores their definitions in the catalog.
 
-A durable queue exists once the store has its definition; whoever asked for it is answered then.
+A durable queue exists when the store has its definition; the request to create it is answered then.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -87,7 +87,7 @@ from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows
 from sluicegate.storage.catalog.queues import StoredQueue, queue_row, queue_row_deleted, stored_queues
 from sluicegate.storage.interface import TableWrite
 
-TEMPORARY_QUEUES_MAX = 10_000  # each may hold memory; Solace's largest brokers take as many clients on one queue
+TEMPORARY_QUEUES_MAX = 10_000  # each may use memory; Solace's largest brokers take as many clients on one queue
 
 
 class QueueDirectory(LoopActor):
@@ -124,7 +124,7 @@ class QueueDirectory(LoopActor):
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._updates = QueueUpdates(cell)
-        self._go_on_later: set[str] = set()  # those of them whose change of partitions has come further meanwhile
+        self._go_on_later: set[str] = set()  # of these, queues whose rescale has advanced meanwhile
         self.handlers = {
             CreateQueue: self._create,
             DeclareQueue: self._declare,
@@ -151,16 +151,16 @@ class QueueDirectory(LoopActor):
 
     @property
     def queues_count(self) -> int:
-        """How many queues there are, of all kinds."""
+        """The number of queues, of all kinds."""
         return len(self._queues.by_name)
 
     def accepted_counts(self) -> dict[str, int]:
-        """Return how many messages queues have taken, by name; those that have taken none are left out."""
+        """Return how many messages queues have taken, by name, without those that have taken none."""
         queues = self._queues.by_name.items()
         return {name: count for name, handle in queues if (count := handle.target.gate.accepted_count)}
 
     def on_start(self) -> None:
-        """Bring back the queues that the catalog knows, and those of which it has lost the definition."""
+        """Restore the queues of the catalog, and those whose definitions are lost."""
         rows: list[TableWrite] = []
         lost = [with_own_definition(row, self._own_queue) for row in self._lost]
         for row in (*stored_queues(self._catalog), *lost):
@@ -183,18 +183,18 @@ class QueueDirectory(LoopActor):
                 resume_rescale(self._services.cores[handle.name], row.rescale)
             self._attract(handle)
         rows += [queue_row(row) for row in lost]
-        if rows:  # what the store refuses, the next start tries again
+        if rows:  # if the store refuses, the next start tries again
             self._write(rows, lambda _: None, takes_ids=bool(lost))
         self._catalog, self._owners, self._lost, self._stored = {}, {}, [], {}
 
     def report_lost_definitions(self) -> None:
-        """Tell operators of the queues whose definitions are lost, and who decides what they are to be."""
+        """Emit events for the queues whose definitions are lost, with what an operator can do."""
         for handle in self._queues.by_name.values():
             if handle.definition_lost:
                 self._services.events.emit(VPN_DEFINITION_LOST, description_of_lost(handle))
 
     def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
-        """Work out what was asked for, and make it."""
+        """Complete the requested definition, and create the queue."""
         asked, rights = dict(message.asked), message.rights
         is_anonymous = not asked.get("name") and (rights is not None or message.durable is False)
         if is_anonymous:
@@ -216,7 +216,7 @@ class QueueDirectory(LoopActor):
         return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=only_client)
 
     def _check_endpoint(self, rights: ClientRights) -> None:
-        """Raise ClientDenied unless a client may make one more queue."""
+        """Raise ClientDenied unless a client may create one more queue."""
         self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.user), self.queues_count)
 
     def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
@@ -230,7 +230,7 @@ class QueueDirectory(LoopActor):
             if made is answer:
                 answer.set(found)
             return exists_later(made) if message.must_be_new else made
-        topics_of(message.definition)  # a bad subscription is refused before anything is made
+        topics_of(message.definition)  # a bad subscription is refused before anything is created
         count = max(1, message.definition.config.partition_count)
         partition_ids = self._services.partition_ids.take(count)
         handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, only_client)
@@ -259,7 +259,7 @@ class QueueDirectory(LoopActor):
         return answer
 
     def _found_lost(self, found: QueueHandle, message: CreateQueue) -> LoopFuture[QueueHandle]:
-        """Give a queue its definition back, if whoever asks for one by its name knows that."""
+        """Restore the definition of a queue, if the asker knows it."""
         answer: LoopFuture[QueueHandle] = LoopFuture()
         update = giving_back(found, message)
         if update is None and message.must_be_new:
@@ -303,7 +303,7 @@ class QueueDirectory(LoopActor):
         if self._updates.is_under_way(name):
             return self._updates.wait(message)
         answer: LoopFuture[QueueDefinition] = LoopFuture()
-        if name in self._queues.making:  # what the store refuses to make must leave no row behind
+        if name in self._queues.making:  # a queue that the store refuses must leave no row behind
             self._queues.making[name].then(lambda _: self.cell.ask(message).pass_on(answer))
             return answer
         handle = self._queues.by_name.get(name)
@@ -406,7 +406,7 @@ class QueueDirectory(LoopActor):
             self._services.events.emit(kind, f"Queue {as_word(handle.name)} {what}")
 
     def _emit_if_decided(self, handle: QueueHandle, *, is_lost: bool) -> None:
-        """Tell that somebody has decided what a queue is to be, of which that was lost."""
+        """Emit an event when a queue with a lost definition has got one."""
         if handle.definition_lost and not is_lost:
             text = f"What becomes of queue {as_word(handle.name)}, whose definition was lost, is decided"
             self._services.events.emit(VPN_DEFINITION_LOST_CLEAR, text)
@@ -418,7 +418,7 @@ class QueueDirectory(LoopActor):
             handle.cell.inbox.post(Reconfigure(handle.definition.config))
 
     def _check_no_readers(self, handle: QueueHandle) -> None:
-        """Raise UpdateRefused when partitions that go would take along what is kept for readers."""
+        """Raise UpdateRefused when retiring partitions would take messages along that are kept for readers."""
         if self._services.cores[handle.name].retention.on() or self._services.cursors.of(handle.name):
             text = (
                 f"partition_count stays at least {handle.definition.config.partition_count} while messages are kept for"
@@ -435,11 +435,11 @@ class QueueDirectory(LoopActor):
         self._go_on(message.queue_name)
 
     def _go_on(self, name: str) -> None:
-        """Store how far a change of partitions has come, and begin the next one if the count was changed meanwhile."""
+        """Store the progress of a rescale, and begin the next one if the count was changed meanwhile."""
         handle = self._queues.by_name.get(name)
         if handle is None or self._rescales.pending(name) is not None:
             return
-        if self._updates.is_under_way(name):  # a row written now would bring the former definition back
+        if self._updates.is_under_way(name):  # a row written now would restore the former definition
             self._go_on_later.add(name)
             return
         planned = self._rescales.plan(handle)
@@ -453,14 +453,14 @@ class QueueDirectory(LoopActor):
             stored("")
 
     def _update_ended(self, name: str) -> None:
-        """A new definition is stored, or was refused; what waits for that follows when it is in force."""
+        """Handle a change that was stored, or refused; work that waits for it follows when it is in force."""
         self._updates.ended(name)
         if name in self._go_on_later:
             self._go_on_later.discard(name)
             self.cell.inbox.post(RescaleAdvanced(name))
 
     def _end(self, handle: QueueHandle) -> None:
-        """Take a queue out of the way: nothing reaches it any more, its flows and messages are gone."""
+        """End a queue: no message reaches it any more, and its flows and messages are gone."""
         self._services.gone.add(handle.name, last_overview(self._services.cores.pop(handle.name)))
         self._queues.remove(handle.name)
         del self._services.targets[handle.name]
@@ -507,14 +507,14 @@ class QueueDirectory(LoopActor):
             done()
 
     def _rows(self, handle: QueueHandle, *, first_only: bool = False) -> list[TableWrite]:
-        """Return the rows of a queue; with `first_only` without those that stay as they are."""
+        """Return the rows of a queue; with `first_only` without those that never change."""
         stored = self._rescales.stored_queue(handle)
         return [queue_row(stored), *owner_rows(stored, first_only=first_only)]
 
     def _write(
         self, rows: list[TableWrite], done: Callable[[str], None], *, takes_ids: bool = False, until_done: bool = False
     ) -> None:
-        """Have rows of this message VPN written, with ids that were taken for them if there are any."""
+        """Have rows of this message VPN written, together with ids that were taken for them."""
         writes = [row.under(self._services.row_prefix) for row in rows]
         if takes_ids:
             writes.append(self._services.partition_ids.row())
@@ -524,7 +524,7 @@ class QueueDirectory(LoopActor):
 
 
 def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
-    """Say that something is deleted, or why it will be there again when the node starts the next time."""
+    """Answer that something is deleted, or why it will exist again when the node starts the next time."""
     if reason:
         answer.set_exception((StoreRefused, StoreRefused(reason), None))
     else:

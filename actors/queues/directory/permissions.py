@@ -1,6 +1,6 @@
-"""What clients may do to queues: see, make, change and delete them. Operators, and the broker itself, are not asked.
+"""The permissions of clients on queues: see, create, change and delete. Operators and the broker are not checked.
 
-Levels and owners are `messaging.queues.definition`; what a client's profiles permit is `messaging.clients.rights`.
+`messaging.queues.definition` has levels and owners; `messaging.clients.rights` has the rights of a client's profiles.
 """
 
 from dataclasses import replace
@@ -24,16 +24,16 @@ from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE, TopicFilter, 
 
 
 def is_there_for(rights: ClientRights | None, handle: QueueHandle) -> bool:
-    """Return whether who names a queue finds it; None: who is no client. What sessions keep is for their clients."""
+    """Return whether a client can find a queue; None: not a client. Queues of sessions are for their clients."""
     return rights is None or handle.kind in FOR_CLIENTS
 
 
 def check_made(
     rights: ClientRights, definition: QueueDefinition, topics: list[TopicFilter], asked: dict[str, object]
 ) -> None:
-    """Raise QueueInvalid or ClientDenied unless a client may make a queue, which would collect these topics.
+    """Raise QueueInvalid or ClientDenied unless a client may create a queue that would collect these topics.
 
-    What it has not asked for itself a template says, which is an operator's.
+    What the client has not asked for comes from a template, which an operator wrote.
     """
     if definition.config.partitioned():
         raise QueueInvalid("partition_count", "a client cannot create a partitioned queue", "0; administrators can")
@@ -43,7 +43,7 @@ def check_made(
 
 
 def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDefinition) -> None:
-    """Raise PermissionDenied, QueueInvalid or ClientDenied unless a client may give a queue another definition."""
+    """Raise PermissionDenied, QueueInvalid or ClientDenied unless a client may change a queue's definition."""
     others_change = replace(definition, subscriptions=handle.definition.subscriptions)
     check_permission(handle, rights.user, MODIFY_TOPIC if others_change == handle.definition else DELETE)
     config, present = definition.config, handle.definition.config
@@ -58,20 +58,17 @@ def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDe
 
 
 def _check_dead_msg_queue(rights: ClientRights, definition: QueueDefinition) -> None:
-    """Raise ClientDenied for a queue that the client may not publish to: what it rejects would be there."""
+    """Raise ClientDenied for a dead message queue that the client may not publish to: its rejects would go there."""
     name = definition.config.dead_msg_queue
     if name not in ("", DEAD_MESSAGE_QUEUE):
         rights.check_publish(queue_topic(name), guaranteed=True)
 
 
 def check_permission(handle: QueueHandle, user: str, needed: str) -> None:
-    """Raise PermissionDenied unless a user has the rights of a level on a queue."""
+    """Raise PermissionDenied unless a user has a level of permission on a queue."""
     config = handle.definition.config
     if not permits(config, user, needed):
         raise PermissionDenied(denial(config, user, needed))
-
-
-# Changes of the definitions of queues: whose turn it is, and what cannot be changed as things stand.
 
 
 InLine = tuple[UpdateQueue, LoopFuture[QueueDefinition]]
@@ -79,38 +76,38 @@ InLine = tuple[UpdateQueue, LoopFuture[QueueDefinition]]
 
 @final
 class QueueUpdates:
-    """The changes that are on their way to the store. A queue has one at most.
+    """The changes of definitions that are being stored. A queue has at most one.
 
-    What is asked for meanwhile waits, for it is to be made from what that one leaves.
+    Further changes wait, for they are made from the result of that one.
     """
 
     def __init__(self, directory: ActorCell) -> None:
         self._directory = directory
-        self._waiting: dict[str, list[InLine]] = {}  # behind the change of each such queue
+        self._waiting: dict[str, list[InLine]] = {}  # by queue: waiting behind its change
 
     def is_under_way(self, name: str) -> bool:
-        """Return whether a change of a queue is on its way to the store."""
+        """Return whether a change of a queue is being stored."""
         return name in self._waiting
 
     def begin(self, name: str) -> None:
-        """Note the one change that a queue has."""
+        """Record the one change of a queue."""
         assert name not in self._waiting, "others wait"
         self._waiting[name] = []
 
     def wait(self, message: UpdateQueue) -> LoopFuture[QueueDefinition]:
-        """Have a change asked for again when the one that is under way has ended."""
+        """Repeat a change when the one in progress has ended."""
         answer: LoopFuture[QueueDefinition] = LoopFuture()
         self._waiting[message.name].append((message, answer))
         return answer
 
     def ended(self, name: str) -> None:
-        """Let those go on that waited, in their order: the change is in force, or was refused."""
+        """Continue the waiting changes, in their order: the change is in force, or was refused."""
         for message, answer in self._waiting.pop(name):
             self._directory.ask(message).pass_on(answer)
 
 
 def check_update(queue: QueueHandle, config: QueueConfig) -> None:
-    """Raise UpdateRefused for what stays as it is while the egress of a queue is on."""
+    """Raise UpdateRefused for attributes that cannot change while the egress of a queue is enabled."""
     before = queue.definition.config
     if not before.egress_enabled:
         return

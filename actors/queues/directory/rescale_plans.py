@@ -1,6 +1,6 @@
-"""Changes of partition counts that are being prepared: new partitions start, and the plan is stored, before any begins.
+"""Rescale plans: the new partitions are started, and the plan is stored, before a rescale begins.
 
-Carrying a plan out is `rescaling`. Which slots move is decided in messaging.queues.assignment.slots.
+`actors.queues.rescale` carries a plan out. messaging.queues.assignment.slots decides which slots move.
 """
 
 from sluicegate.actors.messages.directory import QueueHandle
@@ -13,19 +13,19 @@ from sluicegate.storage.catalog.queues import StoredQueue
 
 
 class RescalePlans:
-    """Changes that are being stored. A queue has one at most; what is asked for meanwhile comes next."""
+    """Plans that are being stored. A queue has at most one; a later request comes next."""
 
     def __init__(self, services: QueueServices) -> None:
         self._services = services
         self._planned: dict[str, RescaleQueue] = {}
 
     def pending(self, name: str) -> RescaleQueue | None:
-        """Return the change that a queue has not begun yet."""
+        """Return the plan that a queue has not begun yet."""
         planned = self._planned.get(name)
         return None if planned is None or planned.begun else planned
 
     def plan(self, handle: QueueHandle) -> RescaleQueue | None:
-        """Prepare the change to the configured count; None when the queue has that, or is on its way to another."""
+        """Plan the change to the configured count; None when the queue has it, or a rescale is in progress."""
         target, core = handle.target, self._services.cores[handle.name]
         count_before = len(target.partitions)
         count = max(1, handle.definition.config.partition_count)
@@ -47,7 +47,7 @@ class RescalePlans:
         return planned
 
     def stored_queue(self, handle: QueueHandle) -> StoredQueue:
-        """Return what the catalog has to know of a queue, with the change that is planned for it."""
+        """Return the catalog row of a queue, including its plan."""
         partition_ids = [partition.partition_id for partition in handle.target.partitions]
         slots, rescale = handle.target.slots, self._services.cores[handle.name].rescale
         planned = self.pending(handle.name)
@@ -57,12 +57,12 @@ class RescalePlans:
         return StoredQueue(handle.definition, handle.kind, partition_ids, slots, rescale, handle.definition_lost)
 
     def begin(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
-        """Let the queue carry out what was planned, if anything: it is stored."""
+        """Have the queue carry out its plan, if any: it is stored."""
         if planned is not None and self.pending(handle.name) is planned:
             handle.cell.inbox.post(planned)
 
     def drop(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
-        """Give up what was planned and has not begun, if anything: it could not be stored, or the queue is gone."""
+        """Drop a plan that has not begun, if any: it could not be stored, or the queue is gone."""
         if planned is None or self.pending(handle.name) is not planned:
             return
         del self._planned[handle.name]

@@ -1,4 +1,4 @@
-"""The queues of a message VPN by their names, with how many of them are whose."""
+"""The queues of a message VPN by name, with the number of queues of each owner."""
 
 from collections import Counter
 from typing import TypeVar, final
@@ -11,20 +11,21 @@ T = TypeVar("T")
 
 @final
 class QueueTable:
-    """What the directory of queues has.
+    """The queues of a directory.
 
-    Invariants: the counts are those of what `by_name` holds, which is changed here only; what is in `making` is there.
+    Invariants: the counts are those of the queues in `by_name`, which only this class changes; what is in `making` is
+    in it.
     """
 
     def __init__(self) -> None:
         self.by_name: dict[str, QueueHandle] = {}
-        self.making: dict[str, LoopFuture[QueueHandle]] = {}  # those that are not in the store yet
-        self._deleting: dict[str, LoopFuture[bool]] = {}  # those that the store has yet to forget
+        self.making: dict[str, LoopFuture[QueueHandle]] = {}  # those that are not stored yet
+        self._deleting: dict[str, LoopFuture[bool]] = {}  # those whose deletion is not stored yet
         self.temporary_count = 0
-        self._owned: Counter[str] = Counter()  # by user; empty: nobody's
+        self._owned: Counter[str] = Counter()  # by user; empty: no owner
 
     def put(self, handle: QueueHandle) -> None:
-        """Add a queue, or put its new definition in the place of the one before."""
+        """Add a queue, or replace its definition."""
         before = self.by_name.get(handle.name)
         if before is not None:
             self._count(before, -1)
@@ -32,23 +33,23 @@ class QueueTable:
         self._count(handle, 1)
 
     def remove(self, name: str) -> None:
-        """Take a queue out."""
+        """Remove a queue."""
         self._count(self.by_name.pop(name), -1)
         self.making.pop(name, None)
 
     def begin_deleting(self, name: str) -> LoopFuture[bool]:
-        """Return what is to be answered when the store has forgotten a queue that was taken out."""
+        """Return the answer to give when the deletion of a removed queue is stored."""
         deleted = self._deleting[name] = LoopFuture[bool]()
 
         def forgotten(_: LoopFuture[bool]) -> None:
-            if self._deleting.get(name) is deleted:  # else another of its name was made and deleted meanwhile
+            if self._deleting.get(name) is deleted:  # else another of its name was created and deleted meanwhile
                 del self._deleting[name]
 
         deleted.then(forgotten)
         return deleted
 
     def gone(self, name: str, answer: T) -> LoopFuture[T] | T:
-        """Return an answer by which there is no such queue: of one that was deleted just now, when the store knows."""
+        """Return an answer for a queue that does not exist: when its deletion, if recent, is stored."""
         deleted = self._deleting.get(name)
         if deleted is None:
             return answer
@@ -57,7 +58,7 @@ class QueueTable:
         return said
 
     def has(self, handle: QueueHandle) -> bool:
-        """Return whether a queue, whatever its definition by now, is here, and not another with its name."""
+        """Return whether this very queue, whatever its definition by now, is here, and not another of its name."""
         present = self.by_name.get(handle.name)
         return present is not None and present.cell is handle.cell
 
@@ -75,7 +76,7 @@ class QueueTable:
 
 
 def exists_later(made: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle]:
-    """Return the answer to who wants to make what is there, or being made: that it exists, or why it was not made."""
+    """Return the answer to a request to create a queue that exists, or is being created."""
     answer: LoopFuture[QueueHandle] = LoopFuture()
 
     def tell(done: LoopFuture[QueueHandle]) -> None:

@@ -1,4 +1,4 @@
-"""The queue templates of a node: kept in the catalog, and applied to what somebody asks for."""
+"""The queue templates of a node: stored in the catalog, and applied to queues that clients request."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from sluicegate.storage.interface import Table, TableWrite
 
 TEMPLATE_ROW = b"template/"
 
-# Temporary queues hold their messages in memory only, so what one of them may hold has a bound of another size.
+# Temporary queues hold their messages in memory only, so they have a smaller quota.
 TEMPORARY_SPOOL_MB = 64
 
 
@@ -19,11 +19,11 @@ class QueueTemplates:
     """Templates by name."""
 
     def __init__(self, catalog: dict[bytes, bytes]) -> None:
-        """Read those of the catalog. Raises UnknownRow for one that this release cannot read."""
+        """Read the templates of the catalog. Raises UnknownRow for one that this release cannot read."""
         self.by_name: dict[str, QueueTemplate] = {each.name: each for each in _stored_templates(catalog)}
 
     def fill_in(self, asked: dict[str, object], durable: bool | None) -> tuple[dict[str, object], bool]:
-        """Return what a queue is to be, and whether it is durable, where whoever asked for it did not say."""
+        """Return the definition of a queue, and whether it is durable; templates set what was not asked for."""
         template = template_for(self.by_name.values(), str(asked.get("name", "")))
         if durable is None:
             durable = template is None or template.durability_override != OVERRIDE_NON_DURABLE
@@ -33,7 +33,7 @@ class QueueTemplates:
 
 
 def template_row(name: str, template: QueueTemplate | None) -> TableWrite:
-    """Return the row that keeps a template, or with None the one that deletes it."""
+    """Return the row that stores a template, or with None the one that deletes it."""
     value = None if template is None else orjson.dumps(template.to_dict())
     return TableWrite(Table.CATALOG, TEMPLATE_ROW + name.encode(), value)
 

@@ -215,7 +215,7 @@ class Rebalancer:
         return moves
 
     def renew(self, partition: int) -> list[Move]:
-        """Assign a partition that has lost its flows again, under a higher epoch, to its owner, or to the next at once."""
+        """Assign a partition that has lost its flows again, under a higher epoch, to its owner or the next one."""
         slot = self.slots[partition]
         heir = slot.next_owner if slot.status == PAUSED else slot.owner
         if heir == NO_FLOW:
