@@ -204,8 +204,8 @@ class TopicRouter(Behaviour):
         name = _queue_name(group)
         count = message.partition_count
 
-        # In a module of its own: in compiled code two functions that refer to each other form a cycle with all that
-        # they refer to.
+        # The only inner function: in compiled code two that refer to each other form a cycle with all that they refer
+        # to.
         def created(done: LoopFuture[QueueHandle]) -> None:
             try:
                 handle = done.get()

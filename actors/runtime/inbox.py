@@ -200,7 +200,7 @@ class Inbox(Address):
         return self.accepts_inline and not self._enqueued and not self.closed
 
     def deliver_now_if_idle(self, message: object) -> None:
-        """Deliver now if no actor at all is in line for a turn: the message then gets no credit that others wait for."""
+        """Deliver now if no actor at all is in line for a turn: the message then takes no credit others wait for."""
         if self._dispatcher.is_idle():
             self.deliver_now(message)
         else:

@@ -404,7 +404,7 @@ class RetainedLog:
             self._firsts[start:index] = [segment.first for segment in kept]
 
     def _arrived_before(self, index: int, wall_ms: int) -> bool:
-        """Return whether all of a segment arrived before `wall_ms`; at the latest when the oldest of the next one did."""
+        """Return whether all of a segment arrived before `wall_ms`: not later than the oldest of the next segment."""
         following = self._segments[index + 1 : index + 2]
         newest_ms = following[0].arrived_ms if following else 0
         return (newest_ms or self._newest_ms) < wall_ms

@@ -25,7 +25,7 @@ Ranges = list[tuple[int, int]]
 
 @final
 class PreparedRanges:
-    """What one commit took from one flow."""
+    """The messages that one commit took from one flow. They count as held by the flow until `end`."""
 
     def __init__(self, flow: Flow, epoch: int, ranges: Ranges) -> None:
         self.flow = flow
@@ -37,7 +37,7 @@ class PreparedRanges:
         flow.holdings.append(self._in_flight)
 
     def end(self) -> None:
-        """End the part of these ranges in the ledger's accounts."""
+        """No longer count the ranges as messages that the flow holds."""
         self.flow.holdings = [each for each in self.flow.holdings if each is not self._in_flight]
 
 

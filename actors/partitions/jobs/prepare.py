@@ -25,9 +25,7 @@ class PreparedSettlement(PartitionJob):
     def __init__(self, context: JobContext, ranges: PreparedRanges) -> None:
         super().__init__(context)
         self._ranges = ranges
-        self.settlements: list[
-            tuple[int, int, int]
-        ] = []  # written by the commit; empty for a queue that is never written
+        self.settlements: list[tuple[int, int, int]] = []  # written by the commit; empty if the queue is never written
         if context.ledger.durable:
             self.settlements = [(context.partition_id, first, end) for first, end in ranges.ranges]
 

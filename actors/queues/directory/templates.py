@@ -11,7 +11,7 @@ from sluicegate.storage.interface import Table, TableWrite
 
 TEMPLATE_ROW = b"template/"
 
-# Temporary queues hold their messages in memory only, so they have a smaller quota.
+# Default quota of temporary queues: smaller, for they hold their messages in memory only.
 TEMPORARY_SPOOL_MB = 64
 
 
