@@ -38,7 +38,7 @@ class LoopActor(pykka.Actor):
         """pykka's reference, made on demand: our own asks and posts go to the inbox."""
         self.actor_urn = f"urn:actor:{self.runtime.next_urn()}"
         self.actor_inbox = self.cell.inbox
-        self.actor_stopped = _StopFlag(self.cell)  # pykka's reference reads is_set() of it
+        self.actor_stopped = _StopFlag(self.cell)  # type: ignore[assignment]  # pykka's reference reads is_set() of it
         return pykka.ActorRef(self)
 
     @staticmethod
@@ -46,7 +46,7 @@ class LoopActor(pykka.Actor):
         raise RuntimeError("a LoopActor's inbox belongs to its cell: start it with Runtime.spawn")
 
     @staticmethod
-    def _create_future() -> LoopFuture[Any]:  # it has the methods that pykka calls
+    def _create_future() -> LoopFuture[Any]:  # type: ignore[override]  # it has the methods that pykka calls
         return LoopFuture()
 
     def _start_actor_loop(self) -> None:

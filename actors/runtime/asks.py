@@ -57,7 +57,7 @@ class LoopFuture(Generic[T]):
             raise RuntimeError("the answer is not there yet, and waiting on the loop's thread would block it: await it")
         if self._error is not None:
             raise self._error
-        return self._value  # the actor's result, by the message's contract
+        return self._value  # type: ignore[no-any-return]  # the actor's result, by the message's contract
 
     def set_get_hook(self, func: Callable[[float | None], T]) -> None:
         """Ignore the hook: pykka's references set one on the answer of a stop, which cannot be waited for here."""
