@@ -20,16 +20,16 @@ TEXT: Final = "a text"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What stands at a path of the configuration."""
+    """The setting at a path of the configuration."""
 
-    path: Path  # as far as the models know it
+    path: Path  # as far as the models have it
     model: type[BaseModel]  # the section that holds it
     field: FieldInfo | None  # None: the section has no such key
     item: bool = False  # the path goes on into a list
 
 
 def setting_at(root: type[BaseModel], path: Path) -> Setting:
-    """Return the setting a path leads to, cut where it leaves the models."""
+    """Return the setting at a path, cut where the path leaves the models."""
     model, field = root, None
     for index, part in enumerate(path):
         field = model.model_fields.get(part) if isinstance(part, str) else None
@@ -50,7 +50,7 @@ def setting_at(root: type[BaseModel], path: Path) -> Setting:
 
 
 def allowed_by(field: FieldInfo) -> str:
-    """Return in words what a setting accepts."""
+    """Describe the values that a setting accepts."""
     annotation = field.annotation
     low = next((each.ge for each in field.metadata if isinstance(each, Ge)), None)
     high = next((each.le for each in field.metadata if isinstance(each, Le)), None)
@@ -78,18 +78,18 @@ def allowed_by(field: FieldInfo) -> str:
 
 
 def allowed_item(field: FieldInfo) -> str:
-    """Return in words what an item of a list, or a value of a mapping, has to be."""
+    """Describe the allowed items of a list, or values of a mapping."""
     section = _section_of(field.annotation)
     return TEXT if section is None else _section_with(section)
 
 
 def is_secret(field: FieldInfo | None) -> bool:
-    """Tell whether a setting's value must not be shown."""
+    """Return whether a setting's value must not be shown."""
     return field is not None and SecretStr in (field.annotation, *get_args(field.annotation))
 
 
 def shown(value: object) -> str:
-    """Return a setting's value in words: of a list, what its items are called."""
+    """Return a setting's value as text: of a list, the names of its items."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if value is None:
@@ -116,7 +116,7 @@ def leaves(model: BaseModel) -> Iterator[tuple[str, FieldInfo, object]]:
 
 
 def _sections(name: str, value: object) -> Iterator[tuple[str, BaseModel]]:
-    """Yield the section that a value is, or those of a mapping, each with its dotted path."""
+    """Yield a section, or the sections of a mapping, each with its dotted path."""
     if isinstance(value, BaseModel):
         yield name, value
     elif isinstance(value, dict):
@@ -138,7 +138,7 @@ def _text_limits(field: FieldInfo) -> str:
 
 
 def _section_of(annotation: object) -> type[BaseModel] | None:
-    """Return the section an annotation stands for, or that the items of its list are."""
+    """Return the section of an annotation, or of the items of its list."""
     if isinstance(annotation, type):
         return annotation if issubclass(annotation, BaseModel) else None
     if _holds_several(annotation):
@@ -155,6 +155,6 @@ def _is_list(annotation: object) -> bool:
 
 
 def _is_marked(field: FieldInfo, marked: object) -> bool:
-    """Tell whether a field was annotated with one of our marked types."""
+    """Return whether a field is annotated with one of the marked types."""
     assert get_origin(marked) is Annotated
     return any(each is mark for mark in get_args(marked)[1:] for each in field.metadata)

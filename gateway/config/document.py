@@ -5,12 +5,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-# What was wrong with a configuration: every problem at once, each with its place and what would have been right.
+# --- the error for a wrong configuration: all problems, each with its place and the allowed values ---
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value was written: a line of a file, a variable, an argument."""
+    """The place of a value: a line of a file, a variable, an argument."""
 
     source: str
     line: int = 0  # from 1; 0: the source has no lines
@@ -22,7 +22,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong. `str` gives the line an operator reads."""
+    """One problem. `str` gives the line for operators."""
 
     place: Place
     path: str  # dotted; empty for the source as a whole
@@ -33,7 +33,7 @@ class Problem:
 
 
 class ConfigError(ValueError):
-    """A configuration that no node can be started with."""
+    """A configuration that a node cannot start with."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         assert problems, "an error without a problem"
@@ -42,7 +42,7 @@ class ConfigError(ValueError):
 
 
 def no_such_key(key: str, known: Iterable[str]) -> str:
-    """Return what is wrong with a key that does not exist."""
+    """Return the text about a key that does not exist."""
     close = difflib.get_close_matches(key, list(known), n=1)
     return f"there is no such key (did you mean {close[0]!r}?)" if close else "there is no such key"
 
@@ -61,14 +61,14 @@ class Document:
     keys: dict[Path, Place] = field(default_factory=dict)
 
     def place(self, path: Path, *, of_key: bool = False) -> Place:
-        """Return where a path was written, or else where the nearest thing around it was."""
+        """Return the place of a path, or of the nearest section around it."""
         if of_key and path in self.keys:
             return self.keys[path]
         for length in range(len(path), -1, -1):
             found = self.values.get(path[:length])
             if found is not None:
                 return found
-        # A rule between settings that come from elsewhere: any of those that were set is a better place than none.
+        # A rule between settings of other sections: the place of any that was set is better than none.
         for known, found in self.values.items():
             if known[: len(path)] == path:
                 return found

@@ -16,11 +16,11 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong."""
+    """One problem of a section."""
 
     path: Path
     reason: str
-    allowed: str = ""  # empty: the reason says it
+    allowed: str = ""  # empty: the reason has it
     of_key: bool = False  # the key is wrong, not its value
 
     @property
@@ -33,7 +33,7 @@ class Finding:
 
 
 def finding_of(root: type[BaseModel], details: ErrorDetails) -> Finding:
-    """Return what one of pydantic's findings about `root` says."""
+    """Translate one of pydantic's errors about `root`."""
     location: Path = details["loc"]
     if not location:  # a rule between its keys
         return Finding((), str(details.get("ctx", {}).get("error", details["msg"])))
@@ -51,17 +51,17 @@ def _wrong_value(setting: Setting, details: ErrorDetails) -> Finding:
         return Finding(setting.path, details["msg"])
     ours = details.get("ctx", {}).get("error")
     allowed = allowed_item(setting.field) if setting.item else allowed_by(setting.field)
-    # A rule of ours says in full what is wrong: of a section, of a list, of an item of one, of a text or a path.
+    # The gateway's own rules have complete texts: of a section, a list, an item of one, a text or a path.
     several = isinstance(details["input"], dict | list)
     if isinstance(ours, ValueError) and (setting.item or several or allowed in (TEXT, PATH)):
         return Finding(setting.path, str(ours))
     shown = "this value" if is_secret(setting.field) else quoted(details["input"])
     if details["type"] in ("string_type", "path_type") and not several and details["input"] is not None:
-        allowed += ", in quotes"  # which YAML needs, and JSON, to take it for one
+        allowed += ", in quotes"  # needed by YAML and JSON
     return Finding(setting.path, f"{shown} is not allowed", allowed)
 
 
-# Sections of a configuration as operators describe them in a body: with the same keys, checked by the same models.
+# --- sections in request bodies of operators: with the same keys, checked by the same models ---
 
 
 S = TypeVar("S", bound=Section)

@@ -1,4 +1,4 @@
-"""Read the sources into a checked `Config`, or into a list of everything that is wrong with them."""
+"""Read the sources into a checked `Config`, or into a list of all problems."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path as FilePath
@@ -34,7 +34,7 @@ TEMPLATE_KEYS: Final = (
     "durability_override",
     *[name for name in ATTRIBUTE_BY_NAME if name not in NOT_IN_TEMPLATES],
 )
-KEY_OF_A_MAPPING: Final = "[key]"  # the last part of a place, where pydantic means a key and not its value
+KEY_OF_A_MAPPING: Final = "[key]"  # the last part of a place if pydantic means a key and not its value
 QUEUE_KEYS: Final = ("name", *ATTRIBUTE_BY_NAME, "subscriptions")
 
 
@@ -70,7 +70,7 @@ def _document_of(file: FilePath) -> Document:
 
 
 def text_of(file: FilePath, *, bytes_max: int = BYTES_MAX) -> str:
-    """Return what a file of YAML holds. Raises ConfigError when it cannot be read or is too large."""
+    """Return the text of a YAML file. Raises ConfigError if it cannot be read or is too large."""
     place = Place(str(file))
     try:
         with file.open("rb") as stream:
@@ -80,7 +80,7 @@ def text_of(file: FilePath, *, bytes_max: int = BYTES_MAX) -> str:
 
 
 def text_in(stream: BinaryIO, place: Place, *, bytes_max: int) -> str:
-    """Return what is still to be read of an open file. Raises OSError, and ConfigError as `text_of`."""
+    """Return the rest of an open file. Raises OSError, and ConfigError as `text_of`."""
     raw = stream.read(bytes_max + 1)
     if len(raw) > bytes_max:
         raise ConfigError([Problem(place, "", f"the file is larger than {bytes_max} bytes")])
@@ -91,7 +91,7 @@ def text_in(stream: BinaryIO, place: Place, *, bytes_max: int) -> str:
 
 
 def _problem(document: Document, details: ErrorDetails) -> Problem:
-    """Say one of pydantic's findings in our words, at the place where the value was written."""
+    """Translate one of pydantic's errors, with the place of the value."""
     location: Path = details["loc"]
     if details["type"] == QUEUE_PROBLEM:
         context = details.get("ctx", {})
@@ -113,7 +113,7 @@ def _problem(document: Document, details: ErrorDetails) -> Problem:
 
 
 def _wrong_name(path: Path, details: ErrorDetails) -> Finding:
-    """Say what is wrong with the name of a message VPN, the only keys that are anybody's choice."""
+    """Return the problem with the name of a message VPN: the only keys that an operator chooses."""
     ours = details.get("ctx", {}).get("error")
     if isinstance(ours, ValueError):
         return Finding(path, str(ours), of_key=True)
@@ -122,7 +122,7 @@ def _wrong_name(path: Path, details: ErrorDetails) -> Finding:
 
 
 def _plain_passwords(document: Document, config: Config) -> list[Problem]:
-    """Find passwords in the file that are not hashed. Whoever can read a configuration should not learn them."""
+    """Find passwords in the file that are not hashed. A reader of the configuration must not learn passwords."""
     problems: list[Problem] = []
     for section, account in config.accounts():
         if account.password is None or account.is_hashed():
@@ -138,7 +138,7 @@ def _plain_passwords(document: Document, config: Config) -> list[Problem]:
 
 
 def _wrong_selectors(document: Document, config: Config) -> list[Problem]:
-    """Find selectors that are none in the language that another section says."""
+    """Find selectors that are invalid in the configured dialect."""
     problems: list[Problem] = []
     selectors = Selectors({}, config.selectors.dialect())
     for name, vpn in config.message_vpns().items():
@@ -165,7 +165,7 @@ def _wrong_queue_names(document: Document, config: Config) -> list[Problem]:
 
 
 def _refused_points(document: Document, config: Config) -> list[Problem]:
-    """Find REST delivery points that ask for what none may have."""
+    """Find REST delivery points with settings that no point may have."""
     problems: list[Problem] = []
     targets = config.rest.targets()
     for name, vpn in config.message_vpns().items():
@@ -177,7 +177,7 @@ def _refused_points(document: Document, config: Config) -> list[Problem]:
 
 
 def _unusable_files(document: Document, config: Config) -> list[Problem]:
-    """Find files of REST delivery points that cannot be used. Those of points that operators made are their matter."""
+    """Find unusable files of configured REST delivery points."""
     problems: list[Problem] = []
     for name, vpn in config.message_vpns().items():
         for index, point in enumerate(vpn.rest_delivery_points):

@@ -68,7 +68,7 @@ class Config(Section):
     log: Log = Log()
 
     def message_vpns(self) -> dict[str, MessageVpn]:
-        """Return what is configured of each message VPN, by name."""
+        """Return the configuration of each message VPN, by name."""
         default = MessageVpn.model_construct(
             **dict(self.vpn),
             authentication=self.authentication,
@@ -79,7 +79,7 @@ class Config(Section):
         return {DEFAULT_VPN: default, **self.vpns}
 
     def message_vpn(self, name: str) -> MessageVpn:
-        """Return what is configured of one message VPN; one that is not is shut down."""
+        """Return the configuration of one message VPN; one that is not configured is shut down."""
         return self.message_vpns().get(name, NOT_CONFIGURED)
 
     def accounts(self) -> Iterator[tuple[Path, Account]]:
@@ -91,7 +91,7 @@ class Config(Section):
             yield ("admin", "users", index), operator
 
     def tls_ports(self) -> dict[str, TlsPort]:
-        """Return the ports in TLS that are to be opened, by the path of their section."""
+        """Return the enabled TLS ports, by the path of their section."""
         ports: dict[str, TlsPort] = {
             f"listeners.{name}": listener
             for name, listener in self.listeners.enabled().items()

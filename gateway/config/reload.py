@@ -1,4 +1,4 @@
-"""Compare two configurations: what a running node can take over, and what needs a restart."""
+"""Compare two configurations: which changes a running node can apply, and which need a restart."""
 
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -9,7 +9,7 @@ from sluicegate.gateway.config.sections.listeners import Listeners
 from sluicegate.gateway.config.sections.message_vpns import Vpn
 from sluicegate.gateway.config.sections.section import Section
 
-# Dotted paths of settings, or of sections with all that is in them. What is not named needs a restart.
+# Dotted paths of settings that a running node applies, or of whole sections. All others need a restart.
 RELOADABLE: Final[tuple[str, ...]] = (
     "admin.oauth",  # for the next request
     "admin.users",
@@ -26,9 +26,9 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "queues.declared",  # new ones are created; none is changed or deleted
     "queues.defaults",
     "queues.templates",  # new ones are created; none is changed or deleted
-    "queues.temporary_grace_s",  # for queues that are made from now on
-    "rest",  # delivery points begin anew
-    "rest_delivery_points",  # those that differ begin anew
+    "queues.temporary_grace_s",  # for queues created from now on
+    "rest",  # delivery points restart
+    "rest_delivery_points",  # changed ones restart
     "virtual_destinations",  # for the next message
     "vpn",
 )
@@ -45,7 +45,7 @@ class Change:
 
     def __str__(self) -> str:
         old, new = shown(self.old), shown(self.new)
-        # What differs within the items of a list is not told.
+        # Differences within the items of a list are not shown.
         return f"{self.path} changed" if self.secret or old == new else f"{self.path}: {old} -> {new}"
 
 
@@ -58,7 +58,7 @@ class Changes:
 
 
 def diff(old: Config, new: Config) -> Changes:
-    """Return what differs, by whether a running node can take it over."""
+    """Return the differences that a running node can apply, and those that need a restart."""
     before = {path: value for path, _, value in leaves(old)}
     reloadable: list[Change] = []
     restart_needed: list[Change] = []
@@ -66,7 +66,7 @@ def diff(old: Config, new: Config) -> Changes:
         if (name in old.vpns) != (name in new.vpns):
             reloadable.append(Change(f"vpns.{name}", name in old.vpns, name in new.vpns))
     for path, field, value in leaves(new):
-        if path not in before or before[path] == value:  # what is not there is part of a VPN that comes
+        if path not in before or before[path] == value:  # a missing path is part of a new VPN
             continue
         secret = is_secret(field) or path.endswith(".users")
         change = Change(path, before[path], value, secret)
@@ -78,7 +78,7 @@ S = TypeVar("S", bound=Section)
 
 
 def in_force(old: S, new: S, at: str = "") -> S:
-    """Return what a running node goes by after a reload: the new settings, and the old ones that take a restart.
+    """Return the configuration in force after a reload: the new settings, and the old ones that need a restart.
 
     So a setting that waits for a restart is told with each reload until then, and nobody takes its new value for that
     of an open port. `at` is where the section stands, with a dot behind it.
@@ -99,7 +99,7 @@ def in_force(old: S, new: S, at: str = "") -> S:
 
 
 def is_reloadable(path: str) -> bool:
-    """Tell whether a setting can change while the node runs."""
+    """Return whether a setting can change while the node runs."""
     if path.startswith("vpns."):
         _, _, within = path.split(".", 2)
         path = f"vpn.{within}" if within in Vpn.model_fields else within

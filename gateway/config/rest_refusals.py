@@ -16,7 +16,7 @@ ALLOWED_HOSTS: Final = f"hosts that `{SETTING}` allows"
 
 
 def reserved_headers(point: RestDeliveryPoint) -> Iterator[Finding]:
-    """Yield the headers that the point sets and that only the gateway does."""
+    """Yield the headers that a point sets and only the gateway may set."""
     for index, binding in enumerate(point.queue_bindings):
         for name in binding.request_headers:
             if is_reserved(name):
@@ -28,7 +28,7 @@ def reserved_headers(point: RestDeliveryPoint) -> Iterator[Finding]:
 
 
 def refused_hosts(point: RestDeliveryPoint, targets: AllowedTargets) -> Iterator[Finding]:
-    """Yield the hosts that may not be pushed to. Of others it is known when they are connected to."""
+    """Yield the hosts that messages may not be pushed to. Names of hosts are checked at each connection."""
     for index, consumer in enumerate(point.rest_consumers):
         refusal = targets.host_refusal(consumer.remote_host)
         if refusal:

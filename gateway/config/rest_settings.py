@@ -16,7 +16,7 @@ from sluicegate.protocols.transport.tls_context import load_certificate, reading
 def settings_of(configured: RestDeliveryPoint, targets: AllowedTargets) -> PointSettings:
     """Return the settings of a point.
 
-    Raises ValueError for a header that is not the point's to set, and for a file that cannot be used, by its name.
+    Raises ValueError for a header that a point may not set, and for an unusable file, with its name.
     """
     for finding in reserved_headers(configured):
         raise ValueError(f"{finding.field}: {finding}")
@@ -31,7 +31,7 @@ def settings_of(configured: RestDeliveryPoint, targets: AllowedTargets) -> Point
 
 
 def consumer_settings(configured: RestConsumer, targets: AllowedTargets) -> ConsumerSettings:
-    """Return the settings of a consumer. Raises ValueError for a file that cannot be used, by its name."""
+    """Return the settings of a consumer. Raises ValueError for an unusable file, with its name."""
     tls = _tls(configured) if configured.tls_enabled else None
     return ConsumerSettings(
         name=configured.name,
@@ -62,7 +62,7 @@ def _tls(configured: RestConsumer) -> ssl.SSLContext:
 
 
 def _digests(configured: RestConsumer) -> tuple[bytes, ...]:
-    """Return what tells a context from one of other files."""
+    """Return a key that differs for contexts of other files."""
     files = (
         configured.tls_authorities_file,
         configured.authentication_client_certificate_file,

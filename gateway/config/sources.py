@@ -18,7 +18,7 @@ ENVIRONMENT_SOURCE: Final = "environment "
 
 
 def apply_environment(document: Document, environment: Mapping[str, str]) -> list[Problem]:
-    """Set what the environment says, in the order of the names, so that the outcome does not depend on the shell."""
+    """Set the values of the environment, in the order of the names, so that the result does not depend on the shell."""
     problems: list[Problem] = []
     for name in sorted(environment, key=_by_numbers):
         if name.startswith(ENVIRONMENT_PREFIX) and LEVEL_SEPARATOR in name:
@@ -28,7 +28,7 @@ def apply_environment(document: Document, environment: Mapping[str, str]) -> lis
 
 
 def apply_settings(document: Document, settings: Sequence[str]) -> list[Problem]:
-    """Set what the command line says, in its order."""
+    """Set the values of the command line, in their order."""
     problems: list[Problem] = []
     for setting in settings:
         path, equals, value = setting.partition("=")
@@ -92,16 +92,16 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
 
 
 def _value(text: str, source: str) -> object:
-    """Return a scalar as the text it is (the models know what it should be), and a YAML list or mapping as such."""
+    """Return a scalar as text (the models convert it), and a YAML list or mapping as such."""
     if text[:1] not in ("[", "{"):
         return text
-    from sluicegate.gateway.config.yaml_document import read_value  # late: few starts have such a value
+    from sluicegate.gateway.config.yaml_document import read_value  # late: few configurations have such a value
 
     return read_value(text, source)
 
 
 def _forget_below(document: Document, path: Path) -> None:
-    """Drop the places of what was written there before."""
+    """Drop the places of the values that are replaced."""
     for places in (document.values, document.keys):
         for known in [known for known in places if known[: len(path)] == path]:
             del places[known]

@@ -11,8 +11,8 @@ import yaml
 from sluicegate.gateway.config.document import ConfigError, Document, Path, Place, Problem
 from sluicegate.messaging.queues.attributes import quoted
 
-DEPTH_MAX: Final = 50  # sections and lists within one another; an alias of what it stands in is deeper than any
-NODES_MAX: Final = 100_000  # aliases of aliases can make a small file endless
+DEPTH_MAX: Final = 50  # nested sections and lists; an alias of its own parent nests without end
+NODES_MAX: Final = 100_000  # aliases of aliases expand a small file to millions of values
 TOO_DEEP: Final = f"the file has values more than {DEPTH_MAX} deep, aliases expanded"
 
 
@@ -24,7 +24,7 @@ class _Loader(yaml.SafeLoader):
     """
 
 
-_Loader.yaml_implicit_resolvers = {}  # else it adds to those of YAML 1.1
+_Loader.yaml_implicit_resolvers = {}  # else the resolvers below are added to those of YAML 1.1
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -37,7 +37,7 @@ for _tag, _pattern, _first in (
 def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document:
     """Return the document, of at most so many values.
 
-    Raises ConfigError for broken YAML, repeated keys and whatever is no mapping at the top.
+    Raises ConfigError for broken YAML, duplicate keys, and a document that is not a mapping.
     """
     node = _composed(text, source)
     document = Document()
@@ -52,7 +52,7 @@ def read_yaml(text: str, source: str, *, nodes_max: int = NODES_MAX) -> Document
 
 
 def read_value(text: str, source: str) -> object:
-    """Return one value, such as a list, that stands by itself. Raises ConfigError as `read_yaml`."""
+    """Return one value, such as a list, from a text of its own. Raises ConfigError as `read_yaml`."""
     node = _composed(text, source)
     return None if node is None else _Construction(Document(), source, NODES_MAX).value(node, ())
 
@@ -66,7 +66,7 @@ def _composed(text: str, source: str) -> yaml.Node | None:
         raise ConfigError([Problem(place, "", f"this is not YAML: {problem.problem or problem.context}")]) from None
     except yaml.YAMLError as problem:
         raise ConfigError([Problem(Place(source), "", f"this is not YAML: {problem}")]) from None
-    except RecursionError:  # PyYAML's, which calls itself for each level
+    except RecursionError:  # of PyYAML, which recurses for each level
         raise ConfigError([Problem(Place(source), "", TOO_DEEP)]) from None
     return node
 
@@ -101,7 +101,7 @@ class _Construction:
             ValueError,
             LookupError,
             AttributeError,
-        ) as problem:  # of `!!int ""` PyYAML takes no care
+        ) as problem:  # PyYAML does not check `!!int ""`
             raise ConfigError([Problem(place, _dotted(path), f"this value cannot be read: {problem}")]) from None
         return constructed
 

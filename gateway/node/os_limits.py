@@ -11,7 +11,7 @@ from sluicegate.gateway.config.model import Config
 log = logging.getLogger("sluicegate.node")
 
 FILES_OF_THE_NODE: Final = 100  # besides sockets of clients: database, log, listeners, loop, and those below
-FILES_KEPT_BACK: Final = 50  # for operators, probes, backups and certificates, when clients have all others
+FILES_KEPT_BACK: Final = 50  # for operators, probes, backups and certificates, when clients use all others
 KEPT_BACK_SHARE: Final = 16  # of a limit below 800 one in so many: the alert at nine tenths has to come before
 
 
@@ -30,7 +30,7 @@ def raise_file_limit(config: Config) -> None:
 
 
 def files_for_clients() -> int:
-    """Return the number from which on files of this process are not for its clients."""
+    """Return the count of open files from which on new clients are refused."""
     allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if allowed == resource.RLIM_INFINITY:
         return sys.maxsize
@@ -38,7 +38,7 @@ def files_for_clients() -> int:
 
 
 def files_wanted(config: Config) -> int:
-    """Return how many files a node opens when all its listeners have all connections that they may have."""
+    """Return how many files a node opens when all listeners have their maximum of connections."""
     return sum(listener.max_connections for listener in config.listeners.enabled().values()) + FILES_OF_THE_NODE
 
 

@@ -64,7 +64,7 @@ def watch_gates(
 
 
 def reload_event_log(cell: ActorCell, config: Config) -> None:
-    """Take over a changed configuration."""
+    """Put a changed configuration in force."""
     actor = cell.actor
     assert isinstance(actor, EventLog)
     actor.prefixes = _prefixes(config)

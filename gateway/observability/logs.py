@@ -34,7 +34,7 @@ HANDLER_NAME: Final = "sluicegate"
 VALUE_CHARS_MAX: Final = 1000  # of one extra value; a client chooses some of them
 
 _PAIR: Final = re.compile(r"[^\s=]=")
-# Every attribute a record has without `extra`, so that the rest is what the caller added.
+# The attributes of every record; all others come from the caller's `extra`.
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -52,8 +52,8 @@ def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[log.level])
-    # The admin server reports each start and stop of its own; ours say the same in our words.
-    # WebSocket clients are counted like all others; the library's word on each handshake would be two lines more.
+    # The libraries log starts and stops of the admin server, and two lines for each WebSocket handshake. The gateway's
+    # own lines and counters say the same.
     for name in ("uvicorn", "websockets"):
         logging.getLogger(name).setLevel(max(LEVELS[log.level], logging.WARNING))
 
@@ -65,18 +65,18 @@ def _set_up_audit(file: Path | None) -> None:
     audit.setLevel(logging.INFO)
     for old in list(audit.handlers):
         audit.removeHandler(old)
-        with suppress(OSError):  # a full disk does not take what is left: that is why another file is configured
+        with suppress(OSError):  # the disk is full, so the rest cannot be written: another file is configured for this
             old.close()
     for handler in handlers:
         audit.addHandler(handler)
 
 
 class AuditFile(WatchedFileHandler):
-    """The audit log's file, a JSON object a line. Whoever rotates the file need not tell us.
+    """The audit log's file, one JSON object a line. It notices when the file is rotated.
 
-    While it cannot be written, for its folder is gone or the disk is full, that is told once, and lines are counted.
-    Some of these come out of the buffer once there is room.
-    Raises OSError when it cannot be written in the beginning.
+    If it cannot be written (its folder is gone, the disk is full), one line in the log says so, and lost lines are
+    counted. Some of them are still in the buffer and are written once there is room. Raises OSError if the file cannot
+    be opened.
     """
 
     def __init__(self, file: Path) -> None:
@@ -90,27 +90,27 @@ class AuditFile(WatchedFileHandler):
         self._has_failed = False
         try:
             super().emit(record)
-        except OSError:  # another file was to be begun
+        except OSError:  # the new file of a rotation cannot be opened
             self.handleError(record)
         if self._lost_count and not self._has_failed:
             log.warning("the audit log is written again; up to %d lines are missing", self._lost_count)
             self._lost_count = 0
 
     def _open(self) -> TextIOWrapper:
-        """Open the file, which is made for us and readers of our group: it tells who came, and from where."""
+        """Open the file, for its owner and readers of its group only: it has users and their addresses."""
         made = open(self.baseFilename, self.mode, encoding=self.encoding, errors=self.errors, opener=_opener)  # noqa: SIM115
         assert isinstance(made, TextIOWrapper), "its mode is one of texts"
         return made
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's name
-        """Go on without a line."""
+        """Count a lost line, and go on."""
         self._has_failed = True
         self._lost_count += 1
         if self._lost_count == 1:
             log.error("the audit log cannot be written: %s", sys.exc_info()[1])
 
     def close(self) -> None:
-        """Close the file, and tell what could not be written to it: another is in force now, or the node ends."""
+        """Close the file, and log how many lines were lost: another file is in force, or the node ends."""
         missing, self._lost_count = self._lost_count, 0
         if missing:
             log.warning("the audit log %s is closed; up to %d lines are missing", self.baseFilename, missing)

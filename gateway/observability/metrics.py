@@ -294,11 +294,11 @@ METRIC_BY_NAME: Final[dict[str, Metric]] = {metric.name: metric for metric in ME
 
 
 class UnknownMetric(ValueError):
-    """A sample has no row in METRICS, or not the labels of its row: a mistake in our own code."""
+    """A sample without a row in METRICS, or with other labels than its row: a defect of the gateway."""
 
 
 class LabelBound:
-    """Which queues have series of their own: by their names, in whichever message VPNs they are.
+    """The queues that have series of their own, by name, of all message VPNs.
 
     First come, first served, and a queue keeps its place while it exists, so series do not flap between scrapes.
     A place becomes free when its queue is gone; a queue that was in `other` then moves out of it, which Prometheus
@@ -310,7 +310,7 @@ class LabelBound:
         self._placed: dict[str, None] = {}  # used as an ordered set
 
     def admit(self, names: Iterable[str]) -> None:
-        """Say which queues exist now, in the order in which free places are given out."""
+        """Set the queues that exist now, in the order in which they get free places."""
         existing = dict.fromkeys(names)
         self._placed = {name: None for name in self._placed if name in existing}
         for name in existing:
@@ -354,7 +354,7 @@ class Exposition:
 
 
 class _Families(Collector):
-    """What `generate_latest` wants to be handed."""
+    """The collector that `generate_latest` reads."""
 
     def __init__(self, families: list[MetricFamily]) -> None:
         self._collected = families

@@ -20,10 +20,10 @@ COUNT_MAX: Final = (1 << 53) - 1  # what JSON numbers are exact to
 @final
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReaderBatch:
-    """One batch, as its reader tells of it."""
+    """One batch, as its reader reports it."""
 
     job: str
-    reference: str  # the same when the batch is told of again
+    reference: str  # the same if the batch is reported again
     rows_count: int
     undecodable_count: int
     duration_ms: int
@@ -56,17 +56,17 @@ class _Totals:
 
 @final
 class ReaderBatches:
-    """The totals of each reader since the node started. As many as there are cursors, and these have a bound."""
+    """The totals of each reader since the node started. The number of cursors bounds them."""
 
     def __init__(self) -> None:
         self._totals: dict[tuple[str, str, str], _Totals] = {}  # by queue, cursor and job
 
     def knows(self, queue: str, cursor: str) -> bool:
-        """Return whether the reader of a cursor has told of a batch."""
+        """Return whether the reader of a cursor has reported a batch."""
         return any(key[:2] == (queue, cursor) for key in self._totals)
 
     def add(self, queue: str, cursor: str, batch: ReaderBatch, *, now_ms: int) -> None:
-        """Count a batch; one that is told of again counts once. The cursor exists."""
+        """Count a batch; one that is reported again counts once. The cursor exists."""
         for key in [key for key in self._totals if key[:2] == (queue, cursor) and key[2] != batch.job]:
             del self._totals[key]  # another job took the cursor over
         totals = self._totals.setdefault((queue, cursor, batch.job), _Totals())
@@ -80,12 +80,12 @@ class ReaderBatches:
         totals.duration_ms += batch.duration_ms
 
     def keep_only(self, cursors: Iterable[CursorOverview]) -> None:
-        """Forget the readers of cursors that exist no more."""
+        """Forget the readers of deleted cursors."""
         existing = {(each.queue, each.name) for each in cursors}
         self._totals = {key: totals for key, totals in self._totals.items() if key[:2] in existing}
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what the metrics show."""
+        """Yield the samples of all readers."""
         for (queue, cursor, job), totals in self._totals.items():
             key = (queue_label(queue), cursor, job)
             yield Sample("sluicegate_reader_batches_total", totals.batches_count, key)

@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("sluicegate.tracing")
 
-LAST_EXPORT_S: Final = 5  # how long a stop waits for what is left to be sent
-RECORDS_PER_REQUEST: Final = 2000  # some 2 MB of spans: OpenTelemetry's collector takes 20 MiB at once
+LAST_EXPORT_S: Final = 5  # how long a stop waits for the last records to be sent
+RECORDS_PER_REQUEST: Final = 2000  # some 2 MB of spans: OpenTelemetry's collector accepts 20 MiB in one request
 
 
 class ExportThread(pykka.ThreadingActor):
-    """Makes spans of records and sends them. A request that takes long does not keep the process from ending.
+    """Makes spans of records and sends them. A slow request does not keep the process from ending.
 
     `report` is called on the loop, with the numbers of spans that the collector took, and did not.
     """
@@ -52,7 +52,7 @@ class ExportThread(pykka.ThreadingActor):
         self._exporter = exporter
 
     def on_receive(self, records: Sequence[TraceRecord]) -> None:
-        """Send what is made of records, and report."""
+        """Send the spans of records, and report the outcome."""
         from opentelemetry.sdk.trace.export import SpanExportResult
 
         taken_count = lost_count = 0
@@ -61,21 +61,21 @@ class ExportThread(pykka.ThreadingActor):
             spans: list[ReadableSpan] = []
             try:
                 spans = self._maker.spans(part)
-                # After a failure none is tried: each may take as long as a request may.
+                # After a failure no other is tried: each may take as long as the timeout.
                 is_taken = lost_count == 0 and self._exporter.export(spans) is SpanExportResult.SUCCESS
-            except Exception:  # of whatever kind an exporter raises
+            except Exception:  # an exporter may raise any kind
                 log.exception("spans could not be sent")
                 is_taken = False
             if is_taken:
                 taken_count += len(spans)
             else:
                 lost_count += len(spans) or len(part)
-        with suppress(RuntimeError):  # the loop is closed: a stop has waited for this long enough, and has said so
+        with suppress(RuntimeError):  # the loop is closed: a stop waited long enough, and logged it
             self._runtime.loop.call_soon_threadsafe(self._report, taken_count, lost_count)
 
 
 class TraceExport:
-    """Sends spans of one node."""
+    """Sends the spans of one node."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class TraceExport:
         interval_ms: int,
     ) -> None:
         self.buffer = buffer
-        self.exported_count = 0  # spans that the collector took
-        self.failed_count = 0  # spans that it did not
+        self.exported_count = 0  # spans that the collector accepted
+        self.failed_count = 0  # spans that it did not accept
         self._runtime = runtime
         self._exporter = exporter
         self._interval_ms = interval_ms
@@ -99,7 +99,7 @@ class TraceExport:
         self._timer: TimerHandle = runtime.after(interval_ms, self._due)
 
     async def stop(self) -> None:
-        """Send what is left, for a moment, and let go of the connection."""
+        """Send the last records within LAST_EXPORT_S, and close the connection."""
         self._timer.cancel()
         try:
             async with asyncio.timeout(LAST_EXPORT_S):
@@ -126,7 +126,7 @@ class TraceExport:
         self.exported_count += taken_count
         self.failed_count += lost_count
         is_taken = lost_count == 0
-        if is_taken == self._is_failing:  # once for each time that it begins or ends
+        if is_taken == self._is_failing:  # logged when failures begin and when they end
             self._is_failing = not is_taken
             if is_taken:
                 log.info("the trace collector takes spans again")
@@ -136,7 +136,7 @@ class TraceExport:
 
 
 def make_tracing(config: TracingSection, natives: Mapping[int, NativeFields], rng: Random) -> Tracing | None:
-    """Return what notes traced messages, None where traces are off."""
+    """Return the recorder of traced messages; None if tracing is off."""
     if not config.enabled:
         return None
     sampler = TraceSampler(
@@ -155,7 +155,7 @@ def make_tracing(config: TracingSection, natives: Mapping[int, NativeFields], rn
 
 
 def start_export(config: TracingSection, node_name: str, runtime: Runtime, tracing: Tracing) -> TraceExport:
-    """Begin to send spans. Raises CannotStart where OpenTelemetry is not installed."""
+    """Start sending spans. Raises CannotStart if OpenTelemetry is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 

@@ -40,10 +40,10 @@ Attributes = Mapping[str, str | int | bool]
 
 
 class SpanMaker:
-    """Makes spans of one node. Those that records have no id for get one here."""
+    """Makes the spans of one node. A span whose record has no id gets one here."""
 
     def __init__(self, *, service_name: str, node_name: str, version: str) -> None:
-        # It warns of each tracestate that is not valid, and those are what any publisher writes: a log full of them.
+        # It warns of each invalid tracestate. Any publisher may send these, and would fill the log.
         logging.getLogger(TraceState.__module__).setLevel(logging.ERROR)
         self._new_id = RandomIdGenerator().generate_span_id
         self._scope = InstrumentationScope(SYSTEM, version)
@@ -52,7 +52,7 @@ class SpanMaker:
         )
 
     def spans(self, records: Sequence[TraceRecord]) -> list[ReadableSpan]:
-        """Return the spans of some records."""
+        """Return the spans of records."""
         return [span for record in records for span in self._of(record)]
 
     def _of(self, record: TraceRecord) -> list[ReadableSpan]:

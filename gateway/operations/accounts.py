@@ -8,7 +8,7 @@ from sluicegate.gateway.views.accounts import AclException, ProfileKind, Profile
 
 
 class AccountOperations:
-    """Answers for the users and profiles of one message VPN."""
+    """Carries out operations on the users and profiles of one message VPN."""
 
     def __init__(self, vpn: MessageVpn) -> None:
         self._vpn = vpn
@@ -22,7 +22,7 @@ class AccountOperations:
         return self._vpn.users.view(name)
 
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
-        """Make a user."""
+        """Create a user."""
         return self._vpn.users.view(await self._vpn.users.create(asked))
 
     async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
@@ -43,7 +43,7 @@ class AccountOperations:
         return self._vpn.profiles(kind).view(name)
 
     async def create_profile(self, kind: ProfileKind, asked: Mapping[str, object]) -> ProfileView:
-        """Make a profile."""
+        """Create a profile."""
         return await self._vpn.profiles(kind).create(asked)
 
     async def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> ProfileView:
@@ -59,5 +59,5 @@ class AccountOperations:
         await self._vpn.acl_profiles.update(profile, lambda acl: with_exception(acl, field, exception))
 
     async def remove_acl_exception(self, profile: str, field: str, key: str) -> None:
-        """Take from a list of an ACL profile."""
+        """Remove from a list of an ACL profile."""
         await self._vpn.acl_profiles.update(profile, lambda acl: without_exception(acl, field, key))

@@ -18,10 +18,8 @@ from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM, is_taken
 
 
 async def start_backup(node: Node, name: str) -> BackupView:
-    """Begin a backup; without a name it gets the time as its name. Raises QueueInvalid and Refused."""
-    if (
-        node.services.spool_health.is_damaged()
-    ):  # LMDB copies by the very pages that are broken, and may not survive them
+    """Start a backup; without a name it is named by the time. Raises QueueInvalid and Refused."""
+    if node.services.spool_health.is_damaged():  # LMDB copies by the damaged pages, and may crash
         raise Refused(f"a damaged spool cannot be backed up: {node.services.spool_gate.blocked}")
     if not name:
         name = datetime.fromtimestamp(node.services.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -38,12 +36,12 @@ async def start_backup(node: Node, name: str) -> BackupView:
 
 
 async def show_backup(node: Node) -> BackupView:
-    """Return how far the latest backup has come. Raises Refused when there was none."""
+    """Return the progress of the latest backup. Raises Refused when there was none."""
     return await _answer(node, DescribeBackup())
 
 
 async def cancel_backup(node: Node) -> BackupView:
-    """End the backup that is running. Raises Refused when there was none."""
+    """Cancel the backup that is running. Raises Refused when there was none."""
     return await _answer(node, CancelBackup())
 
 

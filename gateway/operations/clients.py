@@ -14,7 +14,7 @@ from sluicegate.messaging.clients.rights import ClientRights
 
 @dataclass(frozen=True, slots=True)
 class FoundClient:
-    """A connection of a client that somebody wants, and what was granted to the client."""
+    """A connection that matches a query, and the rights of its client."""
 
     protocol: str
     connection: ClientConnection
@@ -22,7 +22,7 @@ class FoundClient:
 
 
 def wanted_clients(node: Node, vpn: str, question: ClientQuery) -> list[FoundClient]:
-    """Return the clients of a message VPN that somebody wants, by name, on this page or not."""
+    """Return the clients of a message VPN that match a query, of all pages, by name."""
     wanted, names = name_pattern(question.client_name), question.names
     found: list[FoundClient] = []
     for server in node.servers:
@@ -38,7 +38,7 @@ def wanted_clients(node: Node, vpn: str, question: ClientQuery) -> list[FoundCli
 def client_views(
     page: Iterable[FoundClient], queues: Iterable[QueueOverview], *, now_ms: int
 ) -> tuple[ClientView, ...]:
-    """Return what is to be seen of clients; `queues` are those that they consume, among others."""
+    """Return the views of clients; `queues` include those that they consume."""
     flows = _flows(queues)
     views = []
     for each in page:

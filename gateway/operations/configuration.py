@@ -9,9 +9,10 @@ from sluicegate.gateway.views.queues import ReloadView
 
 
 async def reload_configuration(node: Node) -> ReloadView:
-    """Read the configuration again, from where the node was started with it. Raises Refused.
+    """Read the configuration again, from the sources that the node was started with. Raises Refused.
 
-    It goes on to its end though nobody waits for it any more: to make thousands of queues takes longer than an answer.
+    The reload runs to its end even if the caller no longer waits: creating thousands of queues takes longer than the
+    time limit of a response.
     """
     if node.configuration is None:
         raise Refused("this node was not started with a configuration that can be read again")

@@ -1,6 +1,6 @@
 """Explain a publish: where a message would go, where not and why, its partition, and the answer of each gate.
 
-It asks what publishing asks, in the same order, about the very message, and changes nothing. Publishing itself is
+It makes the checks of publishing, in the same order, with the message itself, and changes nothing. Publishing itself is
 `actors.publishing.publisher`; what a definition forwards is `messaging.routing.virtual.resolver`.
 """
 
@@ -53,7 +53,7 @@ from sluicegate.messaging.topics.syntax import (
     queue_topic,
 )
 
-# Explaining a gate: what each of its checks would say of one message. The gates are `messaging.queues.admission`.
+# --- explaining a gate: the result of each of its checks. The gates are `messaging.queues.admission` ---
 
 
 def checks_of(gate: QueueGate, size_bytes: int, priority: int) -> list[CheckView]:
@@ -105,7 +105,7 @@ def _check(gate: QueueGate, verdict: int, usage: int, limit: int, more: int, uni
 
 
 TAKEN = ("spooled", "delivered")
-NOT_SENT = ("kept-out", "not-selected", "not-its-turn")  # it does not even try to go there
+NOT_SENT = ("kept-out", "not-selected", "not-its-turn")  # it is not sent there at all
 
 _Turns = tuple[list[Subscriber], Subscriber | None]
 
@@ -115,7 +115,7 @@ def explain_publish(
 ) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue by its own topic.
 
-    `rights` are its publisher's, None: not known. `topic_problem` says why nobody may publish to the topic.
+    `rights` are its publisher's, None if unknown. `topic_problem` says why no client may publish to the topic.
     """
     explaining = _Explaining(space, message, wall_ms)
     destinations = _each_queue_once(list(explaining.destinations(message.topic, spares=False)))
@@ -141,7 +141,7 @@ def _publisher(rights: ClientRights) -> str:
 
 
 def _refusal_of(rights: ClientRights | None, explaining: "_Explaining") -> str:
-    """Return why the publisher may not publish the message at all; empty: it may."""
+    """Return why the publisher may not publish the message; empty if it may."""
     verdict = ADMITTED if rights is None else rights.verdict_on(explaining.batch)
     if rights is None or verdict == ADMITTED:
         return ""
@@ -152,7 +152,7 @@ def _refusal_of(rights: ClientRights | None, explaining: "_Explaining") -> str:
 def _verdict(
     space: TopicSpace, message: ExampleMessage, destinations: list[DestinationView], refusal: str, *, is_unmatched: bool
 ) -> tuple[str, str]:
-    """Return what becomes of the message as a whole, and why."""
+    """Return the verdict on the message as a whole, and the reason."""
     refused = "refused" if message.is_guaranteed else "dropped"
     refusing = next((each for each in destinations if each.verdict == "refused"), None)
     if refusal:
@@ -167,7 +167,7 @@ def _verdict(
 
 
 def _each_queue_once(views: list[DestinationView]) -> list[DestinationView]:
-    """Return the views without further ones of a queue: it takes a message once, by the first way that leads there."""
+    """Return the views with one for each queue: a queue gets a message once, by the first way that leads to it."""
     chosen: dict[str, DestinationView] = {}
     for view in views:
         first = chosen.get(view.name) if view.kind == "queue" else view
@@ -177,16 +177,16 @@ def _each_queue_once(views: list[DestinationView]) -> list[DestinationView]:
 
 
 class _Explaining:
-    """One message on its way."""
+    """Explains where one message goes."""
 
     def __init__(self, space: TopicSpace, message: ExampleMessage, wall_ms: int) -> None:
-        self.batch = message.batch(wall_ms)  # selectors see it as it was published, wherever it has come to
+        self.batch = message.batch(wall_ms)  # selectors see the message as published, also where it is forwarded
         self._space = space
         self._message = message
         self._wall_ms = wall_ms
 
     def destinations(self, topic: str, *, spares: bool) -> Iterator[DestinationView]:
-        """Yield where the message goes from a topic, and where definitions send it on; `spares`: as `Way.spares`."""
+        """Yield the destinations of the message at a topic, and those it is forwarded to; `spares`: as `Way.spares`."""
         expander = self._space.expander
         ways, kept_by = ([], "") if expander is None else expander.ways(topic, self.batch, 0)
         own = list(self._own(topic))
@@ -209,7 +209,7 @@ class _Explaining:
                 yield _by_way(way, view)
 
     def _own(self, topic: str) -> Iterator[DestinationView]:
-        """Yield who subscribes to a topic, definitions apart."""
+        """Yield the subscribers of a topic, without forwarding."""
         best: dict[Subscriber, tuple[int, str, Selector | None]] = {}
         passed: dict[Subscriber, tuple[str, Selector]] = {}
         queues: dict[QueueTarget, None] = {}
@@ -240,7 +240,7 @@ class _Explaining:
     def _turns(
         self, topic: str, best: dict[Subscriber, tuple[int, str, Selector | None]], queues: list[QueueTarget]
     ) -> _Turns | None:
-        """Return who has the turn where the message is for one of several; None: it is for all of them."""
+        """Return whose turn it is if the message is for one of several receivers; None if it is for all of them."""
         is_direct = not self._message.is_guaranteed
         receivers = [subscriber for subscriber, (qos, _, _) in best.items() if is_direct or qos == 0]
         if is_direct:
@@ -316,7 +316,7 @@ class _Explaining:
 
 
 def _by_way(way: Way, view: DestinationView) -> DestinationView:
-    """Return a destination that a definition leads to, with the definition and what it asks of messages."""
+    """Return a destination that a definition leads to, with the definition and its condition."""
     if way.condition and view.verdict in TAKEN:
         view = replace(view, reason=f"{way.condition}; {view.reason}" if view.reason else way.condition)
     by = view.filter not in ("", way.topic)
@@ -324,7 +324,7 @@ def _by_way(way: Way, view: DestinationView) -> DestinationView:
 
 
 def _with_turn(view: DestinationView, subscriber: Subscriber, turns: _Turns | None) -> DestinationView:
-    """Return a destination with what Deliver-To-One means to it; whoever is away has no part in it."""
+    """Return a destination with the effect of Deliver-To-One on it; it has none on subscribers that are away."""
     if turns is None or view.verdict == "dropped":
         return view
     always, chosen = turns
@@ -346,7 +346,7 @@ def _direct(kind: str, name: str, filter_text: str, present: bool) -> Destinatio
     return DestinationView(kind=kind, name=name, filter=filter_text, verdict=verdict, reason=reason)
 
 
-# The questions of `explain`, asked of a running node.
+# --- explaining on a running node ---
 
 
 async def publish_explained(
@@ -362,7 +362,7 @@ async def publish_explained(
 
 
 async def key_explained(vpn: MessageVpn, queue: str, key: str) -> KeyExplanation:
-    """Explain where a key of a queue stands. Raises QueueNotFound."""
+    """Explain the state of a partition key in a queue. Raises QueueNotFound."""
     handle = await _find(vpn, queue)
     hashed = key_hash(key)
     number = handle.target.partition_of(hashed)
@@ -392,7 +392,7 @@ async def key_explained(vpn: MessageVpn, queue: str, key: str) -> KeyExplanation
 
 
 def _topic_problem(topic: str) -> str:
-    """Return why no client may publish to a topic; empty: clients may. MQTT's clients name queues by their topics."""
+    """Return why no client may publish to a topic; empty if clients may. MQTT clients name queues by their topics."""
     check = check_topic_name if is_queue_topic(topic) else check_published_topic
     try:
         check(topic)

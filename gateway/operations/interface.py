@@ -35,15 +35,15 @@ class NodeInterface(Protocol):
     """A running node, as operators see it. Values are checked before they come here; the node may still refuse."""
 
     def in_vpn(self, name: str) -> "NodeInterface":
-        """Return the port for what belongs to another message VPN. Raises VpnNotFound."""
+        """Return the operations on another message VPN. Raises VpnNotFound."""
 
     async def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN, by name."""
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
-        """Create a queue. `asked` are its name, attributes and subscriptions; a template says what was left open.
+        """Create a queue. `asked` has its name, attributes and subscriptions; a template gives the others.
 
-        With `durable` left open the template says that too, and the queue is durable without one. A temporary queue
+        If `durable` is None the template decides, and without a template the queue is durable. A temporary queue
         without a name gets one. Raises QueueAlreadyExists, QueueInvalid, Refused.
         """
 
@@ -54,7 +54,7 @@ class NodeInterface(Protocol):
         """Add a topic to a queue. Raises QueueNotFound, SubscriptionAlreadyExists, QueueInvalid, Refused."""
 
     async def remove_subscription(self, queue: str, topic: str) -> None:
-        """Take a topic from a queue. Raises QueueNotFound, SubscriptionNotFound, Refused."""
+        """Remove a topic from a queue. Raises QueueNotFound, SubscriptionNotFound, Refused."""
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds. Raises QueueNotFound, Refused."""
@@ -63,21 +63,21 @@ class NodeInterface(Protocol):
         """Return every queue by name, or those that a client of this name consumes or browses."""
 
     async def queue_names(self) -> Sequence[str]:
-        """Return the name of every queue, in no order; it costs little, where their views would."""
+        """Return the names of all queues, in no order. It costs far less than their views."""
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows. Raises QueueNotFound."""
 
     async def purge_queue(self, name: str) -> int:
-        """Remove what waits (not what is delivered and unsettled); return how many. Raises QueueNotFound, Refused."""
+        """Remove waiting messages, not delivered ones; return how many. Raises QueueNotFound, Refused."""
 
     async def browse_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100, selector: str = ""
     ) -> Sequence[MessageView]:
         """Return messages oldest first, sequences above `after`, without removing any.
 
-        Without `partition`, all partitions are read, in the order of their numbers, `after` applied to each. With a
-        `selector`, only those that it selects. Raises QueueNotFound, QueueInvalid (no such partition, no selector).
+        Without `partition`, all partitions are read, in the order of their numbers, `after` applied to each. A
+        `selector` selects among the messages. Raises QueueNotFound, QueueInvalid (no such partition, bad selector).
         """
 
     async def follow_queue(
@@ -85,39 +85,39 @@ class NodeInterface(Protocol):
     ) -> AsyncIterator[MessageView]:
         """Return messages oldest first, sequences above `after`, and then new ones as they arrive; removes none.
 
-        It ends when the queue is deleted or the node stops. With a `selector`, only those that it selects. Raises
-        QueueNotFound, QueueInvalid (no such partition, no selector).
+        It ends when the queue is deleted or the node stops. A `selector` selects among the messages. Raises
+        QueueNotFound, QueueInvalid (no such partition, bad selector).
         """
 
     async def list_templates(self) -> Sequence[QueueTemplate]:
         """Return every queue template by name."""
 
     async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
-        """Keep a queue template, in the place of the one by that name. Raises TemplateAlreadyExists, Refused."""
+        """Store a queue template, replacing one of the same name. Raises TemplateAlreadyExists, Refused."""
 
     async def update_template(self, name: str, changes: Mapping[str, object]) -> QueueTemplate:
-        """Change some fields of a queue template; None takes an attribute out.
+        """Change some fields of a queue template; None removes an attribute.
 
         Raises TemplateNotFound, QueueInvalid, Refused.
         """
 
     async def delete_template(self, name: str) -> None:
-        """Delete a queue template; queues made from it stay as they are. Raises TemplateNotFound."""
+        """Delete a queue template; queues created from it stay as they are. Raises TemplateNotFound."""
 
     async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy messages (`action`). Raises QueueNotFound, QueueInvalid."""
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
-        """Begin to drive dead messages back. Raises QueueNotFound, QueueInvalid, Refused while one is running."""
+        """Start a re-drive of dead messages. Raises QueueNotFound, QueueInvalid, Refused while one is running."""
 
     async def show_redrive(self, name: str) -> RedriveView:
-        """Return how far the latest one has come. Raises QueueNotFound, Refused when there was none."""
+        """Return the progress of the latest re-drive. Raises QueueNotFound, Refused when there was none."""
 
     async def cancel_redrive(self, name: str) -> RedriveView:
-        """End it where it is. Raises QueueNotFound, Refused when there was none."""
+        """Cancel the re-drive; moved messages stay moved. Raises QueueNotFound, Refused when there was none."""
 
     async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
-        """Offer kept messages from `start` up to the sequence `end` (exclusive) again; return how many.
+        """Replay kept messages from `start` up to the sequence `end` (exclusive); return how many.
 
         Raises QueueNotFound, QueueInvalid (no such partition), Refused (nothing is kept).
         """
@@ -126,55 +126,55 @@ class NodeInterface(Protocol):
         """Return a queue's durable cursors by name. Raises QueueNotFound."""
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
-        """Forget a durable cursor, its position, and what is kept for it. Raises CursorNotFound, Refused."""
+        """Delete a durable cursor, and release the messages kept for it. Raises CursorNotFound, Refused."""
 
     async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
-        """Count what the reader behind a durable cursor says of a batch. Raises CursorNotFound."""
+        """Count a batch that the reader of a durable cursor reports. Raises CursorNotFound."""
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors of selector-aware virtual topics, by queue and subscriber."""
 
     async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
-        """Set what a subscriber selects. Raises QueueNotFound (also where selectors do not count), QueueInvalid."""
+        """Set the selectors of a subscriber. Raises QueueNotFound (also for one without selectors), QueueInvalid."""
 
     async def delete_selector(self, queue: str, subscriber: str) -> None:
-        """Forget what a subscriber selects. Raises SelectorNotFound."""
+        """Delete the selectors of a subscriber. Raises SelectorNotFound."""
 
     async def reload(self) -> ReloadView:
-        """Read the configuration again. Raises Refused when it is wrong; nothing changed then."""
+        """Reload the configuration. Raises Refused if it is wrong; then nothing has changed."""
 
     async def node_figures(self) -> NodeFigures:
         """Return the node's totals."""
 
     async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
-        """Return a page of queues, a line of numbers each, by name."""
+        """Return a page of the figures of queues, by name."""
 
     async def show_spool(self) -> SpoolView:
         """Return the spool: its incarnation, and how full it is."""
 
     async def start_backup(self, name: str) -> BackupView:
-        """Begin a backup of the spool; without a name it is called by the time. Raises QueueInvalid, Refused."""
+        """Start a backup of the spool; without a name it is named by the time. Raises QueueInvalid, Refused."""
 
     async def show_backup(self) -> BackupView:
-        """Return how far the latest backup has come. Raises Refused when there was none."""
+        """Return the progress of the latest backup. Raises Refused when there was none."""
 
     async def cancel_backup(self) -> BackupView:
-        """End the backup that is running; nothing of it is left. Raises Refused when there was none."""
+        """Cancel the backup that is running, and remove its files. Raises Refused when there was none."""
 
     async def list_clients(self, question: ClientQuery) -> ClientsView:
         """Return a page of the connected clients, by name."""
 
     async def client_names(self) -> Sequence[str]:
-        """Return the name of every connected client, once for each connection; it costs little, as above."""
+        """Return the name of every connected client, once for each connection. It costs far less than their views."""
 
     async def disconnect_client(self, name: str) -> None:
-        """Send a client away, over whatever protocols it came; it may come again. Raises ClientNotFound."""
+        """Disconnect a client from all protocols; it may connect again. Raises ClientNotFound."""
 
     async def actor_tree(self) -> Sequence[ActorView]:
-        """Return the actors without a supervisor, each with what it supervises."""
+        """Return the actors without a supervisor, each with those that it supervises."""
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
-        """Return recent events with numbers above `after`, oldest first; the latest `limit` of them."""
+        """Return the latest `limit` events with numbers above `after`, oldest first."""
 
     async def list_rest_delivery_points(self) -> Sequence[RestDeliveryPointView]:
         """Return every delivery point by name."""
@@ -183,13 +183,13 @@ class NodeInterface(Protocol):
         """Return one delivery point. Raises RestDeliveryPointNotFound."""
 
     async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
-        """Make a delivery point, and start it. Raises RestDeliveryPointAlreadyExists, QueueInvalid, Refused."""
+        """Create and start a delivery point. Raises RestDeliveryPointAlreadyExists, QueueInvalid, Refused."""
 
     async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
-        """Change a delivery point that was made so. Raises RestDeliveryPointNotFound, QueueInvalid, Refused."""
+        """Change a delivery point that operators created. Raises RestDeliveryPointNotFound, QueueInvalid, Refused."""
 
     async def delete_rest_delivery_point(self, name: str) -> None:
-        """Delete a delivery point that was made so. Raises RestDeliveryPointNotFound, Refused."""
+        """Delete a delivery point that operators created. Raises RestDeliveryPointNotFound, Refused."""
 
     async def list_users(self) -> Sequence[UserView]:
         """Return every user by name."""
@@ -198,16 +198,16 @@ class NodeInterface(Protocol):
         """Return one user. Raises UserNotFound."""
 
     async def create_user(self, asked: Mapping[str, object]) -> UserView:
-        """Make a user, with a password in plain. Raises UserAlreadyExists, QueueInvalid, Refused."""
+        """Create a user; the password is in plain. Raises UserAlreadyExists, QueueInvalid, Refused."""
 
     async def update_user(self, name: str, changes: Mapping[str, object]) -> UserView:
-        """Change a user that was made so; clients of one that is shut down are sent away.
+        """Change a user that operators created. Shutting it down disconnects its clients.
 
         Raises UserNotFound, QueueInvalid, Refused.
         """
 
     async def delete_user(self, name: str) -> None:
-        """Delete a user that was made so; its clients are sent away. Raises UserNotFound, Refused."""
+        """Delete a user that operators created, and disconnect its clients. Raises UserNotFound, Refused."""
 
     async def list_profiles(self) -> ProfilesView:
         """Return the client and ACL profiles that users may have, by name."""
@@ -216,37 +216,40 @@ class NodeInterface(Protocol):
         """Return one profile. Raises NotFound."""
 
     async def create_profile(self, kind: ProfileKind, asked: Mapping[str, object]) -> ProfileView:
-        """Make a profile. Raises AlreadyExists, QueueInvalid, Refused."""
+        """Create a profile. Raises AlreadyExists, QueueInvalid, Refused."""
 
     async def update_profile(self, kind: ProfileKind, name: str, changes: Mapping[str, object]) -> ProfileView:
-        """Change a profile that was made so, for connected clients as well. Raises NotFound, QueueInvalid, Refused."""
+        """Change a profile that operators created, for connected clients as well.
+
+        Raises NotFound, QueueInvalid, Refused.
+        """
 
     async def delete_profile(self, kind: ProfileKind, name: str) -> None:
-        """Delete a profile that was made so, and that no user has. Raises NotFound, Refused."""
+        """Delete a profile that operators created and no user has. Raises NotFound, Refused."""
 
     async def add_acl_exception(self, profile: str, field: str, exception: AclException) -> None:
         """Add to a list of an ACL profile. Raises NotFound, AclExceptionAlreadyExists, QueueInvalid, Refused."""
 
     async def remove_acl_exception(self, profile: str, field: str, key: str) -> None:
-        """Take a network, or a topic or share name as `SYNTAX,TOPIC`, from a list of an ACL profile.
+        """Remove a network, or a topic or share name as `SYNTAX,TOPIC`, from a list of an ACL profile.
 
         Raises NotFound, Refused.
         """
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
-        """Return the subscriptions of clients and queues, a page of them, by destination."""
+        """Return a page of the subscriptions of clients and queues, by destination."""
 
     async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
-        """Tell what would become of a message on its topic, or one sent to a queue. Raises QueueNotFound."""
+        """Explain the routing of a message to its topic, or to a queue. Raises QueueNotFound."""
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
-        """Tell where a partition key of a queue stands. Raises QueueNotFound."""
+        """Explain the state of a partition key in a queue. Raises QueueNotFound."""
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the samples of `gateway.observability.metrics.METRICS` that have a value."""
 
     async def health(self) -> Health:
-        """Tell whether the node works and whether it takes traffic."""
+        """Return whether the node works and accepts traffic."""
 
 
 async def template_of(node: NodeInterface, name: str) -> QueueTemplate:

@@ -1,4 +1,4 @@
-"""Browse, delete, move, copy and re-drive the messages of a queue, in parts that the actors can take at once."""
+"""Browse, delete, move, copy and re-drive the messages of a queue, in parts small enough for one turn of an actor."""
 
 import asyncio
 from collections.abc import Sequence
@@ -24,18 +24,18 @@ from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageId
 from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.selectors.selector import Selector
 
-AT_ONCE_MAX = 1000  # messages of one ask of a partition
-REDRIVES_MAX = 100  # of as many queues, running or remembered
+AT_ONCE_MAX = 1000  # messages of one request to a partition
+REDRIVES_MAX = 100  # running or remembered, of as many queues
 
 
 class MessageOperations:
-    """What can be done to single messages of a VPN's queues. It remembers the latest re-drive of each queue."""
+    """Operations on the messages of a message VPN's queues. It remembers the latest re-drive of each queue."""
 
     def __init__(self, node: Node, vpn: MessageVpn) -> None:
         self._node = node
         self._vpn = vpn
         self._redrives: dict[str, _Redrive] = {}
-        self._beginning = asyncio.Lock()  # two that begin at once would both find that none is running
+        self._beginning = asyncio.Lock()  # else two that start at once would both find none running
 
     async def take(self, handle: QueueHandle, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy the selected messages of all partitions. A failure undoes nothing of what was done."""
@@ -67,16 +67,16 @@ class MessageOperations:
         return tally.view()
 
     async def start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
-        """Begin to drive a queue's messages back."""
+        """Start a re-drive of a queue's messages."""
         async with self._beginning:
             return await self._start_redrive(handle, selection)
 
     def show_redrive(self, name: str) -> RedriveView:
-        """Return how far the latest re-drive of a queue has come. Raises Refused when there was none."""
+        """Return the progress of the latest re-drive of a queue. Raises Refused when there was none."""
         return _redrive_view(name, self._known(name))
 
     async def cancel_redrive(self, name: str) -> RedriveView:
-        """End a re-drive where it is."""
+        """Cancel a re-drive; moved messages stay moved."""
         known = self._known(name)
         await ask_unless_gone(known.cell.inbox, CancelRedrive())
         return _redrive_view(name, known)
@@ -92,20 +92,20 @@ class MessageOperations:
         ends = [partition.next_sequence for partition in await _partitions(handle)]
         if known is not None:
             known.cell.stop()
-            self._redrives.pop(handle.name, None)  # to be the youngest again
+            self._redrives.pop(handle.name, None)  # added again below, as the youngest
         progress = RedriveProgress(self._node.services.clock.wall_ms())
         cell = self._node.services.runtime.spawn(
             lambda cell: RedriveActor(cell, progress, queue=handle.cell, order=order, ends=ends),
             kind="redrive",
             name=f"redrive of {handle.name}",
-            policy=ONE_CONNECTION,  # a failure ends it, and nothing else
+            policy=ONE_CONNECTION,  # a failure ends only the re-drive
             parent=self._vpn.cell,
         )
         known = self._redrives[handle.name] = _Redrive(cell, progress, selection)
         return _redrive_view(handle.name, known)
 
     def _make_place(self) -> None:
-        """Forget the oldest re-drive that has ended, if as many as may be are remembered. Raises Refused."""
+        """Forget the oldest re-drive that has ended, if the limit is reached. Raises Refused if all are running."""
         if len(self._redrives) < REDRIVES_MAX:
             return
         for name, known in self._redrives.items():
@@ -164,7 +164,7 @@ class _Redrive:
 
 
 class _Tally:
-    """What the parts of a request came to."""
+    """The sum of the results of a request's parts."""
 
     def __init__(self) -> None:
         self.done_count = 0
@@ -203,10 +203,10 @@ def _redrive_view(name: str, redrive: _Redrive) -> RedriveView:
     )
 
 
-# One page of a browse: messages of a queue oldest first, all of them or those that a selector selects.
+# --- one page of a browse: messages of a queue, oldest first ---
 
 
-LOOKED_AT_ONCE: Final = 500  # messages of one ask: a millisecond or two in which the node does nothing else
+LOOKED_AT_ONCE: Final = 500  # messages of one request: a millisecond or two in which the loop does nothing else
 
 
 async def browse_page(
@@ -214,7 +214,7 @@ async def browse_page(
 ) -> list[BrowsedMessage]:
     """Return at most `limit` messages with sequences above `after`, partition by partition.
 
-    With a selector everything is looked at until so many are found, a part at a time.
+    With a selector the queue is scanned in parts until `limit` messages are found.
     """
     if selector is None:
         found: list[BrowsedMessage] = await ask_queue(handle, BrowseQueue(partition, after, limit))

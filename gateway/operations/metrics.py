@@ -25,7 +25,7 @@ from sluicegate.protocols.transport.listeners import Listener
 
 @dataclass(frozen=True, slots=True)
 class VpnFigures:
-    """What the actors of a message VPN say of themselves."""
+    """What the actors of a message VPN report about themselves."""
 
     vpn: MessageVpn
     queues: list[tuple[QueueHandle, QueueOverview]]
@@ -174,7 +174,7 @@ def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:
 
 
 def _losses(node: Node, vpns: list[VpnFigures]) -> Iterator[Sample]:
-    """Messages that publishers were refused, and those that went without a word to anybody."""
+    """Yield the counts of refused messages, and of messages dropped silently."""
     refused, dropped = "sluicegate_messages_refused_total", "sluicegate_messages_dropped_total"
     unmatched = REFUSAL_COUNTERS[REFUSED_NO_MATCH]
     spaces = [figures.vpn.space for figures in vpns]

@@ -1,4 +1,4 @@
-"""The operations of a running node: each asks the actors and returns a view of what they answer."""
+"""The operations of a running node: each asks the actors and returns a view of their replies."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -89,7 +89,7 @@ from sluicegate.messaging.selectors.selector import Selector
 
 
 class NodeOperations(AccountOperations, NodeInterface):
-    """Answers the admin API from a node's actors. What belongs to a message VPN is that of one."""
+    """Carries out operations by asking a node's actors. It works on one message VPN of the node."""
 
     def __init__(self, node: Node, vpn: str = DEFAULT_VPN, followers: QueueFollowers | None = None) -> None:
         """`following` is shared by the views of all message VPNs; without one this view makes its own."""
@@ -97,7 +97,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         self._node = node
         self.followers = followers or QueueFollowers(node.services.runtime, node.services.root)
         self._messages = MessageOperations(node, self._vpn)
-        self._changing = asyncio.Lock()  # a change of a template is made from it as it is
+        self._changing = asyncio.Lock()  # a change of a template starts from its present state
         self._views = {vpn: self}  # by VPN; re-drives that run are remembered there
 
     def in_vpn(self, name: str) -> "NodeOperations":
@@ -114,7 +114,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return vpns_view(self._node)
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
-        """Create a queue, with what a template says of it where `asked` does not."""
+        """Create a queue; a template gives the attributes that `asked` does not have."""
         try:
             handle: QueueHandle = await self._vpn.queues.ask(DeclareQueue(dict(asked), durable))
         except DefinitionLost as lost:
@@ -142,7 +142,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         await self._update(queue, added)
 
     async def remove_subscription(self, queue: str, topic: str) -> None:
-        """Take a topic from a queue."""
+        """Remove a topic from a queue."""
 
         def removed(present: QueueHandle) -> QueueDefinition:
             topics = present.definition.subscriptions
@@ -181,7 +181,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return self._view(handle, await overview_of(handle))
 
     async def purge_queue(self, name: str) -> int:
-        """Remove what waits; return how many."""
+        """Remove waiting messages; return how many."""
         handle = await self._find(name)
         count: int = await ask_queue(handle, PurgeQueue())
         return count
@@ -220,7 +220,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return templates
 
     async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
-        """Keep a template."""
+        """Store a template."""
         async with self._changing:
             await self._put_template(template, must_be_new=must_be_new)
 
@@ -250,19 +250,19 @@ class NodeOperations(AccountOperations, NodeInterface):
         return await self._messages.take(await self._find(name), action, selection)
 
     async def start_redrive(self, name: str, selection: MessageSelection) -> RedriveView:
-        """Begin to drive dead messages back."""
+        """Start a re-drive of dead messages."""
         return await self._messages.start_redrive(await self._find(name), selection)
 
     async def show_redrive(self, name: str) -> RedriveView:
-        """Return how far the latest re-drive has come."""
+        """Return the progress of the latest re-drive."""
         return self._messages.show_redrive((await self._find(name)).name)
 
     async def cancel_redrive(self, name: str) -> RedriveView:
-        """End a re-drive where it is."""
+        """Cancel a re-drive."""
         return await self._messages.cancel_redrive((await self._find(name)).name)
 
     async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
-        """Offer kept messages again; return how many."""
+        """Replay kept messages; return how many."""
         handle = await self._find(name)
         _check_partition(handle, partition)
         try:
@@ -278,7 +278,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return [cursor_view(each) for each in overviews]
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
-        """Forget a durable cursor."""
+        """Delete a durable cursor."""
         try:
             await self._vpn.cursors.ask(DeleteCursor(name, cursor))
         except CursorRefused as refusal:
@@ -287,13 +287,13 @@ class NodeOperations(AccountOperations, NodeInterface):
             raise Refused(str(refusal)) from None
 
     async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
-        """Count what a reader says of a batch."""
+        """Count a batch that a reader reports."""
         batches = self._vpn.reader_batches
         is_known = batches.knows(name, cursor)
         overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name if is_known else None))
         if not any((each.queue, each.name) == (name, cursor) for each in overviews):
             raise CursorNotFound(name, cursor)
-        if not is_known:  # then those that are gone make place; a look at all cursors asks every partition of theirs
+        if not is_known:  # make room of deleted cursors; listing cursors asks every partition of theirs
             batches.keep_only(overviews)
         batches.add(name, cursor, batch, now_ms=self._node.services.clock.wall_ms())
 
@@ -302,15 +302,15 @@ class NodeOperations(AccountOperations, NodeInterface):
         return await selector_views(self._vpn)
 
     async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
-        """Set what a subscriber selects."""
+        """Set the selectors of a subscriber."""
         await put_selector(self._vpn, queue, subscriber, selectors)
 
     async def delete_selector(self, queue: str, subscriber: str) -> None:
-        """Forget what a subscriber selects."""
+        """Delete the selectors of a subscriber."""
         await delete_selector(self._vpn, queue, subscriber)
 
     async def reload(self) -> ReloadView:
-        """Read the configuration again."""
+        """Reload the configuration."""
         return await reload_configuration(self._node)
 
     async def node_figures(self) -> NodeFigures:
@@ -318,7 +318,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return node_figures(self._node)
 
     async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
-        """Return a page of queues, a line of numbers each."""
+        """Return a page of the figures of queues."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         found = wanted_queues(handles, question)
         page = found[question.after : question.after + question.limit]
@@ -331,15 +331,15 @@ class NodeOperations(AccountOperations, NodeInterface):
         return spool_view(self._node, staging)
 
     async def start_backup(self, name: str) -> BackupView:
-        """Begin a backup."""
+        """Start a backup."""
         return await start_backup(self._node, name)
 
     async def show_backup(self) -> BackupView:
-        """Return how far the latest backup has come."""
+        """Return the progress of the latest backup."""
         return await show_backup(self._node)
 
     async def cancel_backup(self) -> BackupView:
-        """End the backup that is running."""
+        """Cancel the backup that is running."""
         return await cancel_backup(self._node)
 
     async def list_clients(self, question: ClientQuery) -> ClientsView:
@@ -357,12 +357,12 @@ class NodeOperations(AccountOperations, NodeInterface):
         return [each.rights.client for each in wanted_clients(self._node, self._vpn.name, ClientQuery())]
 
     async def disconnect_client(self, name: str) -> None:
-        """Send a client away."""
+        """Disconnect a client."""
         if not self._node.disconnect(self._vpn, name):
             raise ClientNotFound(name)
 
     async def actor_tree(self) -> Sequence[ActorView]:
-        """Return the actors without a supervisor, each with what it supervises."""
+        """Return the actors without a supervisor, each with those that it supervises."""
         return [actor_view(root.overview(), "") for root in self._node.services.runtime.roots]
 
     async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
@@ -381,7 +381,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return self._vpn.rest.view(name)
 
     async def create_rest_delivery_point(self, asked: Mapping[str, object]) -> RestDeliveryPointView:
-        """Make a delivery point."""
+        """Create a delivery point."""
         return self._vpn.rest.view(await self._vpn.rest.create(asked))
 
     async def update_rest_delivery_point(self, name: str, changes: Mapping[str, object]) -> RestDeliveryPointView:
@@ -399,11 +399,11 @@ class NodeOperations(AccountOperations, NodeInterface):
         return await asyncio.to_thread(answer, rows_of(self._vpn.space, question, vpn), question, vpn)
 
     async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
-        """Tell what would become of a message."""
+        """Explain the routing of a message."""
         return await publish_explained(self._vpn, message, queue, wall_ms=self._node.services.clock.wall_ms())
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
-        """Tell where a partition key of a queue stands."""
+        """Explain the state of a partition key in a queue."""
         return await key_explained(self._vpn, queue, key)
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
@@ -418,7 +418,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return VpnFigures(vpn, await overviews_of(handles), cursors, staging)
 
     async def health(self) -> Health:
-        """Tell whether the node works and whether it takes traffic."""
+        """Return whether the node works and accepts traffic."""
         reasons = []
         if not self._node.ready:
             reasons.append("the node is starting or stopping")

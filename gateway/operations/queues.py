@@ -37,13 +37,13 @@ async def ask_queue(handle: QueueHandle, message: object) -> Any:
 
 
 async def overview_of(handle: QueueHandle) -> QueueOverview:
-    """Return what can be seen of a queue. Raises QueueNotFound when it is deleted meanwhile."""
+    """Return the overview of a queue. Raises QueueNotFound if it is deleted meanwhile."""
     overview: QueueOverview = await ask_queue(handle, DescribeQueue())
     return overview
 
 
 async def overviews_of(handles: Iterable[QueueHandle]) -> list[tuple[QueueHandle, QueueOverview]]:
-    """Return what can be seen of each queue, without those that are deleted meanwhile: sessions' queues come and go."""
+    """Return the overviews of queues, without those that are deleted meanwhile: queues of sessions come and go."""
     found = []
     for handle in handles:
         try:
@@ -58,14 +58,14 @@ CLIENT: Final = "admin"
 
 
 class FollowerActor(LoopActor):
-    """Receives what a browser shows. None marks the end."""
+    """Receives the messages of a browser. None marks the end."""
 
     def __init__(self, cell: ActorCell) -> None:
         super().__init__(cell)
         self.shown: asyncio.Queue[list[BrowsedMessage] | None] = asyncio.Queue()  # bounded by the browser's window
 
     def on_receive(self, message: Browsed | FlowGone) -> None:
-        """Take what was shown, or the end of the queue."""
+        """Receive messages, or the end of the queue."""
         self.shown.put_nowait(message.messages if isinstance(message, Browsed) else None)
 
     def on_stop(self) -> None:
@@ -84,7 +84,7 @@ class QueueFollowers:
     async def messages(
         self, handle: QueueHandle, partition_number: int | None, after: int, selector: Selector | None
     ) -> AsyncGenerator[BrowsedMessage, None]:
-        """Yield what a queue holds, oldest first, and what comes into it, until it is deleted or the node stops."""
+        """Yield the messages of a queue, oldest first, and then new ones, until it is deleted or the node stops."""
         runtime = self._runtime
         flow_id = runtime.next_urn()
         cell = runtime.spawn(

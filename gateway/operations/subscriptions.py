@@ -17,7 +17,7 @@ Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscri
 
 
 def rows_of(space: TopicSpace, question: SmrpQuery, vpn: str = DEFAULT_VPN) -> list[Row]:
-    """Return a row for each subscription, as of one moment; not yet chosen by name or text."""
+    """Return a row for each subscription at this moment, before rows are selected by name or text."""
     if not name_pattern(question.vpn_name).fullmatch(vpn):
         return []
     rows: list[Row] = []
@@ -43,12 +43,12 @@ def rows_of(space: TopicSpace, question: SmrpQuery, vpn: str = DEFAULT_VPN) -> l
 
 
 def _of_queue(target: QueueTarget, text: str) -> Row:
-    """Return the row of a queue, which always gets what it subscribes to."""
+    """Return the row of a queue, which is always deliver-always."""
     return (target.name, text, DELIVER_ALWAYS, DestinationType.QUEUE, Persistence.PERSISTENT)
 
 
 def answer(rows: list[Row], question: SmrpQuery, vpn: str = DEFAULT_VPN) -> SmrpSubscriptionsView:
-    """Return the page of rows that the question is for. Ten thousands of rows take long: not for the event loop."""
+    """Return the page of rows that a query selects. Tens of thousands of rows take long: run it off the event loop."""
     destination, text = name_pattern(question.destination_name), name_pattern(question.topic_str)
     chosen = sorted(row for row in rows if destination.fullmatch(row[0]) and text.fullmatch(row[1]))
     page = chosen[question.after : question.after + question.limit]

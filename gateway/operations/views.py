@@ -36,7 +36,7 @@ from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 def queue_view(
     handle: QueueHandle, overview: QueueOverview, incarnation: str, rate: float, *, now_ms: int
 ) -> QueueView:
-    """Return a queue as operators see it; `rate` is that of the messages that come in."""
+    """Return a queue as operators see it; `rate` is the rate of incoming messages."""
     clients = {flow.flow_id: flow.client for flow in overview.flows}
     partitions = []
     for partition, (status, flow_id, epoch) in zip(overview.partitions, overview.partition_statuses, strict=True):
@@ -133,7 +133,7 @@ def _death_view(dead: DeadLetter) -> DeathView:
 
 
 def _discards(totals: QueueTotals) -> dict[str, int]:
-    """Return what left a queue unconsumed, by reason and outcome: `_discarded`, `_to_dmq`, `_to_dmq_failed`."""
+    """Count messages that left a queue unconsumed, by reason and outcome: `_discarded`, `_to_dmq`, `_to_dmq_failed`."""
     counts = {
         reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded": count
         for reason, count in totals.discards.items()
@@ -142,7 +142,7 @@ def _discards(totals: QueueTotals) -> dict[str, int]:
 
 
 def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
-    """Return an actor with what it supervises."""
+    """Return an actor with those that it supervises."""
     path = f"{parent_path}/{overview.name}" if parent_path else overview.name
     batches = overview.batches_count
     return ActorView(
@@ -198,7 +198,7 @@ def node_figures(node: Node) -> NodeFigures:
 
 
 def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuery) -> list[QueueHandle]:
-    """Return the queues that somebody wants, by name, on this page or not."""
+    """Return the queues that match a query, of all pages, by name."""
     wanted = name_pattern(question.name)
     found = [each for each in handles if wanted.fullmatch(each.name)]
     if question.is_named_only:
@@ -207,7 +207,7 @@ def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuery) -> list
 
 
 def queue_figures(handle: QueueHandle, overview: QueueOverview) -> QueueFigures:
-    """Return the numbers of a queue."""
+    """Return the figures of a queue."""
     partitions, totals = overview.partitions, overview.totals
     return QueueFigures(
         name=handle.name,

@@ -23,7 +23,7 @@ async def selector_views(vpn: MessageVpn) -> list[DurableSelectorView]:
 
 
 async def put_selector(vpn: MessageVpn, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
-    """Set what a subscriber selects. Raises QueueNotFound, QueueInvalid."""
+    """Set the selectors of a subscriber. Raises QueueNotFound, QueueInvalid."""
     if not 1 <= len(selectors) <= SELECTORS_OF_ONE_MAX:
         raise QueueInvalid("selectors", f"{len(selectors)} of them", f"1 to {SELECTORS_OF_ONE_MAX}")
     for text in selectors:
@@ -37,6 +37,6 @@ async def put_selector(vpn: MessageVpn, queue: str, subscriber: str, selectors: 
 
 
 async def delete_selector(vpn: MessageVpn, queue: str, subscriber: str) -> None:
-    """Forget what a subscriber selects. Raises SelectorNotFound."""
+    """Delete the selectors of a subscriber. Raises SelectorNotFound."""
     if not await vpn.router.ask(PutSelector(queue, subscriber, None)):
         raise SelectorNotFound(queue, subscriber)

@@ -1,4 +1,4 @@
-"""A document of everything that operators create while a gateway runs, and how it differs from what there is.
+"""A document of the objects that operators create while a gateway runs, and its differences from a gateway.
 
 A document has a version, and for each message VPN lists of objects by kind. An object is a mapping with a name; a field
 that is left out has its default, so a document describes its objects completely. `gateway.cli.commands.config.kinds`
@@ -31,12 +31,12 @@ Path = tuple[str | int, ...]
 class Mistake:
     """One thing that is wrong with a document."""
 
-    path: Path  # of what is wrong
+    path: Path  # of the wrong value
     text: str  # where, what, and what is allowed
 
 
 class DeclarationInvalid(ValueError):
-    """A document is none that this release reads. Has all its mistakes, of each object the first."""
+    """A document that this release cannot read. It has the first mistake of each object."""
 
     def __init__(self, mistakes: Sequence[Mistake]) -> None:
         assert mistakes, "an error without a mistake"
@@ -46,13 +46,13 @@ class DeclarationInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is to become of one object."""
+    """A change of one object."""
 
     action: str  # ADD, SET or REMOVE
     kind: str
     name: str
-    fields: Fields  # ADD: all of them; SET: those that differ, as they are wanted
-    before: Fields  # SET: those that differ, as they are
+    fields: Fields  # ADD: all of them; SET: those that differ, with their new values
+    before: Fields  # SET: those that differ, with their present values
 
 
 def read_declaration(
@@ -60,7 +60,7 @@ def read_declaration(
 ) -> dict[str, dict[str, Objects]]:
     """Return the objects of a document, by message VPN, kind and name. Raises DeclarationInvalid.
 
-    `checks` has for each kind what looks at an object, and raises QueueInvalid.
+    `checks` has a function for each kind, which checks an object and raises QueueInvalid.
     """
     reading = _Reading(checks)
     found = reading.document(document)
@@ -70,7 +70,7 @@ def read_declaration(
 
 
 class _Reading:
-    """One walk over a document. What is wrong is noted and left out, and the walk goes on."""
+    """One walk over a document. It records mistakes, leaves out what is wrong, and goes on."""
 
     def __init__(self, checks: Mapping[str, Callable[[Fields], object]]) -> None:
         self.mistakes: list[Mistake] = []
@@ -84,7 +84,7 @@ class _Reading:
             return found
         if document["version"] != VERSION:
             self._wrong(("version",), f"version: {quoted(document['version'])} is not allowed; allowed: {VERSION}")
-            return found  # whatever else it says may be right in its version
+            return found  # the rest may be right in that version
         path = ("message_vpns",)
         for vpn, given in self._mapping(path, document["message_vpns"], "kinds of objects by message VPN").items():
             found[vpn] = {}
@@ -134,7 +134,7 @@ def _dotted(path: Path) -> str:
 
 
 def differences(kind: str, wanted: Objects, present: Objects, *, prune: bool) -> Iterator[Change]:
-    """Yield what has to be done for all that is wanted to be there; with `prune`, for nothing else to be there."""
+    """Yield the changes that make the wanted objects present; with `prune`, also those that remove all others."""
     for name, fields in sorted(wanted.items()):
         if name not in present:
             yield Change(ADD, kind, name, fields, {})

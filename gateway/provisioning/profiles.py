@@ -40,8 +40,8 @@ from sluicegate.gateway.views.errors import (
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.storage.catalog.recovered import StoredVpn
 
-PROFILES_MAX: Final = 1000  # of each kind, that are made: a reload goes through all of them
-NAMED_MAX: Final = 5  # names of users, where there may be thousands
+PROFILES_MAX: Final = 1000  # of each kind, created by operators: a reload visits all of them
+NAMED_MAX: Final = 5  # names of users in an error: a profile may have thousands
 
 P = TypeVar("P", bound=NamedSection)
 V = TypeVar("V", bound=NamedSection)
@@ -49,7 +49,7 @@ V = TypeVar("V", bound=NamedSection)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind(Generic[P, V]):
-    """What the profiles of a kind have in common."""
+    """What the profiles of one kind share."""
 
     field: ProfileKind
     model: type[P]
@@ -57,7 +57,7 @@ class Kind(Generic[P, V]):
     configured: Callable[[Authentication], Sequence[P]]
     view: Callable[[P, str], V]
     objects: ObjectKind[P]
-    put_in_force: Callable[[ClientRoster, str, P | None], None]  # by name; None: there is none any more
+    put_in_force: Callable[[ClientRoster, str, P | None], None]  # by name; None: the profile is gone
 
 
 CLIENT: Final = Kind(
@@ -97,7 +97,7 @@ ACL: Final = Kind(
 
 
 class Profiles(Generic[P, V]):
-    """The profiles of one kind. What is changed holds for those who are connected, too."""
+    """The profiles of one kind. A change applies to connected clients, too."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Profiles(Generic[P, V]):
         users_with: Callable[[ProfileKind, str], Sequence[str]],
         on_users_changed: Callable[[], None],
     ) -> None:
-        """`users_with` returns the users that have a profile; `on_users_changed` is called when that changes them."""
+        """`users_with` returns the users of a profile; `on_users_changed` is called when a change affects them."""
         self._kind = kind
         self._vpn = vpn
         self._users_with = users_with
@@ -116,11 +116,11 @@ class Profiles(Generic[P, V]):
         self._provisioned = ProvisionedObjects(kind.objects, vpn, stored.catalog, self._configured)
 
     def all(self) -> dict[str, P]:
-        """Return all that users may have, by name."""
+        """Return all profiles that users may have, by name."""
         return self._provisioned.objects | self._configured()
 
     def views(self) -> list[V]:
-        """Return what is to be seen of each, by name."""
+        """Return the view of each profile, by name."""
         configured = self._configured()
         return [
             self._kind.view(profile, CONFIGURATION if name in configured else OPERATOR)
@@ -128,18 +128,18 @@ class Profiles(Generic[P, V]):
         ]
 
     def view(self, name: str) -> V:
-        """Return what is to be seen of a profile. Raises NotFound."""
+        """Return the view of a profile. Raises NotFound."""
         origin = self._provisioned.origin(name)
         return self._kind.view(self.all()[name], origin)
 
     async def create(self, asked: Mapping[str, object]) -> V:
-        """Make a profile. Raises AlreadyExists, QueueInvalid and Refused."""
+        """Create a profile. Raises AlreadyExists, QueueInvalid and Refused."""
         profile = described(self._kind.model, asked)
         await self._provisioned.change(self._create(profile))
         return self.view(profile.name)
 
     async def update(self, name: str, change: Callable[[P], Mapping[str, object]]) -> V:
-        """Change what `change` says of the profile as it is. Raises NotFound, QueueInvalid and Refused."""
+        """Change the fields that `change` returns for a profile. Raises NotFound, QueueInvalid and Refused."""
         await self._provisioned.change(self._update(name, change))
         return self.view(name)
 
@@ -171,7 +171,10 @@ class Profiles(Generic[P, V]):
         self._kind.put_in_force(self._vpn.clients, name, self.all().get(name))
 
     def _come_or_gone(self, name: str) -> None:
-        """Let in who was shut down for want of a profile, and nobody who got one just before it was deleted."""
+        """Have users of a profile that was created or deleted put in force again.
+
+        Users shut down for want of it may connect; a user that got it just before the deletion may not.
+        """
         if self._users_with(self._kind.field, name):
             self._on_users_changed()
 
@@ -184,7 +187,7 @@ AnyProfiles = Profiles[ClientProfileSettings, ClientProfileView] | Profiles[AclP
 
 
 def with_exception(profile: AclProfileSettings, field: str, exception: AclException) -> dict[str, object]:
-    """Return what a profile is changed by when it gets one more. Raises AclExceptionAlreadyExists and QueueInvalid."""
+    """Return the change that adds an exception to a profile. Raises AclExceptionAlreadyExists and QueueInvalid."""
     if not isinstance(exception, str):
         exception = described(TopicException, exception).model_dump()
     before = _exceptions(profile, field)
@@ -194,7 +197,7 @@ def with_exception(profile: AclProfileSettings, field: str, exception: AclExcept
 
 
 def without_exception(profile: AclProfileSettings, field: str, key: str) -> dict[str, object]:
-    """Return what a profile is changed by when one goes. Raises AclExceptionNotFound."""
+    """Return the change that removes an exception from a profile. Raises AclExceptionNotFound."""
     before = _exceptions(profile, field)
     left = [each for each in before if _key_of(each) != key]
     if len(left) == len(before):
@@ -209,5 +212,5 @@ def _exceptions(profile: AclProfileSettings, field: str) -> list[AclException]:
 
 
 def _key_of(exception: AclException) -> str:
-    """Return what tells an exception from others: its syntax and topic, or itself where it is a network."""
+    """Return the key of an exception: its syntax and topic, or the network itself."""
     return exception if isinstance(exception, str) else f"{exception['syntax']},{exception['topic']}"

@@ -30,7 +30,7 @@ log = logging.getLogger("sluicegate.node")
 
 
 async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
-    """Create those templates and queues of a configuration that there are not. Return what is to be warned of."""
+    """Create the configured templates and queues that do not exist. Return the warnings."""
     asked: list[tuple[str, PutTemplate | CreateQueue]] = [
         *((f"queue template {each.name!r}", PutTemplate(each, must_be_new=True)) for each in config.templates),
         *(
@@ -44,11 +44,11 @@ async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
         try:
             await queues.ask(message)
         except (TemplateExists, QueueExists):
-            continue  # what was created before is left as it is
-        except UpdateRefused as refusal:  # the count of partitions, while some are read
+            continue  # an existing one is left as it is
+        except UpdateRefused as refusal:  # it would change the partition count while partitions are read
             warnings.append(f"{what} does not get back the definition that it lost: {refusal}")
             log.warning("%s", warnings[-1])
-        except StoreRefused as refusal:  # a full store has to be opened, or it could not be emptied
+        except StoreRefused as refusal:  # a node with a full store must start, to be emptied
             warnings.append(f"{what} was not created as declared: {refusal}")
             log.warning("%s", warnings[-1])
         else:
@@ -62,7 +62,7 @@ async def _has_lost_definition(queues: ActorCell, declared: QueueDefinition) -> 
 
 
 async def _not_as_declared(queues: ActorCell, config: Queues) -> list[str]:
-    """Return how queues that were created before differ from what is declared: who changed that may expect more."""
+    """Return how existing queues differ from their declarations: an operator who changed one may expect an effect."""
     told = []
     for declared in config.declared:
         handle: QueueHandle | None = await queues.ask(FindQueue(declared.config.name))
@@ -85,11 +85,11 @@ def _said(value: object) -> str:
     return quoted(value) if isinstance(value, bool) else repr(value)
 
 
-# How the broker's own queues are declared: of MQTT sessions, shared subscriptions, AMQP subscriptions.
+# --- definitions of the broker's own queues: MQTT sessions, shared subscriptions, AMQP subscriptions ---
 
 
-# What one client that does not read may hold of messages that are never written. Its publishers are slowed down at the
-# high mark; beyond the quota, once they no longer wait for it, messages are dropped for this client only.
+# Quota of a temporary queue, whose messages are never written: what one client that does not read may hold. At the high
+# mark its publishers are slowed down; beyond the quota, once they no longer wait, messages for this client are dropped.
 TEMPORARY_SPOOL_MB: Final = 64
 REJECT_NEVER: Final = "never"
 MESSAGE_BYTES_MAX: Final = 30_000_000  # the most the attribute allows
@@ -109,7 +109,7 @@ def group_queue(name: str, durable: bool, partition_count: int) -> QueueDefiniti
 
 
 def own_queue(kind: str, name: str, partition_count: int) -> QueueDefinition | None:
-    """Return the definition of a durable queue of the broker's own, None where its client alone knows what it is."""
+    """Return the definition of a durable queue of the broker's own; None if only its client knows the definition."""
     if kind == SESSION:
         return session_queue(name, True)
     return group_queue(name, True, partition_count) if kind == SHARED else None
@@ -126,7 +126,7 @@ def subscription_queue(wanted: SubscriptionQueue) -> QueueDefinition:
 
 
 def _config(name: str, access_type: str) -> QueueConfig:
-    """Return what all of them have in common: message expiry counts there [MQTT 3.3.2-5]."""
+    """Return the attributes that these queues share: they respect message expiry [MQTT 3.3.2-5]."""
     return QueueConfig(name=name, access_type=access_type, respect_ttl_enabled=True, max_msg_size=MESSAGE_BYTES_MAX)
 
 

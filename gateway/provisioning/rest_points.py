@@ -1,6 +1,6 @@
 """The REST delivery points of a message VPN, configured or created by operators: started, stopped, shown.
 
-Those that operators create are checked like those of a file, and kept in the catalog.
+Those that operators create are checked like those of a file, and stored in the catalog.
 """
 
 import logging
@@ -31,9 +31,6 @@ from sluicegate.protocols.rest.point import RestServices
 from sluicegate.protocols.rest.settings import PointSettings
 from sluicegate.storage.catalog.recovered import StoredVpn
 
-# REST delivery points that operators make while the node runs: checked like those of a file, kept in the catalog.
-
-
 POINTS: Final = kind_of_sections(
     RestDeliveryPoint,
     row_key=b"rest-delivery-point/",
@@ -47,7 +44,7 @@ log = logging.getLogger("sluicegate.rest")
 
 
 class RestPoints:
-    """The delivery points of one message VPN: those of the configuration, and those that operators make."""
+    """The delivery points of one message VPN: configured ones, and those that operators created."""
 
     def __init__(
         self,
@@ -58,7 +55,7 @@ class RestPoints:
         parent: ActorCell,
         targets: Callable[[], AllowedTargets],
     ) -> None:
-        """`targets` returns the hosts that points may send to, as they are configured now."""
+        """`targets` returns the hosts that points may send to, by the present configuration."""
         self._vpn = vpn
         self._services = services
         self._targets = targets
@@ -67,40 +64,40 @@ class RestPoints:
         )
         self.running: dict[str, RunningPoint] = {}
         self._provisioned = ProvisionedObjects(POINTS, vpn, stored.catalog, self._configured)
-        self._reasons: dict[str, str] = {}  # why one that is enabled does not run
-        self._is_stopped = False  # the node stops: none begins any more, whatever is reloaded or made
+        self._reasons: dict[str, str] = {}  # why an enabled point does not run, by its name
+        self._is_stopped = False  # the node stops: no point starts any more
 
     async def start(self) -> None:
-        """Start those that there are, and stop those that are no more, or otherwise."""
+        """Start the points that are defined and enabled, stop the others, and restart those that changed."""
         await self._provisioned.change(self._follow_all())
 
     async def stop(self) -> None:
-        """Stop all, for good."""
+        """Stop all points for good."""
         await self._provisioned.change(self._stop())
 
     def views(self) -> list[RestDeliveryPointView]:
-        """Return what is to be seen of every point, by name."""
+        """Return the view of every point, by name."""
         return [self._view(definition) for _, definition in sorted(self._definitions().items())]
 
     def view(self, name: str) -> RestDeliveryPointView:
-        """Return what is to be seen of a point. Raises RestDeliveryPointNotFound."""
+        """Return the view of a point. Raises RestDeliveryPointNotFound."""
         definition = self._definitions().get(name)
         if definition is None:
             raise RestDeliveryPointNotFound(name)
         return self._view(definition)
 
     async def create(self, asked: Mapping[str, object]) -> str:
-        """Make and start a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
+        """Create a point; return its name. Raises RestDeliveryPointAlreadyExists, QueueInvalid and Refused."""
         point = described(RestDeliveryPoint, asked)
         await self._provisioned.change(self._create(point))
         return point.name
 
     async def update(self, name: str, changes: Mapping[str, object]) -> None:
-        """Change a point; it begins anew. Raises RestDeliveryPointNotFound, QueueInvalid and Refused."""
+        """Change and restart a point. Raises RestDeliveryPointNotFound, QueueInvalid and Refused."""
         await self._provisioned.change(self._update(name, changes))
 
     async def delete(self, name: str) -> None:
-        """Delete a point; what it held goes back to its queues. Raises RestDeliveryPointNotFound and Refused."""
+        """Delete a point; unsettled messages return to their queues. Raises RestDeliveryPointNotFound and Refused."""
         await self._provisioned.change(self._delete(name))
 
     async def _create(self, point: RestDeliveryPoint) -> None:
@@ -152,7 +149,7 @@ class RestPoints:
             await self._follow(name)
 
     async def _follow(self, name: str) -> None:
-        """Have a point run as it is defined now, if it is, and else not at all."""
+        """Run a point by its present definition; stop it if it has none or is not to run."""
         wanted, point = self._settings(name), self.running.get(name)
         if point is not None and point.settings != wanted:
             del self.running[name]
@@ -166,14 +163,14 @@ class RestPoints:
             point.start()
 
     def _settings(self, name: str) -> PointSettings | None:
-        """Return with which settings a point is to run; None: it is not to."""
+        """Return the settings that a point is to run with; None if it is not to run."""
         self._reasons.pop(name, None)
         definition = self._definitions().get(name)
         if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
             return None
         try:
             return settings_of(definition, self._targets())
-        except ValueError as error:  # of an earlier release; or a secret or certificate that was there is not
+        except ValueError as error:  # it is of an earlier release, or a secret or certificate is gone
             self._reasons[name] = str(error)
             log.error("REST delivery point %r does not start: %s", name, error)
             return None

@@ -1,7 +1,6 @@
 """Objects of a message VPN that operators create while the node runs, beside configured ones of the same kind.
 
-Each is a row of the catalog. `users`, `rest_points` and `profiles` decide what the objects are, and what follows from a
-change.
+Each object is a row of the catalog. `users`, `rest_points` and `profiles` define the objects and apply changes of them.
 """
 
 import asyncio
@@ -23,7 +22,7 @@ from sluicegate.storage.interface import Table, TableWrite
 
 # The origin of an object, as operators see it.
 CONFIGURATION: Final = "configuration"
-OPERATOR: Final = "operator"  # made while the node ran
+OPERATOR: Final = "operator"  # created while the node ran
 
 
 T = TypeVar("T")
@@ -34,10 +33,10 @@ log: Final = logging.getLogger("sluicegate.node")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectKind(Generic[T]):
-    """A kind of objects."""
+    """A kind of objects: how they are stored, and the errors that name them."""
 
-    row_key: bytes  # what the keys of its rows begin with
-    count_max: int  # of one message VPN
+    row_key: bytes  # prefix of the keys of its rows
+    count_max: int  # in one message VPN
     written: Callable[[T], bytes]
     read: Callable[[bytes], T]  # raises ValueError, whose text has no secret
     not_found: type[NotFound]
@@ -47,7 +46,7 @@ class ObjectKind(Generic[T]):
 def kind_of_sections(
     model: type[N], *, row_key: bytes, count_max: int, not_found: type[NotFound], already_exists: type[AlreadyExists]
 ) -> ObjectKind[N]:
-    """Return a kind of objects that are sections of a configuration, and have no secrets."""
+    """Return a kind whose objects are configuration sections without secrets."""
     return ObjectKind(
         row_key=row_key,
         count_max=count_max,
@@ -87,8 +86,8 @@ class VpnAccess:
 class ProvisionedObjects(Generic[T]):
     """The objects of one kind in one message VPN.
 
-    A configured object hides one of the same name that operators created, which is kept for when the configured one is
-    gone. A row that this release cannot read stays in the store, and is logged.
+    A configured object hides one of the same name that operators created; that one returns when the configured object
+    is gone. A row that this release cannot read is logged and stays in the store.
     """
 
     def __init__(
@@ -100,7 +99,7 @@ class ProvisionedObjects(Generic[T]):
     ) -> None:
         self._kind = kind
         self._vpn = vpn
-        self._configured = configured  # the names of those that are not made
+        self._configured = configured  # returns the names of configured objects
         self._change_lock = asyncio.Lock()
         self._changes: set[asyncio.Task[None]] = set()
         self.objects: dict[str, T] = {}  # as they are in the store, by name
@@ -112,7 +111,7 @@ class ProvisionedObjects(Generic[T]):
                 log.error("%s %r of the store is left out: %s", kind.not_found.kind, shown, problem)
 
     def origin(self, name: str) -> str:
-        """Return where the object that counts comes from. Raises NotFound."""
+        """Return the origin of the object that is in force. Raises NotFound."""
         if name in self._configured():
             return CONFIGURATION
         if name not in self.objects:
@@ -120,20 +119,20 @@ class ProvisionedObjects(Generic[T]):
         return OPERATOR
 
     def changeable(self, name: str) -> T:
-        """Return an object that operators may change. Raises NotFound and Refused."""
+        """Return an object that operators created. Raises NotFound and Refused."""
         if self.origin(name) == CONFIGURATION:
             raise Refused(f"{self._kind.not_found.kind} {name!r} is the configuration's: change it there, and reload")
         return self.objects[name]
 
     def check_new(self, name: str) -> None:
-        """Return if an object of this name may be made. Raises AlreadyExists and Refused."""
+        """Check that an object of this name may be created. Raises AlreadyExists and Refused."""
         if name in self.objects or name in self._configured():
             raise self._kind.already_exists(name)
         if len(self.objects) >= self._kind.count_max:
             raise Refused(f"there are {len(self.objects)} of the kind {self._kind.not_found.kind}, and may be no more")
 
     async def change(self, change: Coroutine[Any, Any, None]) -> None:
-        """Carry out one change at a time, each to its end, even if its caller no longer waits."""
+        """Run one change at a time. A change runs to its end even if its caller no longer waits."""
         task = asyncio.create_task(self._do(change))
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
@@ -144,7 +143,7 @@ class ProvisionedObjects(Generic[T]):
             await change
 
     async def put(self, name: str, value: T | None) -> None:
-        """Store an object, or with None delete it, as a part of a change. Raises Refused."""
+        """Store an object, or delete it if `value` is None, within a change. Raises Refused."""
         row = TableWrite(
             Table.CATALOG,
             self._kind.row_key + name.encode(),

@@ -35,13 +35,13 @@ class UserRequest(NamedSection):
     acl_profile: str = Field(default=DEFAULT, max_length=32, description="one that there is")
 
     def settings(self) -> dict[str, object]:
-        """Return all that a body may say of it, but for the password."""
+        """Return all fields but the password."""
         return self.model_dump(exclude={"password"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoredUser:
-    """A user as it is kept."""
+    """A user as it is stored."""
 
     name: str
     enabled: bool
@@ -61,7 +61,7 @@ def user_request(values: Mapping[str, object]) -> UserRequest:
 
 
 def user_changes(user: StoredUser, changes: Mapping[str, object]) -> UserRequest:
-    """Return a user with some of its fields changed; without a password it keeps its own. Raises QueueInvalid."""
+    """Return a user with some fields changed; without a new password it keeps the present one. Raises QueueInvalid."""
     if changes.get("name", user.name) != user.name:
         raise QueueInvalid("name", "a user keeps its name", user.name)
     known = {"name": user.name, "enabled": user.enabled}
@@ -72,7 +72,7 @@ def user_changes(user: StoredUser, changes: Mapping[str, object]) -> UserRequest
 def stored_user(
     asked: UserRequest, before: StoredUser | None, scram_iterations: int, random_bytes: Callable[[int], bytes]
 ) -> StoredUser:
-    """Return what to keep of a user. Takes tens of milliseconds if it has a new password. Raises QueueInvalid."""
+    """Return the user to store. Hashing a new password takes tens of milliseconds. Raises QueueInvalid."""
     if asked.password is not None:
         password_hash, scram_text = _kept(asked.password.get_secret_value(), scram_iterations, random_bytes)
     elif before is not None:
@@ -106,7 +106,7 @@ def _kept(password: str, scram_iterations: int, random_bytes: Callable[[int], by
 
 USERS: Final = ObjectKind(
     row_key=b"user/",
-    count_max=10_000,  # a reload goes through all of them
+    count_max=10_000,  # a reload visits all of them
     written=lambda user: orjson.dumps(asdict(user)),
     read=_read,
     not_found=UserNotFound,

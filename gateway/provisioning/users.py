@@ -22,13 +22,14 @@ from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.catalog.recovered import StoredVpn
 
-ProfileNames = Mapping[ProfileKind, Collection[str]]  # of those that there are
+ProfileNames = Mapping[ProfileKind, Collection[str]]  # names of the profiles that exist
 
 
 class Users:
     """The users of one message VPN.
 
-    Invariant: nobody has a profile that is not there; whose profile is there no more is shut down until it is again.
+    Invariant: every user that is let in has profiles that exist. A user whose profile is gone is shut down until the
+    profile exists again.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Users:
         random_bytes: Callable[[int], bytes],
         on_changed: Callable[[str], None],
     ) -> None:
-        """`on_changed` is called with the name of a user that operators have made, changed or deleted."""
+        """`on_changed` is called with the name of a user that an operator created, changed or deleted."""
         self._vpn = vpn
         self._profiles_by_kind = profiles
         self._random_bytes = random_bytes
@@ -48,13 +49,13 @@ class Users:
         self.provisioned = ProvisionedObjects(USERS, vpn, stored.catalog, self._configured)
 
     def usernames(self) -> list[ClientUsername]:
-        """Return all accounts, without their secrets, as clients are let in by them."""
+        """Return all accounts that clients connect by, without secrets."""
         profiles = self._profiles()
         made = {name: _let_in(user.username(), profiles) for name, user in self.provisioned.objects.items()}
         return list((made | self._configured()).values())
 
     def username(self, name: str) -> ClientUsername | None:
-        """Return an account, without its secrets, as clients are let in by it; None: there is none of this name."""
+        """Return the account of this name that clients connect by, without secrets; None if there is none."""
         for user in self._vpn.config.authentication.users:
             if user.name == name:
                 return user.username()
@@ -62,32 +63,32 @@ class Users:
         return None if made is None else _let_in(made.username(), self._profiles())
 
     def views(self) -> list[UserView]:
-        """Return what is to be seen of every user, by name."""
+        """Return the view of every user, by name."""
         configured, profiles = self._configured(), self._profiles()
         names = configured.keys() | self.provisioned.objects.keys()
         return [self._view(name, configured, profiles) for name in sorted(names)]
 
     def view(self, name: str) -> UserView:
-        """Return what is to be seen of a user. Raises UserNotFound."""
+        """Return the view of a user. Raises UserNotFound."""
         self.provisioned.origin(name)
         return self._view(name, self._configured(), self._profiles())
 
     def with_profile(self, field: ProfileKind, name: str) -> list[str]:
-        """Return the users that have a profile that operators made, by name."""
+        """Return the names of the users that operators created with this profile, sorted."""
         return sorted(user.name for user in self.provisioned.objects.values() if getattr(user, field) == name)
 
     async def create(self, asked: Mapping[str, object]) -> str:
-        """Make a user; return its name. Raises UserAlreadyExists, QueueInvalid and Refused."""
+        """Create a user; return its name. Raises UserAlreadyExists, QueueInvalid and Refused."""
         user = user_request(asked)
         await self.provisioned.change(self._create(user))
         return user.name
 
     async def update(self, name: str, changes: Mapping[str, object]) -> None:
-        """Change a user. One that is shut down is sent away. Raises UserNotFound, QueueInvalid and Refused."""
+        """Change a user. Shutting it down disconnects its clients. Raises UserNotFound, QueueInvalid and Refused."""
         await self.provisioned.change(self._update(name, changes))
 
     async def delete(self, name: str) -> None:
-        """Delete a user, who is sent away. Raises UserNotFound and Refused."""
+        """Delete a user and disconnect its clients. Raises UserNotFound and Refused."""
         await self.provisioned.change(self._delete(name))
 
     async def _create(self, user: UserRequest) -> None:
@@ -136,12 +137,12 @@ class Users:
 
 
 def _let_in(user: ClientUsername, profiles: ProfileNames) -> ClientUsername:
-    """Return a user as it is let in; one without its profiles is shut down, and has those that there are always."""
+    """Return the account of a user. Without one of its profiles it is shut down, with the default profiles."""
     if _missing(user, profiles):
         return replace(user, enabled=False, client_profile=DEFAULT, acl_profile=DEFAULT)
     return user
 
 
 def _missing(user: ClientUsername, profiles: ProfileNames) -> list[str]:
-    """Return what a user names, and is not there."""
+    """Return the profiles that a user names and that do not exist."""
     return [getattr(user, kind) for kind, names in profiles.items() if getattr(user, kind) not in names]

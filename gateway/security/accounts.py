@@ -1,6 +1,6 @@
 """The accounts by which clients connect to a message VPN: configured ones, and those that operators created.
 
-`gateway.provisioning.users` is how operators create them.
+Operators create accounts by `gateway.provisioning.users`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,9 +26,9 @@ from sluicegate.protocols.security.password_checks import PasswordChecks
 
 
 class Accounts:
-    """The accounts of one message VPN, and its authenticator, which knows them as they are now.
+    """The accounts of one message VPN, and its authenticator, which always has their latest state.
 
-    `attempts` and `checks` outlive it. Of two accounts of one name that of the configuration counts.
+    `attempts` and `checks` outlive it. A configured account takes precedence over a created one of the same name.
     """
 
     def __init__(
@@ -58,13 +58,13 @@ class Accounts:
         )
 
     def configure(self, authentication: Authentication, credentials: ConfiguredCredentials) -> None:
-        """Go by this configuration, and what was read of its files."""
+        """Put a configuration in force, with the credentials read from its files."""
         self._authentication = authentication
         self._configured = credentials
         self.authenticator.credentials = self._credentials()
 
     def user_changed(self, name: str) -> None:
-        """Go by what operators have made of one of their accounts."""
+        """Put in force the change of an account that operators created."""
         if name in self._configured.secrets:
             return
         user = self._provisioned.get(name)
@@ -98,7 +98,7 @@ class Accounts:
 
 
 def make_roster(vpn: str, space: TopicSpace, events: Events) -> ClientRoster:
-    """Return the roster of a message VPN, which is yet to be configured. What it denies becomes events."""
+    """Return the roster of a message VPN, not configured yet. Its denials become events."""
     roster = ClientRoster(vpn, VpnQuota(space))
     report_denials(roster, events)
     return roster
@@ -111,7 +111,7 @@ def configure_roster(
     client_profiles: Iterable[ClientProfileSettings],
     acl_profiles: Iterable[AclProfileSettings],
 ) -> None:
-    """Have the roster go by a configuration, these accounts and profiles, for those who are connected as well."""
+    """Put quotas, accounts and profiles in force in a roster, for connected clients as well."""
     roster.quota.connection_count_max = settings.max_connection_count
     roster.quota.endpoint_count_max = settings.max_endpoint_count
     roster.quota.subscription_count_max = settings.max_subscription_count

@@ -1,4 +1,4 @@
-"""Audit what clients were denied: each denial becomes an event, and so a line of the audit log.
+"""Audit denials: what a client was denied becomes an event, and so a line of the audit log.
 
 `messaging.clients.rights` counts denials; `actors.publishing.event_log` decides which events are written where.
 """

@@ -10,18 +10,18 @@ from sluicegate.protocols.transport.listeners import BaseListener
 
 log = logging.getLogger("sluicegate.node")
 
-SOON_S: Final = 14 * 86_400  # before its end a certificate is spoken of, at most
-SOON_SHARE: Final = 0.1  # of its life, for those that are made for days
+SOON_S: Final = 14 * 86_400  # warn of a certificate at most so long before it expires
+SOON_SHARE: Final = 0.1  # of its lifetime, for certificates valid for a few days
 
 
 class Validity(NamedTuple):
-    """From when to when a certificate is valid, both in seconds since the epoch."""
+    """The period in which a certificate is valid, in seconds since the epoch."""
 
     begins_s: float
     ends_s: float
 
     def problem(self, now_s: float) -> str:
-        """Return what clients do not like about it now, or will not like soon; empty when there is nothing."""
+        """Return why clients refuse it, or that it expires soon; empty if neither."""
         if now_s < self.begins_s:
             return f"is not valid before {_utc(self.begins_s)}, and clients refuse it"
         if now_s >= self.ends_s:
@@ -32,8 +32,8 @@ class Validity(NamedTuple):
 
 
 def validity_of(certificate: Path) -> Validity | None:
-    """Read the first certificate of a PEM file that TLS has taken. None: it has gone since, or is an odd one."""
-    from cryptography import x509  # late: who has no port in TLS starts without it
+    """Return the validity of the first certificate in a PEM file that TLS loaded; None if it cannot be read now."""
+    from cryptography import x509  # late: a node without TLS ports starts without it
 
     try:
         first = x509.load_pem_x509_certificate(certificate.read_bytes())
@@ -43,7 +43,7 @@ def validity_of(certificate: Path) -> Validity | None:
 
 
 def check_certificates(listeners: Iterable[BaseListener], *, now_s: float) -> dict[str, Validity]:
-    """Return the validity of what each listener in TLS shows, by its name. What clients do not like is logged."""
+    """Return the validity of the certificate of each TLS listener, by its name. Problems are logged."""
     found: dict[str, Validity] = {}
     for listener in listeners:
         validity = None if listener.certificate is None else validity_of(listener.certificate)

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredCredentials:
-    """The credentials of one set of accounts, as they were at one moment."""
+    """The credentials of one set of accounts, as read at one moment."""
 
     secrets: dict[str, str]  # hashes and plain passwords, by the account's name
-    verifier: "TokenVerifier | None"  # None: tokens are not taken
+    verifier: "TokenVerifier | None"  # None: tokens are not accepted
     tokens_as_passwords: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Everything that a node reads of such files, as it was at one moment."""
+    """All credentials and certificates of a node, as read at one moment."""
 
     operators: ConfiguredCredentials
     clients: dict[str, ConfiguredCredentials]  # by message VPN
@@ -49,7 +49,7 @@ def read_secrets(
 
 
 def read_credentials(accounts: Iterable[Account], oauth: OAuth, wall_ms: Callable[[], int]) -> ConfiguredCredentials:
-    """Read what accounts and tokens are held against. Raises OSError and ValueError."""
+    """Read the credentials that accounts and tokens are checked with. Raises OSError and ValueError."""
     secrets = {account.name: account.secret() for account in accounts if account.has_secret()}
     return ConfiguredCredentials(secrets, _verifier(oauth, wall_ms), oauth.token_as_password)
 

@@ -18,7 +18,7 @@ from sluicegate.protocols.security.password_checks import PasswordChecks
 
 
 class NotSignedIn(Exception):
-    """Nobody who may use the port sent this request. `name` is who it says it is of; empty: it does not say."""
+    """The sender of a request is not an operator. `name` is the user name in the request, empty if it has none."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -28,9 +28,9 @@ class NotSignedIn(Exception):
 class Operators:
     """The accounts of operators, as the latest configuration has them.
 
-    Without any, everybody may do everything on a port that only this machine reaches, and nobody anything on another
-    one: its address stays until a restart, whatever a reload says of it. Guessers wait as clients do, apart from them:
-    names here are names of other accounts.
+    Without accounts, a port that only this machine reaches allows everything to everybody; another port allows nothing.
+    A port keeps its address until a restart, even if a reload changes it. Failed logins delay further ones as they do
+    for clients, but are counted apart from those of clients, whose names are names of other accounts.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Operators:
         self.configure(admin, credentials)
 
     def configure(self, admin: Admin, credentials: ConfiguredCredentials) -> None:
-        """Go by this configuration, and what was read of its files."""
+        """Put a configuration in force, with the credentials read from its files."""
         self._authenticator.credentials = Credentials(
             secrets=AccountSecrets(credentials.secrets),
             anonymous_listeners=frozenset(),
@@ -68,16 +68,16 @@ class Operators:
         self._accounts = {user.name: user.account() for user in admin.users}
 
     async def account(self, authorization: str, host: str, *, loopback_only: bool) -> AdminAccount:
-        """Return whose request this is. `host` is where it comes from: who has failed often has to wait.
+        """Return the account that sent a request. After failed logins, further ones from `host` have to wait.
 
-        `loopback_only`: its port can be reached from this machine only. Raises NotSignedIn, LoginsBusy, and ValueError
-        for a header that is broken.
+        `loopback_only`: only this machine reaches the port. Raises NotSignedIn, LoginsBusy, and ValueError for a
+        malformed header.
         """
         if not self._accounts and loopback_only:
             return WHOEVER_IS_HERE
         principal = await self._principal(authorization, host)
         account = self._accounts.get(principal.user_name)
-        if account is None:  # a token of somebody who is no operator
+        if account is None:  # the token's user is not an operator
             raise NotSignedIn(principal.user_name)
         return account
 

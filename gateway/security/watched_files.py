@@ -16,7 +16,7 @@ log = logging.getLogger("sluicegate.node")
 
 LOOK_MS: Final = 10_000
 
-Seen = tuple[int, int, int] | None  # inode, size and time of change; None: not there
+Seen = tuple[int, int, int] | None  # inode, size and time of change; None: the file does not exist
 
 
 def secret_files(config: Config) -> list[Path]:
@@ -30,13 +30,13 @@ def secret_files(config: Config) -> list[Path]:
 
 
 def look_at(config: Config) -> dict[Path, Seen]:
-    """Return what is to be seen of the files of a configuration now."""
+    """Return the present state of the files of a configuration."""
     return {file: _seen(file) for file in secret_files(config)}
 
 
 @final
 class WatchedFiles:
-    """The files of one node. What cannot be used is logged, and the old one stays in force."""
+    """The watched files of one node. An unusable file is logged, and its old contents stay in force."""
 
     def __init__(self, runtime: Runtime, config: Config, read_again: Callable[[], None]) -> None:
         self._runtime = runtime
@@ -45,7 +45,7 @@ class WatchedFiles:
         self._timer: TimerHandle = runtime.after(LOOK_MS, self._tick)
 
     def follow(self, seen: dict[Path, Seen]) -> None:
-        """Watch the files of another configuration, which was read after they were looked at."""
+        """Watch the files of another configuration. `seen` is their state before it was read."""
         self._seen = seen
 
     def look(self) -> None:
@@ -57,13 +57,13 @@ class WatchedFiles:
         names = ", ".join(str(file) for file in changed)
         try:
             self._read_again()
-        except Exception as error:  # half a key pair, or a file that is being written: the next change is looked at
+        except Exception as error:  # half a key pair, or a file being written: the next change is tried
             log.error("%s changed, and cannot be used: %s", names, error)
         else:
             log.info("%s changed, and is in force", names)
 
     def end(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._timer.cancel()
 
     def _tick(self) -> None:

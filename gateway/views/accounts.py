@@ -34,7 +34,7 @@ class ClientProfileView(ClientProfileSettings):
 
     @classmethod
     def of(cls, profile: ClientProfileSettings, origin: str) -> Self:
-        """Return what is to be seen of a profile."""
+        """Return the view of a profile."""
         return cls.model_construct(**dict(profile), origin=origin)
 
 
@@ -45,7 +45,7 @@ class AclProfileView(AclProfileSettings):
 
     @classmethod
     def of(cls, profile: AclProfileSettings, origin: str) -> Self:
-        """Return what is to be seen of a profile."""
+        """Return the view of a profile."""
         return cls.model_construct(**dict(profile), origin=origin)
 
 

@@ -9,11 +9,11 @@ from pydantic import TypeAdapter
 
 View = TypeVar("View")
 
-_MADE: Final[dict[object, TypeAdapter[Any]]] = {}  # for as many types as there are
+_MADE: Final[dict[object, TypeAdapter[Any]]] = {}  # by type
 
 
 def adapter(kind: type[View]) -> TypeAdapter[View]:
-    """Return what reads and writes views of this type. Raises PydanticSchemaGenerationError for what is none."""
+    """Return the adapter of this type of view. Raises PydanticSchemaGenerationError for a type that has none."""
     made = _MADE.get(kind)
     if made is None:
         made = _MADE[kind] = TypeAdapter(kind)

@@ -166,7 +166,7 @@ class Refused(RuntimeError):
         self.reason = reason
 
 
-# Why a node cannot start, in words for who starts it: a port that is taken, a folder that cannot be used.
+# --- why a node cannot start: a port in use, an unusable folder ---
 
 
 class CannotStart(Exception):

@@ -18,7 +18,7 @@ class ProcessFigures:
 
 
 def process_figures() -> ProcessFigures | None:
-    """Return the figures of this process; None where there is no /proc to read them from."""
+    """Return the figures of this process; None on a system without /proc."""
     try:
         resident_pages = int(_PAGES.read_text().split()[1])
     except FileNotFoundError:

@@ -88,7 +88,7 @@ def _config_from_json(given: object) -> QueueConfig:
     return config_from_dict(given, reserved_name=True)
 
 
-# The core's class is plain (and compiled), so pydantic is told here how to read and write it.
+# The core's class is plain (and compiled), so its pydantic schema is here.
 QueueConfigField = Annotated[
     QueueConfig,
     PlainValidator(_config_from_json),
@@ -275,13 +275,13 @@ def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], boo
     try:
         return head.decode(), "text", truncated
     except UnicodeDecodeError as problem:
-        # A character cut in two by the limit is no reason to call the text binary: UTF-8 uses at most four bytes.
+        # A character cut by the limit does not make the text binary: UTF-8 uses at most four bytes.
         if truncated and problem.reason == "unexpected end of data" and problem.start >= PREVIEW_BYTES_MAX - 3:
             return head[: problem.start].decode(), "text", True
         return base64.b64encode(head).decode("ascii"), "base64", truncated
 
 
-# What a node shows of virtual destinations and of a reload: frozen values, shared by admin API and command line.
+# --- virtual destinations and reloads ---
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class RestDeliveryPointsView:
 def point_view(
     definition: Definition, running: "RestDeliveryPoint | None", *, origin: str, reason: str
 ) -> RestDeliveryPointView:
-    """Return what is to be seen of a point now; one that does not run has no parts."""
+    """Return the view of a point; one that does not run has no parts."""
     return RestDeliveryPointView(
         name=definition.name,
         origin=origin,
@@ -76,7 +76,7 @@ def point_view(
 
 
 def _lacking(definition: Definition) -> str:
-    """Return which parts an enabled point has none of; empty: it has some of both."""
+    """Return which kind of part an enabled point lacks; empty if it has both."""
     parts = {"queue binding": definition.queue_bindings, "REST consumer": definition.rest_consumers}
     lacking = [name for name, those in parts.items() if not those]
     return f"it has no {' and no '.join(lacking)}" if lacking and definition.enabled else ""

@@ -23,5 +23,5 @@ class Sample(NamedTuple):
 
 
 def queue_label(name: str) -> str:
-    """Return what a queue is called in labels; the broker's own are as many as clients, and shown as one."""
+    """Return the label of a queue. The broker's own queues are as many as clients, and share one label."""
     return name if is_named(name) else SESSIONS

@@ -18,7 +18,7 @@ from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, parse_filter, syntax_of
 
 IDS_MAX: Final = 1000
-LIMIT_MAX: Final = 100_000  # what a node moves well within the time a request has
+LIMIT_MAX: Final = 100_000  # what a node moves well within the time limit of a request
 LIMIT_DEFAULT: Final = 1000
 RATE_MAX: Final = 1_000_000  # messages per second
 SECONDS_MAX: Final = 0xFFFF_FFFF
@@ -39,7 +39,7 @@ class MessageSelection:
     to: str = ""
 
     def message_filter(self, wall_ms: int, selectors: Selectors) -> MessageFilter:
-        """Return what messages have to be like now. Raises QueueInvalid for what is no selector."""
+        """Return the filter of messages as of now. Raises QueueInvalid for a bad selector."""
         return MessageFilter(
             topic_filter=self.topic_filter,
             selector=selector_of(self.selector, selectors) if self.selector else None,
@@ -93,13 +93,13 @@ SELECTION_SCHEMA: Final[dict[str, dict[str, object]]] = {
 
 
 def selection_from_dict(values: Mapping[str, object], fields: tuple[str, ...]) -> MessageSelection:
-    """Return the selection that a body with these fields means. Raises QueueInvalid, which names the field."""
+    """Return the selection of a request body with these fields. Raises QueueInvalid, which names the field."""
     for key in values:
         if key not in fields:
             raise QueueInvalid(key, "there is no such field", ", ".join(fields))
     if values.get("ids") is not None and any(values.get(each) is not None for each in SELECTING if each != "limit"):
         raise QueueInvalid("ids", "they come together with a filter", "ids, or what messages are like")
-    low = 0 if "rate" in fields else 1  # what goes on by itself may go on to the end
+    low = 0 if "rate" in fields else 1  # a re-drive runs by itself, and may have no limit
     reason = _text(values, "dead_reason")
     if reason and reason not in DEAD_REASONS:
         raise QueueInvalid("dead_reason", f"{reason!r} is no reason", ", ".join(DEAD_REASONS))
@@ -117,7 +117,7 @@ def selection_from_dict(values: Mapping[str, object], fields: tuple[str, ...]) -
 
 
 def selector_of(text: str, selectors: Selectors) -> Selector:
-    """Return the selector that a text is. Raises QueueInvalid."""
+    """Return the selector of a text. Raises QueueInvalid."""
     try:
         return selectors.compile(text)
     except SelectorError as error:
@@ -161,7 +161,7 @@ def _number(values: Mapping[str, object], name: str, default: int, low: int, hig
     return value
 
 
-# Where a replay begins: as people write it, checked.
+# --- the start of a replay ---
 
 
 BEGINNING: Final = "beginning"
@@ -177,7 +177,7 @@ class ReplayStart(NamedTuple):
 
 
 def replay_start(text: str) -> ReplayStart:
-    """Return where to begin. Raises QueueInvalid for what is neither of the three."""
+    """Return the start of a replay. Raises QueueInvalid for a text that is none of the three forms."""
     if text.lower() == BEGINNING:
         return ReplayStart()
     if text.isascii() and text.isdigit() and len(text) <= 19 and 1 <= int(text) <= SEQUENCE_MAX:

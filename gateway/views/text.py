@@ -9,7 +9,7 @@ from typing import Final
 
 
 def name_pattern(text: str) -> re.Pattern[str]:
-    """Return what matches the names, as a whole, that a pattern is for; an empty one is for all."""
+    """Return a regular expression that fully matches the names of a pattern; an empty pattern matches all."""
     head, *parts = [re.escape(part).replace(r"\?", ".") for part in (text or "*").split("*")]
     if not parts:
         return re.compile(head, re.DOTALL)
@@ -17,10 +17,10 @@ def name_pattern(text: str) -> re.Pattern[str]:
     return re.compile(f"{head}{within}.*{parts[-1]}", re.DOTALL)
 
 
-# Text of clients as it may stand on a terminal or in a log: one line, and nothing in it that a terminal obeys.
+# --- text of clients, made safe for a terminal or a log: one line without control characters ---
 #
-# Controls are written out, those of C1 too, which some terminals take for escape sequences, and so is what changes the
-# order in which text is shown: a name with a bidirectional mark in it reads like another one.
+# Control characters are escaped, those of C1 too, which some terminals take for escape sequences. So are bidirectional
+# marks, which change the order of the text shown: a name with one reads like another name.
 
 
 _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7e]+")
@@ -32,22 +32,22 @@ def counted(number: int, noun: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text with what cannot be seen written out: a newline is `\\n`, an escape `\\x1b`."""
-    if text.isprintable():  # as nearly all are; to look at each character was a quarter of the time of a line
+    """Return a text with invisible characters escaped: a newline is `\\n`, an escape `\\x1b`."""
+    if text.isprintable():  # nearly all are; a check of each character took a quarter of the time of a line
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)
 
 
 def quoted(text: str) -> str:
-    """Return a text as `printable`, between apostrophes, with those in it and backslashes behind a backslash."""
+    """Return a text as `printable`, in apostrophes; a backslash escapes apostrophes and backslashes in it."""
     within = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{printable(within)}'"
 
 
 def printable_json(document: str) -> str:
-    """Return a document of JSON that says the same, with what cannot be seen as `\\u` and four digits.
+    """Return the same JSON document with invisible characters as `\\u` and four digits.
 
-    It is also for YAML, where these characters stand between double quotes. What the form escapes anyhow is escaped.
+    It works for YAML, too, where these characters stand in double quotes. Characters that JSON escapes stay escaped.
     """
     return _BEYOND_ASCII.sub(_escaped, document)
 
@@ -58,6 +58,6 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def _units(character: str) -> str:
-    """Return a character as JSON escapes it: by the one or two units that UTF-16 has of it (RFC 8259, section 7)."""
+    """Return a character as JSON escapes it: by its one or two UTF-16 code units (RFC 8259, section 7)."""
     units = character.encode("utf-16-be").hex()
     return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))

@@ -12,7 +12,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_P
 from sluicegate.protocols.transport.tls_context import CertificateUser, ClientCertificates, TlsFiles
 
 LOOPBACK: Final = "127.0.0.1"
-HTTP_ALPN: Final = "http/1.1"  # what HTTP and WebSocket are called in a TLS handshake [RFC 7301]
+HTTP_ALPN: Final = "http/1.1"  # the name of HTTP and WebSocket in a TLS handshake [RFC 7301]
 
 Port = Annotated[int, Field(ge=0, le=65535, description="0: any free port")]
 VpnName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX)]
@@ -20,7 +20,7 @@ Host = Annotated[str, Field(min_length=1, max_length=255, description="address o
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach the address."""
+    """Return whether only this machine can reach the address."""
     if host == "localhost":
         return True
     try:
@@ -49,7 +49,7 @@ class TlsPort(Section):
     client_crl: Path | None = Field(default=None, description="PEM file; certificates in its lists are refused")
 
     def tls(self, *, alpn: str) -> TlsFiles:
-        """Return where its TLS identity lies. Only of one that is enabled."""
+        """Return the files of its TLS identity. The port must be enabled."""
         assert self.certificate is not None, "checked with the configuration"
         assert self.key is not None, "checked with the configuration"
         return TlsFiles(
@@ -72,14 +72,14 @@ class TlsPort(Section):
                     raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
                 if file is not None:
                     _check_file(name, file)
-            self.tls(alpn=HTTP_ALPN).context()  # which protocol is spoken in it is all the same to the files
+            self.tls(alpn=HTTP_ALPN).context()  # any protocol does for a check of the files
         return self
 
 
 def _check_file(name: str, file: Path) -> None:
     try:
         is_there = file.is_file()
-    except OSError as problem:  # a folder above it may not be entered
+    except OSError as problem:  # no permission for a folder above it
         raise ValueError(f"{name} {str(file)!r}: {problem.strerror}") from None
     if not is_there:
         raise ValueError(f"{name}: there is no file {str(file)!r}")
@@ -94,7 +94,7 @@ class TlsListener(TlsPort, Listener):
     )
 
     def tls(self, *, alpn: str) -> TlsFiles:
-        """Return where its TLS identity lies, and how clients are called who show a certificate."""
+        """Return the files of its TLS identity, and how a client certificate gives the user name."""
         return replace(super().tls(alpn=alpn), certificate_user=CertificateUser(self.certificate_user))
 
 
@@ -200,5 +200,5 @@ class Listeners(Section):
         }
 
     def enabled(self) -> dict[str, Listener]:
-        """Return those that are to be opened."""
+        """Return the enabled listeners."""
         return {name: listener for name, listener in self.by_name().items() if listener.enabled}

@@ -65,17 +65,17 @@ class MessageVpn(Vpn):
     rest_delivery_points: RestDeliveryPoints = ()
 
 
-# What became of a VPN that the store knows, and the configuration does not.
+# The section of a VPN that is in the store but not in the configuration.
 NOT_CONFIGURED: Final = MessageVpn(enabled=False)
 
 
 def vpn_path(name: str) -> Path:
-    """Return where the sections of a message VPN stand in the configuration."""
+    """Return the path of a message VPN's sections in the configuration."""
     return () if name == DEFAULT_VPN else ("vpns", name)
 
 
 def vpn_setting(name: str, path: str) -> str:
-    """Return the whole dotted path of a setting that every message VPN has."""
+    """Return the full dotted path of a setting of a message VPN."""
     return ".".join([*(str(part) for part in vpn_path(name)), path])
 
 

@@ -34,7 +34,7 @@ QUEUE_PROBLEM: Final = "queue_problem"  # error type whose context names the att
 
 
 def _named(path: object) -> object:
-    """Refuse an empty text, which would be the working directory: mostly it is a variable that was not set."""
+    """Refuse an empty text, which would mean the working directory: usually a variable was not set."""
     if path == "":
         raise ValueError("it is empty; allowed: a path, '.' for the working directory")
     return path
@@ -90,8 +90,8 @@ class Mqtt(Section):
     )
     session_expiry_s_max: Annotated[
         int, Field(ge=0, le=0xFFFF_FFFF, description="sessions end at the latest this long after the connection")
-    ] = 0xFFFF_FFFF  # MQTT's word for never: a session that a device relies on must not go by surprise
-    # 3.x clients cannot say what they can take. 256 keeps a link of 10 ms busy at 25,000 messages a second.
+    ] = 0xFFFF_FFFF  # MQTT's value for never: a session that a device relies on must not expire by surprise
+    # 3.x clients cannot announce a limit. 256 keeps a link of 10 ms busy at 25,000 messages a second.
     unacknowledged_window_v3: int = Field(default=256, ge=1, le=65535, description="messages in flight to a 3.x client")
     # It is in the key of each row of its session. 1 KiB has room for several addresses.
     client_id_bytes_max: int = Field(default=1024, ge=23, le=65535, description="longest client id that is let in")
@@ -108,7 +108,7 @@ def _pair(given: str) -> str:
     return given
 
 
-# A pair of levels at which an event is raised, and below which it is cleared.
+# A pair of levels: an event is raised at one, and cleared below the other.
 Pair = Annotated[str, AfterValidator(_pair)]
 
 
@@ -298,7 +298,7 @@ def _queue_definition(given: object) -> QueueDefinition:
             f"{quoted(given)} is not allowed; allowed: a mapping with the name of a queue, and its attributes"
         )
     try:
-        return definition_from_dict(plain_values(given), wildcards=True)  # virtual topics say of which it may have some
+        return definition_from_dict(plain_values(given), wildcards=True)  # virtual topics decide which it may have
     except QueueInvalid as problem:
         raise _queue_problem(problem) from None
 
@@ -390,7 +390,7 @@ class SelectorLanguage(Section):
     )
 
     def dialect(self) -> Dialect:
-        """Return what selectors are made with."""
+        """Return the dialect of selectors."""
         return DIALECTS[self.compat]
 
 
@@ -436,7 +436,7 @@ class Backpressure(Section):
     )
 
     def limits(self) -> PressureLimits:
-        """Return the marks at which queues slow their publishers down."""
+        """Return the marks at which queues slow down their publishers."""
         high_bytes = self.connection_buffer_bytes_max
         return PressureLimits(high_bytes=high_bytes, low_bytes=high_bytes // 4, stall_ms=self.slow_subscriber_stall_ms)
 
@@ -463,7 +463,7 @@ class Log(Section):
             return None
         try:
             has_folder, is_folder = file.parent.is_dir(), file.is_dir()
-        except OSError as problem:  # a folder above it may not be entered
+        except OSError as problem:  # no permission for a folder above it
             raise ValueError(f"{str(file)!r}: {problem.strerror}") from None
         if not has_folder:
             raise ValueError(f"there is no folder {str(file.parent)!r}")

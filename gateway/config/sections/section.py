@@ -5,7 +5,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-# Else pydantic looks through what is said of every installed package for plugins of its own, before the first section.
+# Else pydantic searches the metadata of every installed package for plugins before the first section.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
@@ -32,5 +32,5 @@ class NamedSection(Section):
     name: str
 
     def to_dict(self) -> dict[str, object]:
-        """Return it as a file or a body describes it, with its defaults."""
+        """Return the section as in a file or request body, with its defaults."""
         return self.model_dump(mode="json")

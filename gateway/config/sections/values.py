@@ -12,12 +12,12 @@ _TRUTHS: Final = {"true": True, "yes": True, "on": True, "false": False, "no": F
 
 
 def plain_values(given: Mapping[str, object]) -> dict[str, object]:
-    """Return a queue's attributes, or a template's, with numbers and truths in the place of texts that are some."""
+    """Return the attributes of a queue or template, with texts converted to numbers and booleans."""
     return {str(name): plain_value(str(name), value) for name, value in given.items()}
 
 
 def plain_value(name: str, value: object) -> object:
-    """Return what a text means for this attribute; other values, and what means nothing, as they are."""
+    """Return the value of a text for this attribute; other values, and texts without one, unchanged."""
     attribute = ATTRIBUTE_BY_NAME.get(name)
     if attribute is None or not isinstance(value, str):
         return value
@@ -28,7 +28,7 @@ def plain_value(name: str, value: object) -> object:
     return value
 
 
-# Sizes as people write them: `16 GiB`, `256MB`, `1.5 MiB`, or a plain number of bytes.
+# --- sizes: `16 GiB`, `256MB`, `1.5 MiB`, or a plain number of bytes ---
 
 
 UNITS: Final[dict[str, int]] = {
@@ -52,7 +52,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15})(?:\.([0-9]{1,9}))?\s*([a-z]*)", re.IGN
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes a text means; units count by 1000 (`MB`) or 1024 (`MiB`), in any case. Raises ValueError."""
+    """Return the bytes of a text; units count by 1000 (`MB`) or 1024 (`MiB`), in any case. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text!r} is no size")
@@ -62,7 +62,7 @@ def parse_size(text: str) -> int:
         raise ValueError(f"{unit!r} is no unit; the units are {', '.join(UNITS)}")
     size = int(whole) * factor
     if fraction:
-        # In whole numbers, so that 0.1 GB is what it says and not a float's idea of it.
+        # In whole numbers: as a float, 0.1 GB is not exact.
         part, rest = divmod(int(fraction) * factor, 10 ** len(fraction))
         if rest:
             raise ValueError(f"{text!r} is not a whole number of bytes")
@@ -79,7 +79,7 @@ def format_size(size: int) -> str:
 
 
 def rounded_size(size: float) -> str:
-    """Return a size for people who look at many of them: `1.4 GiB`."""
+    """Return a rounded size, for display: `1.4 GiB`."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

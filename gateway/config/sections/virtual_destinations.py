@@ -24,7 +24,7 @@ from sluicegate.messaging.selectors.durable import CacheRules
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selectors
 
-PLACED_PROBLEM: Final = "placed_problem"  # error type whose context says where in the section it is
+PLACED_PROBLEM: Final = "placed_problem"  # error type whose context has the place in the section
 
 
 def _pattern(given: str) -> str:
@@ -59,7 +59,7 @@ class VirtualTopicSection(Section):
     set_original_destination: bool = Field(default=False, description="queues get copies that name themselves")
 
     def definition(self, place: Place) -> VirtualTopic:
-        """Return what the core knows of it."""
+        """Return it as the core's type."""
         return VirtualTopic(
             place,
             NamePattern(self.name),
@@ -92,7 +92,7 @@ class ForwardToSection(Section):
         return self
 
     def target(self) -> ForwardTarget:
-        """Return what the core knows of it."""
+        """Return it as the core's type."""
         if self.queue is not None:
             return ForwardTarget(QUEUE, self.queue, self.selector or "")
         assert self.topic is not None, "checked at construction"
@@ -120,7 +120,7 @@ class CompositeSection(Section):
         return self
 
     def definition(self, place: Place, kind: str) -> CompositeDestination:
-        """Return what the core knows of it."""
+        """Return it as the core's type."""
         return CompositeDestination(
             place,
             kind,
@@ -158,7 +158,7 @@ class SelectorCacheSection(Section):
         return self
 
     def rules(self) -> CacheRules:
-        """Return what the core keeps to."""
+        """Return it as the core's type."""
         return CacheRules(
             durable=self.durable,
             compat=self.compat == "activemq",
@@ -191,7 +191,7 @@ class VirtualDestinationsSection(Section):
         return self
 
     def definitions(self) -> VirtualDestinations:
-        """Return what the core knows of them."""
+        """Return them as the core's types."""
         topics = [each.definition(("virtual_topics", index)) for index, each in enumerate(self.virtual_topics)]
         composites = [
             each.definition(("composite_queues", index), QUEUE) for index, each in enumerate(self.composite_queues)
@@ -202,7 +202,7 @@ class VirtualDestinationsSection(Section):
         return VirtualDestinations(tuple(topics), tuple(composites), self.fan_out, self.route_trace)
 
     def selector_errors(self, selectors: Selectors) -> list[DefinitionFault]:
-        """Return which targets have a selector that is none. Another section says what dialect it is in."""
+        """Return the targets with an invalid selector. Another section has the dialect."""
         found: list[DefinitionFault] = []
         for definition in self.definitions().composites:
             for number, target in enumerate(definition.forward_to):
@@ -213,7 +213,7 @@ class VirtualDestinationsSection(Section):
         return found
 
     def warnings(self) -> list[DefinitionFault]:
-        """Return what works, and is probably not what somebody wants."""
+        """Return warnings of settings that work, but are probably not intended."""
         found = warnings_of(self.definitions())
         if self.fan_out == ACTIVEMQ:
             found.append(

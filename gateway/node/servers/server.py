@@ -171,13 +171,13 @@ class ProtocolServer(ABC, Generic[C, S]):
         now_ms = self._services.clock.now_ms()
         for cell in list(self.connections.children or ()):
             if cell.is_stopped():
-                continue  # by what one before it was told
+                continue  # closed by the tick of another connection
             connection: C = cell.behaviour
             try:
                 if connection.read_control is not None:
                     connection.read_control.tick(now_ms)
                 connection.tick(now_ms)
-            except Exception as error:  # it costs this connection, and not the others their time
+            except Exception as error:  # it costs this connection only, not the others
                 cell.failed(error)
 
     def _make_vpns(self) -> MessageVpns[S]:

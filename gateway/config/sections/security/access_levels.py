@@ -16,12 +16,12 @@ class AccessLevel(IntEnum):
 
     @property
     def word(self) -> str:
-        """The level as configurations and answers name it."""
+        """The name of the level in configurations and responses."""
         return self.name.lower().replace("_", "-")
 
     @classmethod
     def of(cls, word: str) -> "AccessLevel":
-        """Return the level of a word that was checked before."""
+        """Return the level of a name that was checked before."""
         return cls[word.upper().replace("-", "_")]
 
 
@@ -35,12 +35,12 @@ class AdminAccount:
     msg_vpn_access_level_exceptions: Mapping[str, AccessLevel] = field(default_factory=dict)
 
     def level_in(self, vpn: str) -> AccessLevel:
-        """Return how far it may go in a message VPN."""
+        """Return its level in a message VPN."""
         of_vpn = self.msg_vpn_access_level_exceptions.get(vpn, self.msg_vpn_access_level)
         return max(self.global_access_level, of_vpn)
 
     def highest_level(self) -> AccessLevel:
-        """Return how far it may go wherever it may go furthest."""
+        """Return its highest level anywhere."""
         of_vpns = (self.msg_vpn_access_level, *self.msg_vpn_access_level_exceptions.values())
         return max(self.global_access_level, *of_vpns)
 

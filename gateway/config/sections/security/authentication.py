@@ -59,7 +59,7 @@ class Account(Section):
         return self
 
     def has_secret(self) -> bool:
-        """Tell whether there is a password; an account without one is for tokens."""
+        """Return whether there is a password; an account without one is for tokens."""
         return self.password is not None or self.password_file is not None
 
     def secret(self) -> str:
@@ -83,12 +83,12 @@ class Account(Section):
         return secret
 
     def is_hashed(self) -> bool:
-        """Tell whether the secret is an argon2 hash and not a plain password."""
+        """Return whether the secret is an argon2 hash and not a plain password."""
         return self.secret().startswith(ARGON2_PREFIX)
 
 
 def _is_broken(secret: str) -> bool:
-    """Tell whether a secret begins like what is kept of a password and does not go on so, as one that was cut off."""
+    """Return whether a secret begins like a hash and is not one: it was probably cut off."""
     try:
         if secret.startswith(ARGON2_PREFIX):
             extract_parameters(secret)
@@ -145,12 +145,12 @@ class Authentication(Section):
         return self
 
     def anonymous_allowed_on(self, host: str) -> bool:
-        """Tell whether clients of a listener on this address may connect without a user name."""
+        """Return whether clients of a listener on this address may connect without a user name."""
         return is_loopback(host) if self.allow_anonymous == ON_LOOPBACK else self.allow_anonymous is True
 
 
 def unique_names(what: str, names: list[str]) -> list[str]:
-    """Return the names of things that are called by them. Raises ValueError for one that stands there twice."""
+    """Return the names of named sections. Raises ValueError for a duplicate."""
     for name, count in Counter(names).items():
         if count > 1:
             raise ValueError(f"{what}: the name {name!r} stands there {count} times")

@@ -15,7 +15,7 @@ from sluicegate.messaging.clients.client_profile import COUNT_MAX, UNLIMITED, Cl
 from sluicegate.messaging.routing.deliver_to_one import priority_of
 
 ALLOW: Final = "allow"
-EXCEPTIONS_MAX: Final = 1000  # of one kind in one profile; each is looked at when a new topic is used
+EXCEPTIONS_MAX: Final = 1000  # of one kind in one profile; all are checked when a new topic is used
 
 Action = Literal["allow", "disallow"]
 ProfileName = Annotated[str, Field(min_length=1, max_length=32)]
@@ -48,7 +48,7 @@ class ClientProfileSettings(NamedSection):
     max_msg_rate: Count = UNLIMITED
 
     def profile(self) -> ClientProfile:
-        """Return the profile as connections are asked about it."""
+        """Return the profile as the core's type."""
         values: dict[str, Any] = self.model_dump()
         return ClientProfile(**values | {"dto_local_priority": priority_of(self.dto_local_priority)})
 
@@ -84,7 +84,7 @@ class AclProfileSettings(NamedSection):
     subscribe_share_name_exceptions: TopicExceptions = ()
 
     def profile(self) -> AclProfile:
-        """Return the profile as connections are asked about it."""
+        """Return the profile as the core's type."""
         return AclProfile(
             self.name,
             connect=AddressRules(

@@ -7,16 +7,16 @@ SECRET_BYTES_MAX: Final = 64 * 1024
 
 
 def first_line(file: Path) -> str:
-    """Return the first line without its end; empty: there is none.
+    """Return the first line without its end; empty if there is none.
 
-    Raises OSError, and ValueError with a sentence for people when it is no UTF-8, or longer than SECRET_BYTES_MAX.
+    Raises OSError, and ValueError with a readable text if it is not UTF-8 or longer than SECRET_BYTES_MAX.
     """
     with file.open("rb") as opened:
         return read_line(opened, str(file))
 
 
 def read_line(opened: BinaryIO, name: str) -> str:
-    """Return the next line of what people know by that name; else as `first_line`."""
+    """Return the next line of an open file; `name` is for errors. Else as `first_line`."""
     line = opened.readline(SECRET_BYTES_MAX + 1)
     if len(line) > SECRET_BYTES_MAX:
         raise ValueError(f"the first line of {name} has more than {SECRET_BYTES_MAX} bytes")

@@ -12,7 +12,7 @@ from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
 
 HOST_CHARS_MAX: Final = 255
-# As browsers write it: no user, no path, not even a slash at the end; a name that is not ASCII as `xn--...`.
+# As browsers send it: no user, no path, no slash at the end; a name that is not ASCII as `xn--...`.
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
