@@ -1,1 +1,1 @@
-"""What actors say to each other, a module for each receiver. Values only: no behaviour, no actor."""
+"""The messages between actors, one module for each receiver. Values only: no behaviour, no actor."""

@@ -1,4 +1,4 @@
-"""The messages of the data path: what passes between publishers, partitions, consumers and the spool all the time.
+"""The messages of the data path, between publishers, partitions, consumers and the spool.
 
 They carry batches and ranges, never single messages. One of them is made for every batch, so their constructors are
 written by hand: a dataclass runs its own interpreted one, 1,800 instructions against 250, even in a compiled module.
@@ -23,15 +23,15 @@ _NOTHING_FURTHER: Final[list[tuple[int, int]]] = []
 @final
 @mypyc_attr(free_list_len=1)
 class Append:
-    """Put a batch into the partition. `publication` is None for queues that are never written."""
+    """Add a batch to the partition. `publication` is None for queues that are never written."""
 
     def __init__(self, batch: MessageBatch, publication: Publication | None, rows: list[int] | None) -> None:
         self.batch = batch
         self.publication = publication
-        self.rows = rows  # the rows of the publication's batch that `batch` is made of; None: all
+        self.rows = rows  # rows of the publication's batch that `batch` consists of; None: all
 
     def in_order(self, order: list[int]) -> "Append":
-        """Return the same with the rows of its batch in another order."""
+        """Return the same message with the rows of its batch in another order."""
         rows = self.rows
         its_rows = order if rows is None else [rows[row] for row in order]
         return Append(self.batch.select(order), self.publication, its_rows)
@@ -48,7 +48,7 @@ class SharedDirect:
 
 @final
 class Confirmed:
-    """A publish is safe: on disk, or settled by all its consumers before it had to be."""
+    """A publish is safe: on disk, or settled by all its consumers before it had to be written."""
 
     def __init__(self, token: int) -> None:
         self.token = token
@@ -56,7 +56,7 @@ class Confirmed:
 
 @final
 class PublishFailed:
-    """A publish could not be stored: for want of room, or with REFUSED_SPOOL_FAILED because the store has failed."""
+    """A publish could not be stored: for lack of space, or with REFUSED_SPOOL_FAILED because the store has failed."""
 
     def __init__(self, token: int, reason: str, verdict: int = REFUSED_NOT_STORED) -> None:
         self.token = token
@@ -64,13 +64,13 @@ class PublishFailed:
         self.verdict = verdict
 
     def text(self) -> str:
-        """Return what a publisher is told."""
+        """Return the text for the publisher."""
         return f"{REFUSAL_TEXTS[self.verdict]}: {self.reason}"
 
 
 @final
 class Resume:
-    """The destination you waited for can take more."""
+    """The destination that the publisher waited for can take more."""
 
 
 @final
@@ -88,10 +88,10 @@ class Deliveries:
 @final
 @mypyc_attr(free_list_len=1)
 class Settle:
-    """Consumer -> partition: the outcome of half-open sequence ranges. Under an old epoch it changes nothing.
+    """Consumer -> partition: the outcome of half-open sequence ranges. Has no effect under an old epoch.
 
-    With a delivery count it is that of deliveries with this count, and changes nothing where the flow has their
-    messages from a later one.
+    With a delivery count it applies to deliveries with this count, and has no effect where the flow holds the messages
+    from a later one.
 
     Mostly it is one range, `[first, end)`; a list of it would cost 700 instructions for a message that comes alone.
     """
@@ -112,7 +112,7 @@ class Settle:
         self.first = first
         self.end = end
         self.outcome = outcome
-        self.cause = cause  # of REJECTED: what the consumer says of it; cut to CAUSE_CHARS_MAX
+        self.cause = cause  # of REJECTED: the consumer's reason; cut to CAUSE_CHARS_MAX
         self.further = further  # ranges with the same outcome
         self.delivery_count = delivery_count
 
@@ -124,10 +124,10 @@ class Settle:
 
 @final
 class SettleDurably:
-    """Consumer -> partition: as Settle. Answered to `reply_to` with Confirmed when it is in force for ever.
+    """Consumer -> partition: as Settle. Answered to `reply_to` with Confirmed when it is final.
 
-    With PublishFailed under an old epoch, or where the flow holds none of it any more: then it changes nothing, and the
-    messages are delivered again.
+    Answered with PublishFailed under an old epoch, or where the flow no longer holds any of it: then it has no effect,
+    and the messages are delivered again.
     """
 
     def __init__(self, settle: Settle, reply_to: Address) -> None:
@@ -137,7 +137,7 @@ class SettleDurably:
 
 @final
 class AnnotateDelivery:
-    """Consumer -> partition: put this on messages that I am about to give back. Of them, and counts, as Settle."""
+    """Consumer -> partition: annotate messages that the consumer is about to return. Ranges and counts as in Settle."""
 
     def __init__(
         self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int, annotation: bytes
@@ -151,9 +151,9 @@ class AnnotateDelivery:
 
 @final
 class RenewLock:
-    """Ask of a partition: begin the time to settle anew for half-open ranges that a flow holds, as Settle names them.
+    """Ask of a partition: restart the locks of half-open ranges that a flow holds, as in Settle.
 
-    Answered with the number of messages that it holds of them; none under an old epoch, or where no time is set.
+    Answered with the number of messages that it holds of them; 0 under an old epoch, or where there are no locks.
     """
 
     def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int) -> None:
@@ -181,7 +181,7 @@ class StorePublication:
 
 @final
 class Settled:
-    """Half-open ranges of a partition are done, and which publications and pages are no longer needed."""
+    """Half-open ranges of a partition are settled; publications and pages that are no longer needed."""
 
     def __init__(
         self,
@@ -195,7 +195,7 @@ class Settled:
         self.ranges = ranges
         self.released = released
         self.dropped_pages = dropped_pages
-        self.written = written  # some of it concerns messages that the store has, so this is worth a commit
+        self.written = written  # it concerns messages that the store has, so this is worth a commit
 
 
 @final

@@ -12,104 +12,106 @@ from sluicegate.messaging.queues.template import QueueTemplate
 from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.routing.virtual.definitions import VirtualDestinations
 
-# What a queue is for. Named queues belong to administrators and applications; the others come and go with their users.
+# The purpose of a queue. Named queues belong to administrators and applications; the others come and go with their
+# users.
 NAMED = "named"
-TEMPORARY = "temporary"  # as named, but never written, and gone some time after its last consumer
+TEMPORARY = "temporary"  # like NAMED, but never written, and deleted some time after its last consumer left
 SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
-FOR_CLIENTS = (NAMED, TEMPORARY)  # what clients reach by its name
+FOR_CLIENTS = (NAMED, TEMPORARY)  # queues that clients reach by name
 
 
 @dataclass(slots=True)
 class CreateQueue:
-    """Ask of the directory: make a queue, or find it. Answered with a QueueHandle once it is stored.
+    """Ask of the directory: create a queue, or find it. Answered with a QueueHandle when it is stored.
 
-    Raises QueueExists when `must_be_new` and there is one by that name; DefinitionLost when that has lost its own
-    definition. With `gives_back` it gets this one instead, and keeps its messages; UpdateRefused where it cannot now.
+    Raises QueueExists when `must_be_new` and there is one of that name; DefinitionLost when that has lost its own
+    definition. With `gives_back` it gets this definition instead, and keeps its messages; UpdateRefused where it cannot
+    now.
     """
 
     definition: QueueDefinition
     kind: str
     durable: bool
     must_be_new: bool = True
-    gives_back: bool = False  # who asks knows what the queue is, and does not merely want one by that name
+    gives_back: bool = False  # the asker knows the queue's definition, and does not merely want a queue of that name
 
 
 @dataclass(slots=True)
 class DeclareQueue:
-    """Ask of the directory: make the queue that somebody asked for; a template says what was left open.
+    """Ask of the directory: create a queue for a client or administrator; a template sets what was left open.
 
     Answered with a QueueHandle. Raises QueueExists, QueueInvalid, QueuesExhausted; StoreRefused when the catalog could
-    not be written; ClientDenied when the client's profiles do not allow the queue, or to subscribe to what it collects.
+    not be written; ClientDenied when the client's profiles do not allow the queue, or its subscriptions.
 
     A queue that a client declares is owned by its user, if it has one, and cannot be partitioned. A temporary queue is
     never written; it ends when it has been without a consumer for its `expires_unbound_s`, or, when that is 0, for the
     node's `queues.temporary_grace_s`. One that a client declared takes no other client, and ends at once when its
-    client unbinds. Without a name it is anonymous: it is temporary, and gets a name that nobody can guess.
+    client unbinds. A queue without a name is anonymous: it is temporary, and gets a name that cannot be guessed.
     """
 
-    asked: dict[str, object]  # name, attributes and subscriptions, as they were given
+    asked: dict[str, object]  # name, attributes and subscriptions, as given
     durable: bool | None = None  # None: as the template says, and durable without one
     rights: ClientRights | None = None  # of the client that asks; None: an administrator
 
 
 @dataclass(slots=True)
 class UpdateQueue:
-    """Ask of the directory: change the definition of a queue. Answered with the new one once it is stored.
+    """Ask of the directory: change the definition of a queue. Answered with the new one when it is stored.
 
-    `change` makes it from the queue as the changes before have left it; what it raises is the answer. Raises
-    UpdateRefused for a change that cannot be made now, and PermissionDenied: with `modify-topic` a client may change
-    the subscriptions, and with `delete` the attributes as well. Raises ClientDenied where the queue would collect what
-    it does not now, and the client may not subscribe to.
+    `change` makes it from the result of earlier changes; its exception is the answer. Raises UpdateRefused for a change
+    that cannot be made now, and PermissionDenied: with `modify-topic` a client may change the subscriptions, and with
+    `delete` the attributes as well. Raises ClientDenied where the queue would gain topics that the client may not
+    subscribe to.
     """
 
     name: str
     change: "Callable[[QueueHandle], QueueDefinition]"
-    rights: ClientRights | None = None  # of the client that asks; None: an administrator, who may
-    gives_back: bool = False  # the definition is the one that the queue had lost
+    rights: ClientRights | None = None  # of the client that asks; None: an administrator, with all rights
+    gives_back: bool = False  # the definition restores one that was lost
 
 
 @dataclass(slots=True)
 class FindQueue:
     """Ask of the directory. Answered with a QueueHandle, or None.
 
-    A client finds none of the broker's own queues, of sessions and subscriptions: what is in them is for their clients.
-    If it wants to consume, a queue is made that definitions of virtual destinations call for. Raises ClientDenied where
-    it may not receive guaranteed messages, not make queues, or not subscribe to what this one would collect.
+    A client cannot find the broker's own queues, of sessions and subscriptions: their messages are for their clients.
+    If it wants to consume, a queue that definitions of virtual destinations require is created. Raises ClientDenied
+    where it may not receive guaranteed messages, create queues, or subscribe to the topics of this one.
     """
 
     name: str
     rights: ClientRights | None = None  # of the client that names the queue; None: an administrator, the broker itself
-    consumes: bool = False  # the client wants to; its user owns what is made
+    consumes: bool = False  # the client wants to; its user owns a queue that is created
 
 
 @dataclass(slots=True)
 class MakeNamedQueues:
-    """Ask of the directory: make the queues that definitions name and that there are not. Answered with None."""
+    """Ask of the directory: create the missing queues that definitions name. Answered with None."""
 
 
 @dataclass(slots=True)
 class DeleteQueue:
-    """Ask of the directory: end a queue, its flows and its messages. Answered with whether there was one.
+    """Ask of the directory: delete a queue, its flows and its messages. Answered with whether it existed.
 
-    Raises PermissionDenied for a client without the right to delete it.
+    Raises PermissionDenied for a client without the permission to delete it.
     """
 
     name: str
-    user: str | None = None  # the client that asks; None: an administrator or the broker itself, who may
+    user: str | None = None  # the client that asks; None: an administrator or the broker itself, with all rights
 
 
 @dataclass(slots=True)
 class DefineConsumerQueues:
-    """Ask of the directory: from now on these definitions call for queues. Answered with None."""
+    """Ask of the directory: create queues by these definitions from now on. Answered with None."""
 
     definitions: VirtualDestinations
-    are_made: bool  # those of virtual topics for their consumers; else administrators make them
+    are_made: bool  # those of virtual topics, for their consumers; else administrators create them
 
 
 @dataclass(slots=True)
 class NotifyConsumers:
-    """Router -> directory -> queue: tell your watcher who consumes."""
+    """Router -> directory -> queue: send the queue's consumers to its watcher."""
 
     name: str
 
@@ -121,9 +123,9 @@ class ListQueues:
 
 @dataclass(slots=True)
 class SetQueueLimits:
-    """Node -> directory: from now on queues slow their publishers down at these marks.
+    """Node -> directory: apply these marks for slowing publishers down, in all queues.
 
-    Temporary ones that are made from now on wait so long for a consumer.
+    The grace period applies to temporary queues created from now on.
     """
 
     limits: PressureLimits
@@ -131,12 +133,12 @@ class SetQueueLimits:
 
 
 class UpdateRefused(Exception):
-    """A queue cannot be changed like this as things stand. The text says what would have to change first."""
+    """A queue cannot be changed like this now. The text says what would have to change first."""
 
 
 @dataclass(slots=True)
 class QueueExpired:
-    """Queue -> directory: nobody consumed from me for too long; end me."""
+    """Queue -> directory: delete the queue, which had no consumer for too long."""
 
     name: str
 
@@ -147,19 +149,19 @@ class KeepQueues:
 
 
 class PermissionDenied(Exception):
-    """A client has not the right that it would need. The text begins with `403 Permission Denied`."""
+    """A client lacks a permission. The text begins with `403 Permission Denied`."""
 
 
 class QueuesExhausted(Exception):
-    """There are as many temporary queues as the node takes."""
+    """The node has its maximum of temporary queues."""
 
 
 class QueueExists(Exception):
-    """There is a queue by that name already."""
+    """There is a queue of that name already."""
 
 
 class DefinitionLost(QueueExists):
-    """There is a queue by that name, with messages, whose definition was lost. The text says what operators can do."""
+    """There is a queue of that name, with messages, whose definition was lost. The text says what operators can do."""
 
     def __init__(self, name: str) -> None:
         super().__init__(
@@ -169,7 +171,7 @@ class DefinitionLost(QueueExists):
 
 
 class QueueState(ABC):
-    """The state of a queue, as far as others may ask about it. The queue's core implements it."""
+    """The state of a queue that other actors may read. The queue's core implements it."""
 
     @abstractmethod
     def clients(self) -> set[str]:
@@ -177,16 +179,16 @@ class QueueState(ABC):
 
     @abstractmethod
     def denial(self, client: str, user: str, needed: str) -> str:
-        """Return why a client may not do what takes a level of rights; empty when it may."""
+        """Return why a client lacks a level of permission; empty when it has it."""
 
     @abstractmethod
     def is_partitioned(self) -> bool:
-        """Return whether the queue has partitions by its present configuration."""
+        """Return whether the queue is partitioned by its present configuration."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueHandle:
-    """A queue: its actor, what publishers need of it, and how it was declared."""
+    """A queue: its actor, the part that publishers use, and its declaration."""
 
     name: str
     kind: str
@@ -195,7 +197,7 @@ class QueueHandle:
     durable: bool
     definition: QueueDefinition
     state: QueueState
-    definition_lost: bool = False  # the definition is one that the broker chose, until an operator decides
+    definition_lost: bool = False  # the broker chose the definition, until an operator decides
 
 
 # --- templates ---
@@ -203,9 +205,9 @@ class QueueHandle:
 
 @dataclass(slots=True)
 class PutTemplate:
-    """Ask of the directory: keep a template. Answered with None once it is stored; StoreRefused when it cannot be.
+    """Ask of the directory: store a template. Answered with None when it is stored; raises StoreRefused.
 
-    Raises TemplateExists when `must_be_new` and there is one by that name.
+    Raises TemplateExists when `must_be_new` and there is one of that name.
     """
 
     template: QueueTemplate
@@ -214,7 +216,7 @@ class PutTemplate:
 
 @dataclass(slots=True)
 class DeleteTemplate:
-    """Ask of the directory. Answered with whether there was one by that name; queues made from it stay as they are."""
+    """Ask of the directory. Answered with whether the template existed; queues made from it stay as they are."""
 
     name: str
 
@@ -225,4 +227,4 @@ class ListTemplates:
 
 
 class TemplateExists(Exception):
-    """There is a template by that name already."""
+    """There is a template of that name already."""

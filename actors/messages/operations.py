@@ -1,4 +1,4 @@
-"""What operators ask of single messages of a queue, and the answer. One ask covers a bounded part of one partition."""
+"""Requests of operators for single messages of a queue, and the answers. One covers a bounded part of one partition."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,19 +9,19 @@ from sluicegate.messaging.routing.destinations import QueueTarget
 DELETE = "delete"
 MOVE = "move"
 COPY = "copy"
-REDRIVE = "redrive"  # back to where each one died, or to `target`, as they were published
+REDRIVE = "redrive"  # to the queue where each one died, or to `target`, as they were published
 
 
 class QueueGone(Exception):
-    """The queue was deleted, or its node stops, before everything was done."""
+    """The queue was deleted, or its node stopped, before everything was done."""
 
 
 @dataclass(slots=True)
 class TakeMessages:
     """Ask of a queue, passed on to a partition. Answered with MessagesTaken, or QueueGone is raised.
 
-    With `sequences`, those; else what the filter matches of `[first, end)`. What a consumer holds is left alone, but
-    for copies.
+    With `sequences`, these messages; else what the filter matches in `[first, end)`. Messages that consumers hold are
+    left alone, except for copies.
     """
 
     action: str
@@ -30,18 +30,18 @@ class TakeMessages:
     first: int
     end: int
     message_filter: MessageFilter
-    limit: int  # most messages to do it to
-    target: QueueTarget | None  # None: the messages say where to, or nowhere
+    limit: int  # maximum number of messages
+    target: QueueTarget | None  # None: the messages name their targets, or there is none
 
 
 @dataclass(slots=True)
 class MessagesTaken:
-    """What was done. `next_sequence` is where to go on; at `end`, everything was looked at."""
+    """The result. `next_sequence` is where to continue; at `end`, everything was examined."""
 
     next_sequence: int = 0
     done_count: int = 0
-    kept: dict[str, int] = field(default_factory=dict)  # reason -> messages that were meant and stay
-    not_found: list[int] = field(default_factory=list)  # of the sequences asked for
+    kept: dict[str, int] = field(default_factory=dict)  # reason -> matching messages that stay
+    not_found: list[int] = field(default_factory=list)  # of the requested sequences
 
 
 # --- explaining where messages are ---
@@ -49,7 +49,7 @@ class MessagesTaken:
 
 @dataclass(slots=True)
 class ExplainKey:
-    """Ask of a partition, or of a queue that asks its partition: where a key stands. Answered with a KeyStatus."""
+    """Ask of a partition, or of a queue that asks its partition: explain a key. Answered with a KeyStatus."""
 
     key: str
     partition_number: int
@@ -65,14 +65,14 @@ FAILED: Final = "failed"
 
 
 class BackupUnavailable(Exception):
-    """What was asked for cannot be done now: one is running already, or there was none."""
+    """The request cannot be met now: a backup is running already, or there was none."""
 
 
 @dataclass(slots=True)
 class StartBackup:
-    """Ask: make a backup under this name, a form that backup_folder.NAME_FORM has.
+    """Ask: make a backup under this name, in the form of backup_folder.NAME_FORM.
 
-    Answered with BackupProgress; BackupUnavailable is raised while another one is running.
+    Answered with BackupProgress; raises BackupUnavailable while another one is running.
     """
 
     name: str
@@ -80,23 +80,23 @@ class StartBackup:
 
 @dataclass(slots=True)
 class DescribeBackup:
-    """Ask: the latest backup. Answered with BackupProgress, or BackupUnavailable is raised when there was none."""
+    """Ask: the latest backup. Answered with BackupProgress; raises BackupUnavailable when there was none."""
 
 
 @dataclass(slots=True)
 class CancelBackup:
-    """Ask: end the backup that is running, if one is. Answered like DescribeBackup, once it has ended."""
+    """Ask: cancel the backup that is running, if one is. Answered like DescribeBackup, when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class BackupProgress:
-    """How far the latest backup has come."""
+    """The progress of the latest backup."""
 
     name: str
     folder: str
     state: str
-    started_ms: int  # wall clock; what was confirmed before is in it
-    ended_ms: int  # 0: it runs
+    started_ms: int  # wall clock; what was confirmed before is in the backup
+    ended_ms: int  # 0: it is running
     written_bytes: int
-    expected_bytes: int  # about
+    expected_bytes: int  # an estimate
     failure: str

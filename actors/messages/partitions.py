@@ -1,6 +1,6 @@
 """Requests to a partition, and its answers and reports.
 
-A partition hears from its queue, from consumers, browsers and the spool. Messages on its data path are in `data`,
+A partition gets messages from its queue, from consumers, browsers and the spool. Those of its data path are in `data`,
 reads of ranges in `readers`, operations of administrators in `operations`.
 """
 
@@ -54,19 +54,19 @@ class CloseLedger:
 
 @dataclass(frozen=True, slots=True)
 class ClosedLedger:
-    """What the store has to know of a partition beyond its settlements."""
+    """The state that the store needs of a partition beside its settlements."""
 
     partition_id: int
     next_sequence: int
     redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
-    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery_delay: what failed and waits
+    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery_delay: messages that failed and wait
 
 
 @dataclass(slots=True)
 class BrowsePartition:
-    """Ask of a partition: copies of waiting messages behind a sequence, oldest first. Answered with BrowsedMessages.
+    """Ask of a partition: copies of waiting messages after a sequence, oldest first. Answered with BrowsedMessages.
 
-    With `waits_as`, the number of a browser, it is answered once there is something to show, or with EndBrowse.
+    With `waits_as`, the number of a browser, it is answered when there are messages, or with EndBrowse.
     """
 
     after: int
@@ -89,19 +89,19 @@ class BrowsedMessage:
 
 @dataclass(slots=True)
 class PurgePartition:
-    """Ask of a partition: drop what no consumer holds. Answered with the number of messages dropped."""
+    """Ask of a partition: drop the messages that no consumer holds. Answered with the number dropped."""
 
 
 @dataclass(slots=True)
 class DeleteMessages:
-    """Ask of a partition: remove these sequences, where no consumer holds them. Answered with how many."""
+    """Ask of a partition: remove those of these sequences that no consumer holds. Answered with the number removed."""
 
     sequences: list[int]
 
 
 @dataclass(slots=True)
 class EndBrowse:
-    """Browser -> partition: nobody waits for new messages any more."""
+    """Browser -> partition: the browser no longer waits for new messages."""
 
     flow_id: int
 
@@ -115,7 +115,7 @@ class PartitionOverview:
     waiting_count: int
     waiting_bytes: int
     ready_count: int
-    delayed_count: int  # neither ready nor in flight: not stored yet, their time has not come, or they failed and wait
+    delayed_count: int  # neither ready nor in flight: not stored yet, before their time, or failed and waiting
     in_flight_count: int
     memory_bytes: int
     first_unsettled: int
@@ -124,18 +124,18 @@ class PartitionOverview:
     redelivered_count: int
     settled_count: int
     lock_losses_count: int  # deliveries taken back because they were not settled in time
-    annotations_lost_count: int  # what consumers put on messages, and there was no room for
+    annotations_lost_count: int  # annotations of consumers that there was no room for
     discards: dict[str, int]  # reason -> messages dropped
     buried: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]
-    kept_from: int  # first sequence that readers of ranges may still have
-    kept_bytes: int  # payload that is kept beyond its settlement; no part of the quota
-    held_count: int  # of the ready ones, those passed over because older ones of their slot are not settled
+    kept_from: int  # first sequence that may still be kept for range readers
+    kept_bytes: int  # payload kept beyond its settlement; not part of the quota
+    held_count: int  # of the ready ones, those skipped because older ones of their slot are unsettled
 
 
 @dataclass(slots=True)
 class Withdraw:
-    """Spool -> partition: these sequences could not be stored, and their publisher knows; drop what is left."""
+    """Spool -> partition: these sequences could not be stored, and their publisher was told; drop what is left."""
 
     first: int
     end: int
@@ -143,7 +143,7 @@ class Withdraw:
 
 @dataclass(slots=True)
 class PageOut:
-    """Spool -> partition: move what journal records up to this number hold into pages, so that they can go."""
+    """Spool -> partition: move what journal records up to this number hold into pages, so that they can be deleted."""
 
     through_record: int
 
@@ -170,16 +170,16 @@ class RestoreSuspended:
 
 @dataclass(slots=True)
 class ResumeSuspended:
-    """Queue -> partition: the client of a parked flow is back, at another address."""
+    """Queue -> partition: the client of a suspended flow is back, at another address."""
 
     flow: Flow
 
 
 @dataclass(slots=True)
 class DeliverAgain:
-    """Ask of a partition: deliver to a flow once more, within its credit, what it holds of half-open ranges.
+    """Ask of a partition: deliver again to a flow, within its credit, what it holds of half-open ranges.
 
-    Answered with those of them that it holds; with none under an old epoch.
+    Answered with the ranges that it holds; with none under an old epoch.
     """
 
     flow_id: int
@@ -189,9 +189,9 @@ class DeliverAgain:
 
 @dataclass(slots=True)
 class ReleaseUnsent:
-    """Consumer -> partition, before its flow ends: half-open ranges that it was given first and never sent.
+    """Consumer -> partition, before its flow ends: half-open ranges that were first delivered to it, and never sent.
 
-    Under an old epoch it changes nothing.
+    Has no effect under an old epoch.
     """
 
     flow_id: int
@@ -208,15 +208,15 @@ class LookUpSequences:
 
 @dataclass(frozen=True, slots=True)
 class FoundSequences:
-    """What a partition knows of sequences that a consumer asked about."""
+    """The state of sequences that a consumer asked about."""
 
     unsettled: list[tuple[int, int]]  # half-open ranges
-    suspect_end: int  # after a crash: everything below may have been delivered by the run of the node that crashed
+    suspect_end: int  # after a crash: everything below may have been delivered before the crash
 
 
 @dataclass(slots=True)
 class DrainPartition:
-    """Ask of a partition: answer, with None, once there is nothing more that the flow can get from you now."""
+    """Ask of a partition: answer, with None, when it has nothing more that the flow can get now."""
 
     flow_id: int
 
@@ -232,7 +232,7 @@ class RescaleOrder:
 
 @dataclass(slots=True)
 class HoldSlots(RescaleOrder):
-    """Queue -> partition: from here on hold what the sources had by this slot map, each until it is opened."""
+    """Queue -> partition: from now on hold the slots that the sources had in this slot map, until each is opened."""
 
     number: int  # the partition's own
     slots_before: bytes
@@ -241,29 +241,29 @@ class HoldSlots(RescaleOrder):
 
 @dataclass(slots=True)
 class OpenSource(RescaleOrder):
-    """Queue -> partition: what was held for this source may go."""
+    """Queue -> partition: release what was held for this source."""
 
     number: int
 
 
 @dataclass(slots=True)
 class TakeCut(RescaleOrder):
-    """Queue -> partition: slots leave you. Answered by SourceDrained when everything below the cut is settled.
+    """Queue -> partition: it loses slots. Answered by SourceDrained when everything below the cut is settled.
 
-    The cut is the next sequence, and CutTaken says which; unless the queue knows it from before a restart.
+    The cut is the next sequence, reported by CutTaken; unless the queue knows it from before a restart.
     """
 
-    cut: int  # CUT_UNKNOWN: it is taken now
+    cut: int  # CUT_UNKNOWN: take it now
 
 
 @dataclass(slots=True)
 class Retire(RescaleOrder):
-    """Queue -> partition: you are empty, and end. What you keep for readers ends with you."""
+    """Queue -> partition: it is empty, and ends. What it keeps for readers ends with it."""
 
 
 @dataclass(slots=True)
 class CutTaken:
-    """Partition -> queue: where my cut is."""
+    """Partition -> queue: the sequence of the cut."""
 
     partition_number: int
     cut: int

@@ -1,4 +1,4 @@
-"""Requests to a queue and to its browsers, and what both report to consumers and to the directory."""
+"""Requests to a queue and to its browsers, and their reports to consumers and to the directory."""
 
 from dataclasses import dataclass, field
 from typing import TypeVar, final
@@ -30,13 +30,13 @@ class BindFlow:
 
     flow_id: int
     client: str
-    user: str  # as authentication found it; empty: anonymous
+    user: str  # from authentication; empty: anonymous
     address: Address
     window: CreditWindow[Address]
     protocol: str = "mqtt"
-    selector: Selector | None = None  # of the messages it wants; None: all
-    acknowledges: bool = False  # of a partitioned queue: it is told its partitions, and lets go of them by its word
-    of_partition_max: int = UNBOUNDED  # how many unsettled messages of one partition the consumer takes
+    selector: Selector | None = None  # selects the messages it wants; None: all
+    acknowledges: bool = False  # of a partitioned queue: it is sent its partitions, and acknowledges handoffs
+    of_partition_max: int = UNBOUNDED  # maximum of unsettled messages of one partition
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.
@@ -44,11 +44,11 @@ ENDPOINT_DISABLED = "endpoint_disabled"
 MAX_BIND_COUNT_EXCEEDED = "max_bind_count_exceeded"
 PERMISSION_DENIED = "permission_denied"
 QUEUE_EXPIRED = "queue_expired"
-NO_SUCH_PARTITION = "no_such_partition"  # of browsers, which may ask for one
+NO_SUCH_PARTITION = "no_such_partition"  # of browsers, which may request one partition
 
 
 class BindRefused(Exception):
-    """A queue would not bind a flow. `code` is one of the reasons above."""
+    """A queue refused to bind a flow. `code` is one of the reasons above."""
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(text)
@@ -59,7 +59,7 @@ class BindRefused(Exception):
 class UnbindFlow:
     """Consumer -> queue: the flow ends; what it holds is delivered again.
 
-    `may_return` is False when the client has said that it is done with the queue, and its connection goes on.
+    `may_return` is False when the client no longer needs the queue, and its connection continues.
     """
 
     flow_id: int
@@ -78,9 +78,9 @@ class FlowState:
 
 @dataclass(slots=True)
 class FlowGone:
-    """Queue -> consumer: the flow has ended because the queue was deleted, its egress shut down, or a right taken away.
+    """Queue -> consumer: the flow has ended: the queue was deleted, its egress shut down, or a permission revoked.
 
-    With `may_return` it makes sense to bind again later.
+    With `may_return` the consumer may bind again later.
     """
 
     flow_id: int
@@ -90,9 +90,9 @@ class FlowGone:
 
 @dataclass(slots=True)
 class SuspendFlow:
-    """Consumer -> queue: the client is away. `kept` stays with it, the rest of what the flow holds is delivered again.
+    """Consumer -> queue: the client is disconnected. `kept` stays with it, the rest the flow holds is delivered again.
 
-    The flow goes on with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
+    The flow resumes with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
     """
 
     flow_id: int
@@ -101,7 +101,7 @@ class SuspendFlow:
 
 @dataclass(slots=True)
 class RestoreSuspendedFlow:
-    """Session directory -> queue: a flow of an earlier run of the node, parked. Before anybody binds."""
+    """Session directory -> queue: a suspended flow of an earlier run of the node. Comes before any bind."""
 
     flow: Flow
     kept: list[tuple[int, int]]
@@ -109,11 +109,10 @@ class RestoreSuspendedFlow:
 
 @dataclass(slots=True)
 class DrainFlow:
-    """Consumer -> queue, or browser: let me have what you can, up to my credit. Answered with FlowDrained.
+    """Consumer -> queue, or browser: deliver what is available up to the flow's credit. Answered with FlowDrained.
 
-    A browser answers at the tail of its queue only: one whose credit is used up has shown what it was asked for.
-
-    `number` tells apart what the same flow has asked for before.
+    A browser answers only at the tail of its queue, for one whose credit is used up has shown what was requested.
+    `number` distinguishes the drains of one flow.
     """
 
     flow_id: int
@@ -122,7 +121,7 @@ class DrainFlow:
 
 @dataclass(slots=True)
 class FlowDrained:
-    """Queue, or browser -> consumer: you have what there was for you since you asked. Comes behind the deliveries."""
+    """Queue, or browser -> consumer: all that was available is delivered. Comes after the deliveries."""
 
     flow_id: int
     number: int
@@ -130,10 +129,10 @@ class FlowDrained:
 
 @dataclass(slots=True)
 class Assignment:
-    """Queue -> consumer: these partitions are yours, and nothing else is. Behind the FlowState that says so as well.
+    """Queue -> consumer: the flow owns these partitions, and no others. Comes after the same FlowState.
 
-    `partitions` has partition, epoch, and 0 or the time (Clock.now_ms) at which it is given to somebody else, whatever
-    the consumer says: such a partition delivers nothing any more.
+    `partitions` has partition, epoch, and 0 or the time (Clock.now_ms) at which it is given to another flow,
+    acknowledged or not: such a partition delivers nothing any more.
     """
 
     flow_id: int
@@ -142,7 +141,7 @@ class Assignment:
 
 @dataclass(slots=True)
 class AcknowledgeHandoff:
-    """Consumer -> queue: I have let go of these, each a partition and an epoch. Others than drain are passed over."""
+    """Consumer -> queue: the consumer acknowledges handoffs, each a partition and an epoch. Others are ignored."""
 
     flow_id: int
     partitions: list[tuple[int, int]]
@@ -167,17 +166,17 @@ class BrowseQueue:
 
 @dataclass(slots=True)
 class PurgeQueue:
-    """Ask of a queue: drop what no consumer holds. Answered with the number of messages dropped."""
+    """Ask of a queue: drop the messages that no consumer holds. Answered with the number dropped."""
 
 
 @dataclass(slots=True)
 class Reconfigure:
-    """Directory -> queue: the configuration is now this, and stored."""
+    """Directory -> queue: apply this configuration, which is stored."""
 
     config: QueueConfig
 
 
-# What a flow does, in the words of Solace's management.
+# The states of a flow, as Solace's management names them.
 ACTIVE_CONSUMER = "active-consumer"
 INACTIVE = "inactive"  # bound, and standing by
 ACTIVE_BROWSER = "active-browser"
@@ -194,7 +193,7 @@ class FlowOverview:
     unacked_count: int
     activity: str  # ACTIVE_CONSUMER, INACTIVE or ACTIVE_BROWSER
     partitions: list[int]
-    selector: str  # empty: it wants all
+    selector: str  # empty: it wants all messages
 
 
 @final
@@ -214,7 +213,7 @@ class QueueTotals:
     buried: dict[str, int] = field(default_factory=dict)  # reason -> messages
 
     def add(self, totals: "QueueTotals") -> None:
-        """Count what others have counted."""
+        """Add other totals."""
         self.accepted_count += totals.accepted_count
         self.delivered_count += totals.delivered_count
         self.redelivered_count += totals.redelivered_count
@@ -227,7 +226,7 @@ class QueueTotals:
         add_counts(self.buried, totals.buried)
 
     def add_partition(self, overview: "PartitionOverview") -> None:
-        """Count what a partition has counted."""
+        """Add the totals of a partition."""
         self.delivered_count += overview.delivered_count
         self.redelivered_count += overview.redelivered_count
         self.settled_count += overview.settled_count
@@ -250,9 +249,9 @@ class QueueOverview:
     flows: list[FlowOverview]
     usage_bytes: int
     usage_count: int
-    totals: QueueTotals  # with what partitions that retired have counted
+    totals: QueueTotals  # including those of retired partitions
     refusals: dict[int, int]  # verdict of messaging.message.refusals -> messages refused to their publishers
-    drops: dict[int, int]  # verdict -> messages dropped here, and nobody heard of it
+    drops: dict[int, int]  # verdict -> messages dropped here without telling the publisher
 
 
 # --- a change of the number of partitions ---
@@ -260,7 +259,7 @@ class QueueOverview:
 
 @dataclass(frozen=True, slots=True)
 class AddedPartition:
-    """A partition that was started, and that no publisher knows yet."""
+    """A partition that was started; publishers do not know it yet."""
 
     partition_id: int
     cell: ActorCell
@@ -275,7 +274,7 @@ class RescaleQueue:
 
     rescale: Rescale
     added: list[AddedPartition]
-    begun: bool = False  # the queue has it
+    begun: bool = False  # the queue has begun it
 
 
 @dataclass(slots=True)
@@ -287,7 +286,7 @@ class RescaleAdvanced:
 
 @dataclass(slots=True)
 class RescaleFinished:
-    """Queue -> directory: nothing is held any more, and the partitions that retired are gone."""
+    """Queue -> directory: nothing is held any more, and the retired partitions are removed."""
 
     queue_name: str
     retired_ids: list[int]
@@ -298,21 +297,21 @@ class RescaleFinished:
 
 @dataclass(slots=True)
 class BindBrowser:
-    """Ask of a queue: show me its messages, oldest first, and new ones as they arrive. Answered with BrowserBound.
+    """Ask of a queue: show its messages, oldest first, and new ones as they arrive. Answered with BrowserBound.
 
-    Raises BindRefused; the right needed is `read-only`. The consumer chooses the flow's id (Runtime.next_urn), for
-    messages may reach it before the answer does. Sequences up to `after` are passed over, in every partition.
+    Raises BindRefused; the permission needed is `read-only`. The consumer chooses the flow's id (Runtime.next_urn), for
+    messages may reach it before the answer does. Sequences up to `after` are skipped, in every partition.
     """
 
     flow_id: int
     client: str
-    protocol: str  # that the client speaks, for operators to see
-    user: str | None  # as authentication found it, empty for anonymous; None: an operator, who may look at anything
+    protocol: str  # spoken by the client, for operators
+    user: str | None  # from authentication, empty for anonymous; None: an operator, who may see all messages
     address: Address  # gets Browsed, and FlowGone when the queue ends
-    window: int  # messages that it is shown before it asks for more; at most 10,000 count
+    window: int  # messages shown before it requests more; at most 10,000 count
     partition_number: int | None = None  # None: all
     after: int = 0
-    selector: Selector | None = None  # what the browser wants to see
+    selector: Selector | None = None  # selects the messages shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +331,7 @@ class Browsed:
 
 @dataclass(slots=True)
 class BrowserCredit:
-    """Consumer -> browser: show so many more."""
+    """Consumer -> browser: show this many more."""
 
     count: int
 
@@ -341,7 +340,7 @@ class BrowserCredit:
 class DeleteBrowsed:
     """Ask of a browser: settle messages it has shown, each a partition and a sequence.
 
-    Answered with how many were removed: one that a consumer holds, or that is gone already, is passed over. Raises
+    Answered with the number removed: a message that a consumer holds, or that is gone already, is skipped. Raises
     BindRefused when the browser's user may no longer remove messages: that needs `consume`.
     """
 
@@ -350,4 +349,4 @@ class DeleteBrowsed:
 
 @dataclass(slots=True)
 class PartitionsChanged:
-    """Queue -> browser: there are more partitions than before, or fewer."""
+    """Queue -> browser: the number of partitions has changed."""

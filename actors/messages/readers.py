@@ -9,7 +9,7 @@ from sluicegate.messaging.partitions.state.gaps import Gap
 
 
 class PartitionRequest:
-    """Something the reading side of a partition answers; see actors.partitions.range_reads."""
+    """A request to the reading side of a partition; see actors.partitions.range_reads."""
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class ReadRange(PartitionRequest):
 
 @dataclass(frozen=True, slots=True)
 class RangeChunk:
-    """The messages from `first` up to `next_sequence`: each sequence is in a run or in a gap. To go on, ask from there.
+    """The messages from `first` up to `next_sequence`, where the next chunk begins: each is in a run or in a gap.
 
-    `synced_end` is how far one may read at present; a chunk without runs and gaps ends there.
+    `synced_end` is the end of what may be read at present; a chunk without runs and gaps ends there.
     """
 
     partition_number: int
@@ -51,15 +51,15 @@ class RangeChunk:
 
 
 class ReadFailed(Exception):
-    """The store cannot be read now: that says nothing about the messages. Ask again later."""
+    """The store cannot be read now; the messages may be intact. Retry later."""
 
 
 @dataclass(slots=True)
 class FindRangeEnd(PartitionRequest):
-    """Where does a range from `first` end that has at most so much payload, and so many messages? 0: no such bound.
+    """Ask for the end of a range from `first` of at most this much payload and this many messages. 0: no such bound.
 
-    Answered with a sequence, which is `first` where nothing comes any more. No payload is read: bytes are exact at the
-    bounds of batches and pages, by average within them; of messages each counts that was stored, settled or not.
+    Answered with a sequence, which is `first` where no message follows. No payload is read: bytes are exact at the
+    bounds of batches and pages, by average within them; every message that was stored counts, settled or not.
     """
 
     first: int
@@ -69,28 +69,28 @@ class FindRangeEnd(PartitionRequest):
 
 @dataclass(slots=True)
 class DescribeLog(PartitionRequest):
-    """Answered with a LogOverview."""
+    """Ask for the log of a partition. Answered with a LogOverview."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldOverview:
-    """What a partition keeps for one reader."""
+    """The messages that a partition keeps for one reader."""
 
     sequence: int  # it needs everything from here on
-    lag_bytes: int  # payload of what is in the store from there on
-    oldest_ms: int  # wall clock, when the oldest of it arrived; 0: there is none, or it is not known
+    lag_bytes: int  # stored payload from there on
+    oldest_ms: int  # wall clock, when the oldest of it arrived; 0: nothing is kept, or unknown
 
 
 @dataclass(frozen=True, slots=True)
 class LogOverview:
-    """What may be read of a partition."""
+    """The readable part of a partition."""
 
     number: int
     partition_id: int
-    low: int  # the first sequence that is still there
-    synced_end: int  # behind the last one that is in the store
+    low: int  # the first sequence that still exists
+    synced_end: int  # the end of what is stored
     next_sequence: int
-    bytes_end: int  # usage bytes that ever came into the log
+    bytes_end: int  # usage bytes appended to the log so far
     holds: dict[str, HoldOverview]
 
 
@@ -104,10 +104,10 @@ class HoldLog(PartitionRequest):
 
 @dataclass(slots=True)
 class ReplayQueue:
-    """Ask of a queue: offer settled messages that it still keeps to its consumers again. Answered with how many.
+    """Ask of a queue: deliver settled messages that it still keeps to its consumers again. Answered with the number.
 
-    `number` is a partition, None all of them. It begins at the sequence `first`, or where `since_ms` is not 0 with what
-    arrived then (wall clock; at most one page earlier), and ends before `end`. Raises ReplayRefused.
+    `number` is a partition, None all of them. The range begins at the sequence `first`, or where `since_ms` is not 0
+    with what arrived then (wall clock; at most one page earlier), and ends before `end`. Raises ReplayRefused.
     """
 
     number: int | None
@@ -122,7 +122,7 @@ class ReplayRefused(Exception):
 
 @dataclass(slots=True)
 class PrepareReplay(PartitionRequest):
-    """Choose what to offer again when the ledger is made anew. Answered with how many settled messages that is."""
+    """Choose the messages to deliver again when the ledger is reloaded. Answered with the number of settled ones."""
 
     first: int
     since_ms: int
@@ -131,12 +131,12 @@ class PrepareReplay(PartitionRequest):
 
 @dataclass(slots=True)
 class ConsumeThrough(PartitionRequest):
-    """The exclusive reader of the queue is done with everything before `end`. Answered with how many that settled."""
+    """The exclusive reader of the queue has consumed everything before `end`. Answered with the number settled."""
 
     end: int
 
 
-# What is asked of the directory of durable cursors, and what it answers. Ends of ranges are exclusive.
+# Requests to the directory of durable cursors, and its answers. Ends of ranges are exclusive.
 
 
 STATUS_WAIT_MS_MAX = 60_000
@@ -144,7 +144,7 @@ STATUS_WAIT_MS_MAX = 60_000
 
 @dataclass(slots=True)
 class BindCursor:
-    """Begin to read a queue, or go on. Fences any earlier binding of that cursor. Answered with a CursorBound.
+    """Begin to read a queue, or continue. Fences any earlier binding of that cursor. Answered with a CursorBound.
 
     A new cursor begins at `start`: `earliest` or `latest`. Raises CursorRefused: BAD_CURSOR, NO_SUCH_QUEUE,
     NOT_DURABLE, MODE_DIFFERS, TOO_MANY, QUEUE_IN_USE (mode consume, while consumers are bound), NOT_STORED.
@@ -160,13 +160,13 @@ class BindCursor:
 
 @dataclass(frozen=True, slots=True)
 class CursorPosition:
-    """Where a cursor stands in one partition."""
+    """The position of a cursor in one partition."""
 
     number: int
     partition_id: int
     low: int  # the first sequence that can still be read
     acked: int  # everything before is acknowledged
-    next_sequence: int  # behind the last one that can be read now
+    next_sequence: int  # the end of what can be read now
     lag_bytes: int  # payload from `acked` to `next_sequence`
 
 
@@ -175,15 +175,15 @@ class CursorBound:
     """The binding is live."""
 
     epoch: int
-    incarnation: int  # of the spool: sequences of another one mean nothing here
+    incarnation: int  # of the spool: sequences of another incarnation are not comparable
     positions: list[CursorPosition]
 
 
 @dataclass(slots=True)
 class AckCursor:
-    """Everything before these sequences is done with, by partition number. Lower ones than before change nothing.
+    """Acknowledge everything before these sequences, by partition number. Lower ones than before have no effect.
 
-    Answered with the list of CursorPosition once that is stored. Raises CursorFenced; CursorRefused: NO_SUCH_CURSOR,
+    Answered with the list of CursorPosition when stored. Raises CursorFenced; CursorRefused: NO_SUCH_CURSOR,
     NO_SUCH_PARTITION, AHEAD of what can be read, BAD_CURSOR (the reference is too long), NOT_STORED.
     """
 
@@ -196,7 +196,7 @@ class AckCursor:
 
 @dataclass(slots=True)
 class PinCursor:
-    """Keep what lies before these ends, by partition number, until it is acknowledged, whatever the lag; {}: unpin.
+    """Keep everything before these ends, by partition number, until it is acknowledged, whatever the lag; {}: unpin.
 
     Answered with None. Raises as AckCursor does.
     """
@@ -209,7 +209,7 @@ class PinCursor:
 
 @dataclass(slots=True)
 class CursorStatus:
-    """How far may be read? Answered with the list of CursorPosition.
+    """Ask how far a cursor may read. Answered with the list of CursorPosition.
 
     The answer comes when `next_sequence` of some partition is above `above` (by number; absent: 0), and at the latest
     after `wait_ms`, which is cut to STATUS_WAIT_MS_MAX.
@@ -226,7 +226,7 @@ class CursorStatus:
 
 @dataclass(slots=True)
 class HeartbeatCursor:
-    """Ask: is this binding the live one? Answered with None, and counts as a heartbeat. Raises as CursorStatus does."""
+    """Ask whether this binding is live. Answered with None, and counts as a heartbeat. Raises as CursorStatus."""
 
     queue: str
     cursor: str
@@ -237,7 +237,8 @@ class HeartbeatCursor:
 class UnbindCursor:
     """End a binding; the position stays. Answered with None. Raises CursorRefused: NO_SUCH_CURSOR, NOT_STORED.
 
-    One whose end is not stored has ended all the same, and comes back with a restart, until it was silent for long.
+    A binding whose end is not stored has ended all the same; after a restart it exists again until its heartbeat is
+    late.
     """
 
     queue: str
@@ -247,7 +248,7 @@ class UnbindCursor:
 
 @dataclass(slots=True)
 class DeleteCursor:
-    """Forget a cursor and its position. Answered with None. Raises CursorRefused: NO_SUCH_CURSOR, NOT_STORED."""
+    """Delete a cursor and its position. Answered with None. Raises CursorRefused: NO_SUCH_CURSOR, NOT_STORED."""
 
     queue: str
     cursor: str
@@ -255,7 +256,7 @@ class DeleteCursor:
 
 @dataclass(slots=True)
 class ListCursors:
-    """Answered with a list of CursorOverview: of one queue, or with None of all."""
+    """Answered with a list of CursorOverview: of one queue, or with None of all queues."""
 
     queue: str | None
 
@@ -280,7 +281,7 @@ class CursorOverview:
 class ReserveQueue:
     """Ask of a queue: bind no flow from now on, for a cursor is its only consumer. Answered with None.
 
-    Raises BindRefused while flows are bound, or another cursor has it.
+    Raises BindRefused while flows are bound, or another cursor has reserved it.
     """
 
     cursor: str
@@ -303,4 +304,4 @@ class WatchCommits:
 
 @dataclass(slots=True)
 class CommitSeen:
-    """Spool -> directory of cursors, partition: something came to be in the store."""
+    """Spool -> directory of cursors, partition: new rows are in the store."""

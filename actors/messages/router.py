@@ -39,19 +39,19 @@ class AddSubscription:
         self.subscriber = subscriber
         self.topic_filter = topic_filter
         self.qos = qos
-        self.retained_if_new = retained_if_new  # bring the retained messages when the subscription is new
-        self.retained_if_known = retained_if_known  # and when it replaces one
+        self.retained_if_new = retained_if_new  # return the retained messages when the subscription is new
+        self.retained_if_known = retained_if_known  # return them also when it replaces one
         self.selector = selector  # None: every message
         self.priorities = priorities  # for Deliver-To-One, as Subscription.priorities
 
     def wants_retained(self, new: bool) -> bool:
-        """Return whether the answer is to bring the retained messages."""
+        """Return whether the answer has to include the retained messages."""
         return self.retained_if_new if new else self.retained_if_known
 
 
 @final
 class SubscriptionAdded:
-    """The subscription is in force. `retained` finds the retained messages, if they are wanted."""
+    """The subscription is in force. `retained` scans the retained messages, if they are wanted."""
 
     __slots__ = ("new", "retained")
 
@@ -62,7 +62,7 @@ class SubscriptionAdded:
 
 @dataclass(slots=True)
 class RemoveSubscription:
-    """Ask of the router: end a client's subscription. Answered with whether there was one."""
+    """Ask of the router: end a client's subscription. Answered with whether it existed."""
 
     subscriber: Subscriber
     topic_filter: TopicFilter
@@ -70,19 +70,19 @@ class RemoveSubscription:
 
 @dataclass(slots=True)
 class SetQueueTopics:
-    """Directory -> router: the topics that a queue attracts are now these, and those excepted; none when it ends."""
+    """Directory -> router: set the topics of a queue and its exceptions; none when it ends."""
 
     target: QueueTarget
     topic_filters: list[TopicFilter]
     exceptions: list[TopicFilter]
-    selector: str = ""  # what it takes of their messages; empty: everything
+    selector: str = ""  # selects among the messages of its topics; empty: everything
 
 
 @dataclass(slots=True)
 class JoinGroup:
-    """Ask of the router: make a client a member of a shared group. GroupJoined answers, or ShareRefused is raised.
+    """Ask of the router: add a client to a shared group. GroupJoined answers, or ShareRefused is raised.
 
-    Filters of both syntaxes that match alike are one group.
+    Filters of both syntaxes that match the same topics are one group.
     """
 
     subscriber: Subscriber
@@ -90,12 +90,12 @@ class JoinGroup:
     topic_filter: TopicFilter
     qos: int
     durable: bool
-    partition_count: int = 0  # of its queue, which the first who wants guaranteed messages makes; 0: as it is
-    from_queue: bool = False  # direct messages that are its turn come by the queue, too; with a QoS above 0
+    partition_count: int = 0  # of its queue, which the first member with guaranteed messages creates; 0: as it is
+    from_queue: bool = False  # its direct messages come through the queue as well; with a QoS above 0
 
 
 class ShareRefused(Exception):
-    """A client cannot be a member of a shared group as it wants. The text says why."""
+    """A client cannot join a shared group as requested. The text says why."""
 
 
 @dataclass(slots=True)
@@ -108,7 +108,7 @@ class GroupJoined:
 
 @dataclass(slots=True)
 class LeaveGroup:
-    """Ask of the router: end a membership. Answered with whether there was one."""
+    """Ask of the router: end a membership. Answered with whether it existed."""
 
     subscriber: Subscriber
     share_name: str
@@ -117,7 +117,7 @@ class LeaveGroup:
 
 @dataclass(slots=True)
 class DefineVirtualDestinations:
-    """Ask of the router: from now on these definitions hold, and no others. Answered with None."""
+    """Ask of the router: apply these definitions, and no others. Answered with None."""
 
     definitions: VirtualDestinations
     rules: CacheRules
@@ -125,9 +125,9 @@ class DefineVirtualDestinations:
 
 @dataclass(slots=True)
 class ConsumersChanged:
-    """Ask of the router: these are a queue's consumers now, and what each selects; nothing is everything.
+    """Ask of the router: set a queue's consumers and their selectors; an empty selector is everything.
 
-    Answered with None, when messages come into the queue by that.
+    Answered with None when messages enter the queue accordingly.
     """
 
     target: QueueTarget
@@ -151,9 +151,9 @@ class SelectorOverview:
 
 @dataclass(slots=True)
 class PutSelector:
-    """Ask of the router: a subscriber of a queue selects this, also while it is away; None: forget it.
+    """Ask of the router: set a subscriber's selector for a queue, also while it is disconnected; None: forget it.
 
-    Answered with whether there is such a queue and, to be forgotten, such a subscriber; once the store knows.
+    Answered, when stored, with whether the queue exists and, to be forgotten, the subscriber.
     """
 
     queue: str

@@ -30,14 +30,14 @@ class WriteTables:
 
 @dataclass(slots=True)
 class PurgeFromStore:
-    """Queue -> spool: a partition is gone with all its pages."""
+    """Queue -> spool: a partition is deleted with all its pages."""
 
     partition_id: int
 
 
 @dataclass(slots=True)
 class RegisterPartition:
-    """Queue -> spool: a partition exists; keep its account, and reserve sequences for it."""
+    """Queue -> spool: a partition exists; account for it, and reserve sequences for it."""
 
     partition_id: int
     partition: Address
@@ -46,7 +46,7 @@ class RegisterPartition:
 
 @dataclass(slots=True)
 class ReloadPartition:
-    """Partition -> spool: its memory is lost. Answered to the queue with PartitionStored when all before is written."""
+    """Partition -> spool: its ledger is lost. Answered to the queue with PartitionStored when all before is written."""
 
     partition_id: int
     partition_number: int
@@ -55,7 +55,7 @@ class ReloadPartition:
 
 @dataclass(slots=True)
 class PartitionStored:
-    """Spool -> queue: what the store has of a partition that asked for it; None when it could not be read."""
+    """Spool -> queue: the stored state of a partition that asked for it; None when it could not be read."""
 
     partition_number: int
     stored: StoredPartition | None
@@ -90,7 +90,7 @@ class PagesWritten:
 
 @dataclass(slots=True)
 class ReadPage:
-    """Partition -> spool reader: bring a page. Answered with PageRead."""
+    """Partition -> spool reader: read a page. Answered with PageRead."""
 
     partition: Address
     partition_id: int
@@ -104,13 +104,13 @@ class PageRead:
     first_sequence: int
     runs: list[tuple[int, MessageBatch]]
     damage: str  # empty when the page was read
-    failed: bool = False  # the store could not be read: it says nothing about the page
-    lost: str = ""  # what of the page could not be read, beside `runs`
+    failed: bool = False  # the store could not be read: the page may be intact
+    lost: str = ""  # what could not be read of the page, beside `runs`
 
 
 @dataclass(slots=True)
 class PagesUnread:
-    """Spool reader -> spool: pages of a partition cannot be read, for another reason than before, or can again."""
+    """Spool reader -> spool: pages of a partition cannot be read, for a new reason, or can be read again."""
 
     partition_id: int
     reason: str  # empty: they can be read again
@@ -120,9 +120,9 @@ class PagesUnread:
 
 @dataclass(slots=True)
 class SetPageAside:
-    """Partition -> spool: this page cannot be read; keep its bytes in quarantine.
+    """Partition -> spool: this page cannot be read; store its bytes in quarantine.
 
-    With `stays` some of it can be read, and is served from where it is.
+    With `stays` some of it can be read, and is served from its place.
     """
 
     partition_id: int

@@ -1,4 +1,4 @@
-"""Requests to the staging actor. A transaction is identified by its name, attempts of its parts by numbers."""
+"""Requests to the staging actor. A transaction is identified by its name, the attempts of its parts by numbers."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from sluicegate.messaging.queues.definition import ANONYMOUS
 
 @dataclass(slots=True)
 class Stage:
-    """Keep batches for a transaction: durable, and seen by nobody. Answered with Staged once they are on the disk.
+    """Stage batches for a transaction: durable, but invisible to consumers. Answered with Staged when they are on disk.
 
     Raises StagingRefused: BAD_TRANSACTION, TOO_LARGE, TOO_MUCH_STAGED, BUSY, NOT_STORED, OF_ANOTHER.
     """
@@ -17,12 +17,12 @@ class Stage:
     part: int
     attempt: int
     batches: list[MessageBatch]
-    user: str = ANONYMOUS  # whose transaction it is, if this begins it
+    user: str = ANONYMOUS  # owner of the transaction, if this begins it
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The batches are on the disk. `already`: the transaction was committed before, and nothing was kept."""
+    """The batches are on disk. `already`: the transaction was committed before, and nothing was staged."""
 
     messages_count: int
     already: bool
@@ -32,7 +32,7 @@ class Staged:
 class CommitStaged:
     """Publish exactly these attempts, one of each part, in the order of the parts. Answered with StagedCommitted.
 
-    Raises StagingRefused: BAD_TRANSACTION, NOT_STAGED, BUSY, NOT_STORED, NOT_PUBLISHED (a queue would not take it),
+    Raises StagingRefused: BAD_TRANSACTION, NOT_STAGED, BUSY, NOT_STORED, NOT_PUBLISHED (a queue refused),
     STAGE_DAMAGED, OF_ANOTHER. Then nothing was published, and what is staged stays.
     """
 
@@ -43,7 +43,7 @@ class CommitStaged:
 
 @dataclass(frozen=True, slots=True)
 class StagedCommitted:
-    """Everything is published and safe. `already`: it was before, by an earlier commit of that name."""
+    """Everything is published and safe. `already`: by an earlier commit of that name."""
 
     messages_count: int
     already: bool
@@ -51,10 +51,10 @@ class StagedCommitted:
 
 @dataclass(slots=True)
 class AbortStaged:
-    """Drop what a transaction has staged. Answered with whether it is gone, also from the disk; False: it was committed
-    before, and stays.
+    """Drop what a transaction has staged. Answered with True when it is deleted, also from the disk.
 
-    Raises StagingRefused: BAD_TRANSACTION, BUSY, OF_ANOTHER.
+    Answered with False if it was committed before: then it stays. Raises StagingRefused: BAD_TRANSACTION, BUSY,
+    OF_ANOTHER.
     """
 
     transaction: str
@@ -63,12 +63,12 @@ class AbortStaged:
 
 @dataclass(slots=True)
 class FinishDecided:
-    """VPN -> staging: queues, subscriptions and definitions are back; publish what was decided before the start."""
+    """VPN -> staging: queues, subscriptions and definitions are restored; publish what was decided before the start."""
 
 
 @dataclass(slots=True)
 class DescribeStaging:
-    """Answered with a StagingOverview."""
+    """Ask of the staging actor; answered with a StagingOverview."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from sluicegate.messaging.message.address import Address
 
 @final
 class PrepareSettlement:
-    """Ask of a partition: take half-open ranges from the flow that holds them, for a commit under way.
+    """Ask of a partition: take half-open ranges from the flow that holds them, for a commit in progress.
 
-    Answered with a Prepared, which is to be told how the commit ended; or with None when the flow does not hold all of
-    them under this epoch, from deliveries with this count: then nothing is done.
+    Answered with a Prepared, which has to be told how the commit ended; or with None, and nothing is done, when the
+    flow does not hold all of them under this epoch, from deliveries with this count.
     """
 
     def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int) -> None:
@@ -22,7 +22,7 @@ class PrepareSettlement:
 
 @final
 class CommitEnded:
-    """Whoever commits -> a Prepared: the settlement is in the store, or nothing happened."""
+    """Committer -> a Prepared: the settlement is in the store, or nothing happened."""
 
     def __init__(self, *, is_made: bool) -> None:
         self.is_made = is_made
@@ -34,10 +34,11 @@ COMMIT_FAILED: Final = CommitEnded(is_made=False)
 
 @final
 class SettleTogether:
-    """Whoever commits -> spool: settle half-open ranges of several partitions in one commit.
+    """Committer -> spool: settle half-open ranges of several partitions in one commit.
 
-    Answered to `reply_to` with Confirmed of `token` once that is made: it makes room, so it is tried again until it is.
-    When the store has failed for good it is PublishFailed: then none of it is applied, whatever the store does later.
+    Answered to `reply_to` with Confirmed of `token` when that is made: it frees space, so it is retried until then.
+    When the store has failed for good the answer is PublishFailed: then none of it is applied, whatever the store does
+    later.
     """
 
     def __init__(self, settlements: list[tuple[int, int, int]], reply_to: Address, token: int) -> None:
