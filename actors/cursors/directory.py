@@ -75,7 +75,7 @@ from sluicegate.storage.interface import Table, TableWrite
 log = logging.getLogger("sluicegate.cursors")
 
 FIRST_EPOCH: Final = 1  # of a new cursor
-LOOK_AFTER_MS: Final = 1000  # how late a silent binding or an exceeded lag may be noticed
+MAINTENANCE_INTERVAL_MS: Final = 1000  # how late a silent binding or an exceeded lag may be noticed
 
 
 class CursorDirectory(LoopActor):
@@ -123,7 +123,7 @@ class CursorDirectory(LoopActor):
         for queue in self._book.queues():
             for cursor in self._book.of(queue):
                 cursor.resume(self.runtime.clock.now_ms())
-        self._look_again()
+        self._schedule_maintenance()
 
     def on_stop(self) -> None:
         """Release all waiting requests."""
@@ -177,7 +177,7 @@ class CursorDirectory(LoopActor):
         for each in overviews:
             cursor.positions[each.partition_id] = each.low if message.start == EARLIEST else each.next_sequence
         self._book.add(cursor)
-        self._look_again()
+        self._schedule_maintenance()
         return cursor
 
     async def _acknowledge(self, message: AckCursor) -> list[CursorPosition]:
@@ -230,15 +230,15 @@ class CursorDirectory(LoopActor):
 
     # --- what time brings ---
 
-    def _look_again(self) -> None:
+    def _schedule_maintenance(self) -> None:
         if self._timer is None and self._book.queues():
-            self._timer = self.cell.after(LOOK_AFTER_MS, self._time_to_look)
+            self._timer = self.cell.after(MAINTENANCE_INTERVAL_MS, self._start_maintenance)
 
-    def _time_to_look(self) -> None:
+    def _start_maintenance(self) -> None:
         if not self.cell.is_stopped():
-            run(self.runtime, self._maintain()).then(self._looked)
+            run(self.runtime, self._maintain()).then(self._maintained)
 
-    def _looked(self, outcome: LoopFuture[None]) -> None:
+    def _maintained(self, outcome: LoopFuture[None]) -> None:
         try:
             outcome.get()
         except ActorDeadError:
@@ -246,7 +246,7 @@ class CursorDirectory(LoopActor):
         except Exception:  # the next check must come, whatever happened to this one
             log.exception("maintenance of durable cursors failed")
         self._timer = None
-        self._look_again()
+        self._schedule_maintenance()
 
     async def _maintain(self) -> None:
         """End silent bindings, measure lags, and delete the cursors of deleted queues."""

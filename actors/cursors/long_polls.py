@@ -39,8 +39,8 @@ class StatusWaiters:
         self._spool = spool
         self._positions = positions
         self._waiters: list[_Waiter] = []
-        self._looking = False
-        self._look_again = False
+        self._is_scanning = False
+        self._scan_again = False
 
     def wait(self, cursor: DurableCursor, message: CursorStatus) -> LoopFuture[list[CursorPosition]]:
         """Answer when there is something above, or the time is up. A newer poll of a cursor ends an older one."""
@@ -56,11 +56,11 @@ class StatusWaiters:
 
     def commit_seen(self) -> None:
         """Check whether a poll can be answered."""
-        if self._looking:
-            self._look_again = True
+        if self._is_scanning:
+            self._scan_again = True
         elif self._waiters:
-            self._looking = True
-            run(self._runtime, self._look()).then(lambda _: self._looked())
+            self._is_scanning = True
+            run(self._runtime, self._scan()).then(lambda _: self._scanned())
 
     def fence(self, cursor: DurableCursor) -> None:
         """End the poll of a binding that is no longer the live one."""
@@ -78,7 +78,7 @@ class StatusWaiters:
         for waiter in [each for each in self._waiters if each.cursor is cursor]:
             run(self._runtime, self._time_is_up(waiter))
 
-    async def _look(self) -> None:
+    async def _scan(self) -> None:
         for cursor in list(dict.fromkeys([each.cursor for each in self._waiters])):
             positions = await self._positions(cursor)
             for waiter in [each for each in self._waiters if each.cursor is cursor]:
@@ -86,10 +86,10 @@ class StatusWaiters:
                     self._drop(waiter)
                     waiter.answer.set(positions)
 
-    def _looked(self) -> None:
-        self._looking = False
-        if self._look_again:
-            self._look_again = False
+    def _scanned(self) -> None:
+        self._is_scanning = False
+        if self._scan_again:
+            self._scan_again = False
             self.commit_seen()
 
     async def _time_is_up(self, waiter: _Waiter) -> None:

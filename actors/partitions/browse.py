@@ -59,7 +59,7 @@ class PartitionBrowse(Address):
                 assert self._reader is not None
                 self._reader.read(ReadPage(self, self._partition_id, segment.page.first))
                 return
-            self._look(segment.first, segment.batch)
+            self._scan(segment.first, segment.batch)
             self._next = segment.end
         if self._found or self._waits_as < 0:
             self.end()
@@ -80,11 +80,11 @@ class PartitionBrowse(Address):
         segment = self._ledger().segments.at_or_after(self._next)
         end = self._next + 1 if segment is None else _end_of_page(segment, message)
         for first, batch in message.runs:
-            self._look(first, batch)
+            self._scan(first, batch)
         self._next = max(end, self._next)
         self.run()
 
-    def _look(self, first: int, batch: MessageBatch) -> None:
+    def _scan(self, first: int, batch: MessageBatch) -> None:
         ledger = self._ledger()
         for row in range(batch.count):
             sequence = first + row

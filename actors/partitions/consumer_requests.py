@@ -24,9 +24,9 @@ from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.suspended_flows import (
     deliver_again,
-    deliver_kept,
-    has_kept,
+    has_resends,
     release_unsent,
+    resend,
     restore_suspended,
     resume,
     suspend,
@@ -169,7 +169,7 @@ class SuspendedFlows:
     """
 
     def __init__(self) -> None:
-        self.has_kept = False  # a client is back, and messages have waited for it
+        self.has_resends = False  # a client is back, and messages have waited for it
 
     def receive(self, ledger: Ledger, request: SuspensionRequest) -> SuspensionReply:
         """Carry out one request."""
@@ -177,13 +177,13 @@ class SuspendedFlows:
             suspend(ledger, request.flow_id, request.kept)
         elif isinstance(request, ResumeSuspended):
             resume(ledger, request.flow)
-            self.has_kept = True
+            self.has_resends = True
         elif isinstance(request, RestoreSuspended):
             restore_suspended(ledger, request.flow, request.epoch, request.kept)
         elif isinstance(request, ReleaseUnsent):
             release_unsent(ledger, request.flow_id, request.epoch, request.ranges)
         elif isinstance(request, DeliverAgain):
-            self.has_kept = True
+            self.has_resends = True
             return deliver_again(ledger, request.flow_id, request.epoch, request.ranges)
         else:
             return FoundSequences(unsettled_among(ledger, request.ranges), ledger.suspect_end)
@@ -191,6 +191,6 @@ class SuspendedFlows:
 
     def deliver(self, ledger: Ledger) -> list[Delivery]:
         """Return deliveries for clients that are back, ahead of all others."""
-        again = deliver_kept(ledger)
-        self.has_kept = has_kept(ledger)
+        again = resend(ledger)
+        self.has_resends = has_resends(ledger)
         return again

@@ -15,7 +15,7 @@ from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget, PagePlan, is_awaited, page_damaged, page_loaded
-from sluicegate.messaging.partitions.suspended_flows import release_kept
+from sluicegate.messaging.partitions.suspended_flows import release_resends
 
 PAGE_BYTES = 32_768  # of payload; between the 16 and 64 KiB at which LMDB's overflow pages waste little
 
@@ -125,7 +125,7 @@ class PageArrivals:
             # Quarantined first: giving up its messages deletes the page in the same commit.
             assert self._spool is not None
             self._spool.post(SetPageAside(self._partition_id, message.first_sequence, message.damage))
-            release_kept(ledger, message.first_sequence)
+            release_resends(ledger, message.first_sequence)
             page_damaged(ledger, message.first_sequence)
         else:
             if message.lost and is_awaited(ledger, message.first_sequence):

@@ -83,7 +83,7 @@ from sluicegate.messaging.partitions.rules.in_flight import in_flight_of
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
-from sluicegate.messaging.partitions.suspended_flows import discard_kept
+from sluicegate.messaging.partitions.suspended_flows import discard_resends
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
@@ -264,7 +264,7 @@ class Partition(Behaviour):
 
     def _detach(self, message: Detach) -> None:
         self._draining.pop(message.flow_id, None)
-        discard_kept(self._ledger, message.flow_id)
+        discard_resends(self._ledger, message.flow_id)
         self._ledger.detach(message.flow_id, count_as_failed=message.count_as_failed)
 
     def _browse(self, message: BrowsePartition) -> LoopFuture[list[BrowsedMessage]]:
@@ -290,7 +290,7 @@ class Partition(Behaviour):
     def turn_ended(self) -> None:
         """Deliver, and carry out what the ledger decided in this turn."""
         ledger = self._ledger
-        kept = self._suspended.deliver(ledger) if self._suspended.has_kept else None
+        kept = self._suspended.deliver(ledger) if self._suspended.has_resends else None
         wall_ms = self._clock.wall_ms() if ledger.needs_the_time() else 0
         deliveries = ledger.deliver(wall_ms)
         if kept is not None:

@@ -24,18 +24,18 @@ def wake_waiters(window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
 
 def watch_for_room(pool: CreditPool[Address], dispatcher: Dispatcher) -> None:
     """From now on wake partitions that wait for room in the pool, at the end of a turn that frees some."""
-    pool.has_room = _LookForRoom(pool, dispatcher).ask
+    pool.has_room = _PoolRoomCheck(pool, dispatcher).ask
 
 
 def _wake(window: CreditWindow[Address], waiters: list[Address], dispatcher: Dispatcher) -> None:
     for waiter in waiters:
         waiter.post(WAKE)
     if waiters and window.called_count == len(waiters):  # the first in this turn
-        dispatcher.at_turn_end(_SecondLook(window, dispatcher))
+        dispatcher.at_turn_end(_CreditLeftCheck(window, dispatcher))
 
 
 @final
-class _SecondLook(Flushed):
+class _CreditLeftCheck(Flushed):
     """Checks, at the end of the turn in which partitions were woken, for credit that is left for others."""
 
     def __init__(self, window: CreditWindow[Address], dispatcher: Dispatcher) -> None:
@@ -51,7 +51,7 @@ class _SecondLook(Flushed):
 
 
 @final
-class _LookForRoom(Flushed):
+class _PoolRoomCheck(Flushed):
     """Checks, at the end of a turn in which the pool got room, which windows wait for it."""
 
     def __init__(self, pool: CreditPool[Address], dispatcher: Dispatcher) -> None:

@@ -156,27 +156,29 @@ class Publisher:
 
     def _note_forwarding(self, forwarding: Forwarding, count: int, published: int, result: PublishResult) -> None:
         """Record what the definitions say that forward `count` rows; `published` rows are published together."""
-        fanned = result.forwarded
-        if fanned is None:
-            fanned = result.forwarded = ForwardingResult(published)
-        fanned.spared.update(forwarding.spared)
+        forwarded = result.forwarded
+        if forwarded is None:
+            forwarded = result.forwarded = ForwardingResult(published)
+        forwarded.spared.update(forwarding.spared)
         # Several rows are taken all or not at all; if not, they are published again one by one.
-        fanned.is_partial = fanned.is_partial or (forwarding.is_partial and published == 1 and not self._in_transaction)
-        fanned.is_concurrent = fanned.is_concurrent or forwarding.is_concurrent
+        forwarded.is_partial = forwarded.is_partial or (
+            forwarding.is_partial and published == 1 and not self._in_transaction
+        )
+        forwarded.is_concurrent = forwarded.is_concurrent or forwarding.is_concurrent
         for name in forwarding.missing:
             result.refuse(REFUSED_NOT_FOUND, name)
-        fanned.missing_count += count * (len(forwarding.missing) + len(forwarding.lost))
-        fanned.unmatched_count += count * forwarding.unmatched_count
+        forwarded.missing_count += count * (len(forwarding.missing) + len(forwarding.lost))
+        forwarded.unmatched_count += count * forwarding.unmatched_count
         if forwarding.is_nowhere:
-            fanned.filtered_count += count
+            forwarded.filtered_count += count
 
-    def _count_forwarded(self, fanned: ForwardingResult, batch: MessageBatch, result: PublishResult) -> None:
+    def _count_forwarded(self, forwarded: ForwardingResult, batch: MessageBatch, result: PublishResult) -> None:
         """Count forwarded messages without destination; not for several rows that are published again one by one."""
         if result.refusal == ADMITTED:
-            self._space.filtered_count += fanned.filtered_count
-            self._count_nowhere(batch, fanned.unmatched_count)
+            self._space.filtered_count += forwarded.filtered_count
+            self._count_nowhere(batch, forwarded.unmatched_count)
         if result.refusal == ADMITTED or batch.count == 1:
-            self._space.missing_count += fanned.missing_count
+            self._space.missing_count += forwarded.missing_count
 
     def _publish_mixed(
         self, batch: MessageBatch, rows_by_route: dict[Route, list[int]], token: int, result: PublishResult
@@ -361,7 +363,7 @@ class Publisher:
 
         Definitions may allow queues to be skipped, or to keep what they took before one refused.
         """
-        fanned = result.forwarded
+        forwarded = result.forwarded
         refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher is told
         taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
         for target, rows in targets.items():
@@ -370,18 +372,18 @@ class Publisher:
             if verdict == ADMITTED:
                 taken.append((target, None if part is batch else rows, part))
                 continue
-            is_spared = fanned is not None and target in fanned.spared
+            is_spared = forwarded is not None and target in forwarded.spared
             hears = not is_spared and target.gate.refuses_publisher(verdict)
             refusing.append((target, verdict, part.count, hears))
             if hears:
                 result.refuse(verdict, target.name, target.gate.limit(verdict))
-            is_last = _comes_again(batch, result) or _stops_at_refusal(fanned)
+            is_last = _comes_again(batch, result) or _stops_at_refusal(forwarded)
             if is_last and not is_spared and result.refusal != ADMITTED:
                 break
         if refusing and (result.refusal == ADMITTED or not _comes_again(batch, result)):
             for target, verdict, count, hears in refusing:
                 target.gate.refuse(verdict, count, hears=hears and batch.qos != AT_MOST_ONCE)
-        if result.refusal != ADMITTED and (fanned is None or not fanned.is_partial):
+        if result.refusal != ADMITTED and (forwarded is None or not forwarded.is_partial):
             return False
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
         for target, rows, part in taken:
@@ -441,9 +443,9 @@ def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[
     return chosen
 
 
-def _stops_at_refusal(fanned: ForwardingResult | None) -> bool:
+def _stops_at_refusal(forwarded: ForwardingResult | None) -> bool:
     """Return whether queues after one that refuses are not asked: what they took would stay there."""
-    return fanned is not None and fanned.is_partial and not fanned.is_concurrent
+    return forwarded is not None and forwarded.is_partial and not forwarded.is_concurrent
 
 
 def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:

@@ -5,7 +5,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, mypyc_attr
 
-WALL_LOOK_NS: Final = 100_000_000  # `both_ms` notices a changed wall clock within this time
+WALL_CHECK_NS: Final = 100_000_000  # `both_ms` notices a changed wall clock within this time
 
 # In compiled code a Final is a C variable; the names themselves would be looked up in a dict at every call.
 _monotonic_ns: Final = monotonic_ns
@@ -39,7 +39,7 @@ class SystemClock(Clock):
 
     def __init__(self) -> None:
         self._wall_ahead_ns: i64 = 0  # of the monotonic clock
-        self._look_again_ns: i64 = 0  # monotonic; when to measure the offset again
+        self._measure_again_ns: i64 = 0  # monotonic; when to measure the offset again
 
     def now_ms(self) -> int:
         """Return monotonic milliseconds."""
@@ -54,9 +54,9 @@ class SystemClock(Clock):
         return _monotonic_ns()
 
     def both_ms(self) -> tuple[int, int]:
-        """Return both with one read of a clock; a changed wall clock is followed within `WALL_LOOK_NS`."""
+        """Return both with one read of a clock; a changed wall clock is followed within `WALL_CHECK_NS`."""
         now_ns: i64 = _monotonic_ns()
-        if now_ns >= self._look_again_ns:
-            self._look_again_ns = now_ns + WALL_LOOK_NS
+        if now_ns >= self._measure_again_ns:
+            self._measure_again_ns = now_ns + WALL_CHECK_NS
             self._wall_ahead_ns = _time_ns() - now_ns
         return now_ns // 1_000_000, (now_ns + self._wall_ahead_ns) // 1_000_000

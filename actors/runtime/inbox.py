@@ -91,7 +91,7 @@ class Dispatcher:
         self._next_turn: Callable[[], None] = self._turn  # bound once, and not for every turn
         self._armed = False
         self._serves = False  # actors are being served
-        self._has_looked = False  # at the clocks, since the last turn
+        self._has_read_clock = False  # at the clocks, since the last turn
         self._now_ms = 0
         self._wall_ms = 0
 
@@ -107,9 +107,9 @@ class Dispatcher:
 
         All data that is read until the next turn counts as read at that time.
         """
-        if not self._has_looked:
+        if not self._has_read_clock:
             self._now_ms, self._wall_ms = self._clock.both_ms()
-            self._has_looked = self._armed  # else there may be no turn for long
+            self._has_read_clock = self._armed  # else there may be no turn for long
         return self._now_ms, self._wall_ms
 
     def is_idle(self) -> bool:
@@ -154,7 +154,7 @@ class Dispatcher:
             self._call_soon(self._next_turn)
         else:
             self._armed = False
-        self._has_looked = False
+        self._has_read_clock = False
 
 
 @final

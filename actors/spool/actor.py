@@ -152,7 +152,7 @@ class Spool(Behaviour, Flushed):
             return  # another flush will follow
         now_ms = self._runtime.clock.now_ms()
         if due_ms > now_ms:
-            self._look_again(due_ms, now_ms)
+            self._schedule_flush(due_ms, now_ms)
         else:
             self._commit(now_ms, patience_ms)
 
@@ -161,7 +161,7 @@ class Spool(Behaviour, Flushed):
         self._idle_callbacks.append(callback)
         self.turn_ended()
 
-    def _look_again(self, at_ms: int, now_ms: int) -> None:
+    def _schedule_flush(self, at_ms: int, now_ms: int) -> None:
         """Schedule a flush at that time."""
         if self._timer is not None:
             self._timer.cancel()

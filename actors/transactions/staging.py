@@ -46,7 +46,7 @@ from sluicegate.storage.interface import Table, TableWrite
 log = logging.getLogger("sluicegate.staging")
 
 READ_AGAIN_MS: Final = 1000  # between two attempts to read a page from a store that fails
-LOOK_AFTER_MS: Final = 1000  # how late an expired transaction may be dropped
+MAINTENANCE_INTERVAL_MS: Final = 1000  # how late an expired transaction may be dropped
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class StagingActor(LoopActor):
         found = self._found
         if found.orphans or found.gaps:
             self._spool.post(Settled(self._partition_id, found.gaps, [], found.orphans, True))
-        self._timer = self.cell.after(LOOK_AFTER_MS, self._maintain)
+        self._timer = self.cell.after(MAINTENANCE_INTERVAL_MS, self._maintain)
 
     def on_stop(self) -> None:
         """Leave work in progress: it continues after the next start."""
@@ -252,7 +252,7 @@ class StagingActor(LoopActor):
         if names:
             rows = [TableWrite(Table.TRANSACTIONS, name_key(name), None) for name in names]
             self._forget(rows)
-        self._timer = self.cell.after(LOOK_AFTER_MS, self._maintain)
+        self._timer = self.cell.after(MAINTENANCE_INTERVAL_MS, self._maintain)
 
     # --- the store ---
 

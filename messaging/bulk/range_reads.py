@@ -159,11 +159,11 @@ def gaps_of(log: RetainedLog, plan: RangePlan, runs: list[RangeRun], damaged: li
                 unsettled = ledger.settled.outside(max(first, ledger.floor), end)
                 gaps += [Gap(start, stop, DISCARD_DAMAGED) for start, stop in unsettled]
     at = plan.first
-    told = sorted(
+    explained = sorted(
         [*[(run.first_sequence, run.first_sequence + run.stop_row - run.start_row) for run in runs]]
         + [(gap.first, gap.end) for gap in gaps]
     )
-    for first, end in [*told, (plan.next_sequence, plan.next_sequence)]:
+    for first, end in [*explained, (plan.next_sequence, plan.next_sequence)]:
         if at < first:
             gaps += ledger.gaps.explain(at, first)
         at = max(at, end)

@@ -31,7 +31,7 @@ from sluicegate.messaging.partitions.recovery import StoredPartition
 
 HELD_BY_NOBODY: Final = 1 << 64  # above every sequence
 UNBOUNDED: Final = 1 << 62  # above every count of rows and bytes
-LOOKED_AT_MAX: Final = 256  # segments for each trim: what cannot be trimmed yet must not be walked again and again
+EXAMINED_MAX: Final = 256  # segments for each trim: what cannot be trimmed yet must not be walked again and again
 
 
 @final
@@ -386,7 +386,7 @@ class RetainedLog:
         kept: list[LogSegment] = []
         segments = self._segments
         finished = False
-        while index < len(segments) and index - start < LOOKED_AT_MAX:
+        while index < len(segments) and index - start < EXAMINED_MAX:
             segment = segments[index]
             over = (size_max > 0 and settled_bytes > size_max) or self._arrived_before(index, too_old_ms)
             if segment.end > self._held_from or (self.rules.on() and not over):

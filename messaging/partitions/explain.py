@@ -38,7 +38,7 @@ class WaitReason(StrEnum):
     BEHIND_OTHERS = "behind-others"  # it is delivered after the messages before it
 
 
-LOOKED_AT_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
+EXAMINED_MAX: Final = 50_000  # messages; some 10 ms of the loop, compiled
 
 
 @final
@@ -54,17 +54,17 @@ class KeyStatus:
         self.in_flight_count = in_flight_count  # with a consumer
         self.first_waiting = first_waiting  # sequence of the oldest waiting message; 0: none was found
         self.reason = reason
-        self.unseen_count = unseen_count  # messages in pages, or beyond LOOKED_AT_MAX, that were not examined
+        self.unseen_count = unseen_count  # messages in pages, or beyond EXAMINED_MAX, that were not examined
 
 
 def key_status(ledger: Ledger, key: str) -> KeyStatus:
     """Examine the messages of a key."""
-    waiting_count = in_flight_count = first_waiting = looked_at_count = unseen_count = 0
+    waiting_count = in_flight_count = first_waiting = examined_count = unseen_count = 0
     for segment in ledger.segments.all():
-        if segment.batch is None or looked_at_count >= LOOKED_AT_MAX:
+        if segment.batch is None or examined_count >= EXAMINED_MAX:
             unseen_count += segment.live_count
             continue
-        looked_at_count += segment.live_count
+        examined_count += segment.live_count
         for sequence in _of_key(ledger, segment, key):
             if any(sequence in flow.in_flight for flow in ledger.flows.values()):
                 in_flight_count += 1
@@ -111,7 +111,7 @@ def wait_reason(ledger: Ledger, sequence: int) -> WaitReason:
     owners = active if groups is None else [flow for flow in active if groups.may_have(ledger, flow, sequence)]
     if not any(flow.room(unacked_count_max) > 0 for flow in owners) and len(owners) < len(active):
         return WaitReason.GROUP_BUSY
-    if any(flow.kept or flow.room(unacked_count_max) > 0 for flow in active):
+    if any(flow.to_resend or flow.room(unacked_count_max) > 0 for flow in active):
         segment = ledger.segments.at_or_after(sequence)
         on_disk = segment is not None and segment.batch is None
         return WaitReason.ON_DISK if on_disk else WaitReason.BEHIND_OTHERS

@@ -4,7 +4,7 @@ A QoS 2 message of a shared subscription is completed with the client it was sen
 4.8.2-4]. If the session ends first, the message goes to no other client [MQTT 4.8.2-5]. So the flow is *suspended*: it
 gets no new messages, and what was sent stays in flight with it. When the client is back, the flow resumes under its old
 id and epoch, and the messages it kept are delivered again, before new ones, also while their pages are read. Messages
-still to be delivered again are in `LedgerFlow.kept`.
+still to be delivered again are in `LedgerFlow.to_resend`.
 
 An AMQP consumer may keep its flow bound while it is away, without credit, and then ask for some of its messages again.
 If it never does, other consumers get them.
@@ -38,8 +38,8 @@ def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
         for start, stop in stays.outside(first, end):
             ledger.take_back(flow, start, stop)
             ledger.requeue(start, stop, 1, flow.flow.client)
-    flow.kept = stays
-    flow.keeps_alone = True
+    flow.to_resend = stays
+    flow.ends_with_session = True
     if ledger.groups is not None:
         ledger.groups.leave(ledger, flow_id)
 
@@ -48,15 +48,15 @@ def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> N
     """Suspend a flow of an earlier run of the node; it keeps those of its sequences that still have a message."""
     suspended = ledger.add_flow(flow, epoch)
     suspended.paused = True
-    suspended.kept = RangeSet()
-    suspended.keeps_alone = True
+    suspended.to_resend = RangeSet()
+    suspended.ends_with_session = True
     ledger.gather_fresh()
     for first, end in kept:
         for start, stop in ledger.available_within(first, end):
             ledger.take_out(start, stop)
             ledger.undelivered.discard(start, stop)
             suspended.in_flight.add(start, stop)
-            suspended.kept.add(start, stop)
+            suspended.to_resend.add(start, stop)
 
 
 def resume(ledger: Ledger, flow: Flow) -> None:
@@ -66,7 +66,7 @@ def resume(ledger: Ledger, flow: Flow) -> None:
         suspended.flow = flow
         flow.holdings.append(suspended.in_flight)
         suspended.paused = False
-        suspended.keeps_alone = False  # if it leaves and its session continues, others get what is left
+        suspended.ends_with_session = False  # if it leaves and its session continues, others get what is left
 
 
 def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> Ranges:
@@ -75,38 +75,38 @@ def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> R
     if flow is None or flow.epoch != epoch:
         return []
     held = [part for first, end in ranges for part in flow.in_flight.within(first, end)]
-    if held and flow.kept is None:
-        flow.kept = RangeSet()
+    if held and flow.to_resend is None:
+        flow.to_resend = RangeSet()
     for first, end in held:
-        assert flow.kept is not None, "it was made above"
-        flow.kept.add(first, end)
+        assert flow.to_resend is not None, "it was made above"
+        flow.to_resend.add(first, end)
     return held
 
 
-def discard_kept(ledger: Ledger, flow_id: int) -> None:
+def discard_resends(ledger: Ledger, flow_id: int) -> None:
     """Drop what still waits for the client of a suspended flow: its session has ended."""
     flow = ledger.flows.get(flow_id)
-    if flow is not None and flow.kept is not None and flow.keeps_alone:
-        for first, end in flow.kept.ranges():
+    if flow is not None and flow.to_resend is not None and flow.ends_with_session:
+        for first, end in flow.to_resend.ranges():
             for start, stop in ledger.take_back(flow, first, end):
                 ledger.give_up(start, stop, DISCARD_SESSION_ENDED)
 
 
-def release_kept(ledger: Ledger, page_first: int) -> None:
+def release_resends(ledger: Ledger, page_first: int) -> None:
     """Release what flows keep in a page that cannot be read, so that it can be given up."""
     segment = ledger.segments.at_or_after(page_first)
     if segment is None or segment.page is None or segment.page.first != page_first:
         return
     for flow in ledger.flows.values():
-        if flow.kept is not None:
-            for first, end in flow.kept.remove(segment.first, segment.end):
+        if flow.to_resend is not None:
+            for first, end in flow.to_resend.remove(segment.first, segment.end):
                 for start, stop in ledger.take_back(flow, first, end):
                     ledger.make_ready(start, stop)
 
 
-def has_kept(ledger: Ledger) -> bool:
+def has_resends(ledger: Ledger) -> bool:
     """Return whether a resumed flow has kept messages that are not delivered to it again yet."""
-    return any(flow.kept and not (flow.paused and flow.keeps_alone) for flow in ledger.flows.values())
+    return any(flow.to_resend and not (flow.paused and flow.ends_with_session) for flow in ledger.flows.values())
 
 
 def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:
@@ -119,11 +119,11 @@ def unsettled_among(ledger: Ledger, ranges: Ranges) -> Ranges:
     return left
 
 
-def deliver_kept(ledger: Ledger) -> list[Delivery]:
+def resend(ledger: Ledger) -> list[Delivery]:
     """Deliver the kept messages of resumed flows again, oldest first, within their credit."""
     deliveries: list[Delivery] = []
     for flow in list(ledger.flows.values()):
-        kept = flow.kept
+        kept = flow.to_resend
         if kept is None or flow.paused:
             continue
         while kept.total > 0:
@@ -146,7 +146,7 @@ def deliver_kept(ledger: Ledger) -> list[Delivery]:
                 kept.remove(first, end)
                 deliveries.append(_again(ledger, flow, segment, first, end))
         if kept.total == 0:
-            flow.kept = None
+            flow.to_resend = None
     return deliveries
 
 

@@ -217,22 +217,22 @@ class RetainedScan(Generic[V]):
         """Whether the walk is complete."""
         return not self._frames
 
-    def take(self, count_max: int, looked_max: int) -> list[tuple[str, V]]:
-        """Return the next topics and values, possibly none, after visiting at most `looked_max` nodes.
+    def take(self, count_max: int, visited_max: int) -> list[tuple[str, V]]:
+        """Return the next topics and values, possibly none, after visiting at most `visited_max` nodes.
 
         The order depends only on the puts and removals.
         """
         found: list[tuple[str, V]] = []
         frames = self._frames
-        looked = 0
-        while frames and looked < looked_max and len(found) < count_max:
+        visited = 0
+        while frames and visited < visited_max and len(found) < count_max:
             frame = frames[-1]
             if frame.place >= len(frame.nodes):
                 frames.pop()
                 continue
             node = frame.nodes[frame.place]
             frame.place += 1
-            looked += 1
+            visited += 1
             if self._matches(frame.depth) and node.slot is not None:
                 found.append(node.slot)
             self._descend(node, frame.depth)

@@ -14,7 +14,7 @@ from sluicegate.messaging.message.outcomes import DISCARD_DELETED
 from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.routing.destinations import QueueTarget
 
-LOOKED_AT_MAX: Final = 5000  # messages of one request: a few milliseconds in which the node does nothing else
+EXAMINED_MAX: Final = 5000  # messages of one request: a few milliseconds in which the node does nothing else
 
 KEPT_IN_FLIGHT: Final = "in_flight"  # a consumer holds it, or it is moving already
 KEPT_NOT_DEAD: Final = "not_dead"  # it names no queue to return to
@@ -33,17 +33,17 @@ class OperatorAction(MoveJob):
         self._order = order
         self._taken = MessagesTaken()
         self._chosen_count = 0
-        self._looked_at_count = 0
+        self._examined_count = 0
         self._seen: set[int] = set()  # of the requested sequences
 
     def is_full(self) -> bool:
         """Return whether enough messages are selected, or examined."""
-        return self._chosen_count >= self._order.limit or self._looked_at_count >= LOOKED_AT_MAX
+        return self._chosen_count >= self._order.limit or self._examined_count >= EXAMINED_MAX
 
     def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
         """Select a message that matches and is available; one that is to leave is taken out of delivery at once."""
         order = self._order
-        self._looked_at_count += 1
+        self._examined_count += 1
         if order.sequences is not None:
             self._seen.add(sequence)
         if not order.message_filter.matches(batch, row):

@@ -64,7 +64,7 @@ class PickJob(PartitionJob):
                 self.next_sequence = max(self.next_sequence, end)
                 self._index += 1
             elif segment.batch is not None:
-                self._look(segment.first, segment.batch, end)
+                self._scan(segment.first, segment.batch, end)
             else:
                 page, reader = segment.page, self.context.reader
                 assert page is not None, "what is not in memory lies in a page"
@@ -80,7 +80,7 @@ class PickJob(PartitionJob):
             return
         assert isinstance(message, PageRead)
         if message.failed:
-            self.context.runtime.after(READ_AGAIN_MS, self._look_again)
+            self.context.runtime.after(READ_AGAIN_MS, self._read_again)
             return
         segment = self.context.ledger.segments.at_or_after(self.next_sequence)
         before = self.next_sequence
@@ -88,7 +88,7 @@ class PickJob(PartitionJob):
             while self.next_sequence < first + batch.count and self._index < len(self._ranges) and not self.is_full():
                 start, end = self._ranges[self._index]
                 self.next_sequence = max(self.next_sequence, start)
-                self._look(first, batch, end)
+                self._scan(first, batch, end)
                 if self.next_sequence < end:
                     break
                 self._index += 1
@@ -96,11 +96,11 @@ class PickJob(PartitionJob):
             self.next_sequence = segment.end  # it was damaged, and would be so again
         self.run()
 
-    def _look_again(self) -> None:
+    def _read_again(self) -> None:
         if id(self) in self.context.jobs:  # else its queue is deleted
             self.post(PickAgain())
 
-    def _look(self, first: int, batch: MessageBatch, end: int) -> None:
+    def _scan(self, first: int, batch: MessageBatch, end: int) -> None:
         """Examine the rows of a batch from `next_sequence` to `end`."""
         ledger = self.context.ledger
         rows: list[int] = []

@@ -42,7 +42,7 @@ from sluicegate.actors.queues.directory.lost_definitions import (
     OwnQueue,
     check_decides,
     description_of_lost,
-    giving_back,
+    restoring_update,
     stays_lost,
     with_own_definition,
 )
@@ -261,7 +261,7 @@ class QueueDirectory(LoopActor):
     def _found_lost(self, found: QueueHandle, message: CreateQueue) -> LoopFuture[QueueHandle]:
         """Restore the definition of a queue, if the asker knows it."""
         answer: LoopFuture[QueueHandle] = LoopFuture()
-        update = giving_back(found, message)
+        update = restoring_update(found, message)
         if update is None and message.must_be_new:
             raise DefinitionLost(found.name)
         if update is None:

@@ -44,7 +44,7 @@ def stays_lost(handle: QueueHandle, config: QueueConfig) -> bool:
     return handle.definition_lost and not (config.ingress_enabled or config.egress_enabled)
 
 
-def giving_back(found: QueueHandle, asked: CreateQueue) -> UpdateQueue | None:
+def restoring_update(found: QueueHandle, asked: CreateQueue) -> UpdateQueue | None:
     """Return an update that restores a queue's definition; None: the asker does not know it, or is another user."""
     same_kind = found.kind == asked.kind and found.durable == asked.durable
     owner = found.definition.config.owner

@@ -131,14 +131,14 @@ def has_more_for(ledger: LedgerState, flow_id: int) -> bool:
     maximum: that can last for ever.
     """
     flow = ledger.flows.get(flow_id)
-    if flow is None or flow.paused or not (flow.kept or ledger.has_ready()):
+    if flow is None or flow.paused or not (flow.to_resend or ledger.has_ready()):
         return False
     window = flow.flow.window
     if window.used >= window.limit:
         return False
     if window.is_shut:
         return True
-    if flow.kept:
+    if flow.to_resend:
         return window.room() > 0
     if flow.room(ledger.rules.unacked_count_max) == 0:
         return False

@@ -204,15 +204,15 @@ class LedgerFlow:
     __slots__ = (
         "again",
         "declined",
+        "ends_with_session",
         "epoch",
         "flow",
         "in_flight",
         "is_new",
-        "keeps_alone",
-        "kept",
         "locks",
         "paused",
         "scanned_to",
+        "to_resend",
     )
 
     def __init__(self, flow: Flow, epoch: int) -> None:
@@ -221,8 +221,8 @@ class LedgerFlow:
         self.is_new = True  # it has never got a message
         self.in_flight = RangeSet()
         flow.holdings.append(self.in_flight)
-        self.kept: RangeSet | None = None  # of `in_flight`: delivered again, first of all, when its client is back
-        self.keeps_alone = False  # no other flow ever gets what is in `kept`: it ends with the client's session
+        self.to_resend: RangeSet | None = None  # of `in_flight`: delivered again, first of all, when its client is back
+        self.ends_with_session = False  # `to_resend` ends with the client's session: no other flow gets it
         self.declined: RangeSet | None = (
             None  # unsettled, and for other flows only (messaging.partitions.rules.undeliverable); None: none
         )
@@ -233,7 +233,7 @@ class LedgerFlow:
 
     def room(self, unacked_count_max: i64) -> i64:
         """Return how many more messages the flow may get now: none before what it has kept."""
-        if self.kept:
+        if self.to_resend:
             return 0
         window = self.flow.window
         available = window.room()

@@ -20,10 +20,10 @@ from sluicegate.messaging.partitions.rules.selection import has_more_for
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.partitions.suspended_flows import (
     deliver_again,
-    deliver_kept,
-    discard_kept,
-    has_kept,
-    release_kept,
+    discard_resends,
+    has_resends,
+    release_resends,
+    resend,
     restore_suspended,
     resume,
     suspend,
@@ -48,7 +48,7 @@ def ledger_with(count: int) -> Ledger:
 def delivered(ledger: Ledger) -> dict[int, list[int]]:
     """Deliver what can be, and return the sequences by flow."""
     found: dict[int, list[int]] = {}
-    for delivery in [*deliver_kept(ledger), *ledger.deliver(0)]:
+    for delivery in [*resend(ledger), *ledger.deliver(0)]:
         found.setdefault(delivery.flow.flow_id, []).extend(sequences_of(delivery))
     ledger.check()
     return found
@@ -73,7 +73,7 @@ def test_what_comes_again_to_its_client_says_of_each_message_how_often_it_was_tr
     ledger.deliver(0)
     suspend(ledger, ABSENT, [(1, 4)])
     resume(ledger, flow_of(ABSENT))
-    assert [(each.first_sequence, each.delivery_count) for each in deliver_kept(ledger)] == [(1, 1), (2, 2), (3, 1)]
+    assert [(each.first_sequence, each.delivery_count) for each in resend(ledger)] == [(1, 1), (2, 2), (3, 1)]
 
 
 @given(
@@ -121,11 +121,11 @@ def test_what_is_kept_is_for_one_client_alone(
         assert found == stays
         assert ledger.effects.discards == {}
     else:
-        discard_kept(ledger, ABSENT)
+        discard_resends(ledger, ABSENT)
         ledger.detach(ABSENT, count_as_failed=True)
         assert delivered(ledger) == {}
         assert ledger.effects.discards == ({DISCARD_SESSION_ENDED: len(stays)} if stays else {})
-    assert not has_kept(ledger)
+    assert not has_resends(ledger)
     assert ledger.waiting_count == 0
 
 
@@ -137,7 +137,7 @@ def test_what_was_kept_is_delivered_within_what_all_consumers_may_hold_together(
     pool: CreditPool[Address] = CreditPool(2)
     resume(ledger, flow_of(ABSENT, window=CreditWindow(10, pool)))
     assert delivered(ledger) == {ABSENT: [1, 2]}
-    assert has_kept(ledger)
+    assert has_resends(ledger)
 
 
 def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_leaves() -> None:
@@ -149,7 +149,7 @@ def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_lea
     resume(ledger, flow_of(ABSENT, limit=1))
     assert delivered(ledger) == {ABSENT: [1]}
 
-    discard_kept(ledger, ABSENT)
+    discard_resends(ledger, ABSENT)
     ledger.detach(ABSENT, count_as_failed=True)
     ledger.attach(flow_of(OTHER), 2)
 
@@ -180,7 +180,7 @@ def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session(
     ledger.deliver(1000)
     assert ledger.settle(OTHER, 1, 2, ACCEPTED) == 1
 
-    discard_kept(ledger, ABSENT)
+    discard_resends(ledger, ABSENT)
     ledger.detach(ABSENT, count_as_failed=True)
 
     ledger.check()
@@ -221,10 +221,10 @@ def test_what_is_to_be_delivered_again_is_not_forgotten_while_a_partition_change
     deliver_again(ledger, OTHER, 1, [(1, 2)])
     ledger.pause(OTHER)
     assert delivered(ledger) == {}
-    assert has_kept(ledger)
+    assert has_resends(ledger)
     ledger.attach(flow, 1)
     assert delivered(ledger) == {OTHER: [1]}
-    assert not has_kept(ledger)
+    assert not has_resends(ledger)
 
 
 def test_what_lies_in_a_damaged_page_is_given_up() -> None:
@@ -232,11 +232,11 @@ def test_what_lies_in_a_damaged_page_is_given_up() -> None:
     ledger, _ = parked_in_a_page()
     resume(ledger, flow_of(ABSENT))
     delivered(ledger)
-    release_kept(ledger, 1)
+    release_resends(ledger, 1)
     assert page_damaged(ledger, 1) == 3
     assert delivered(ledger) == {}
     assert ledger.effects.discards == {DISCARD_DAMAGED: 3}
-    assert not has_kept(ledger)
+    assert not has_resends(ledger)
 
 
 def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> None:
@@ -251,7 +251,7 @@ def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> No
     assert deliver_again(ledger, ABSENT, 1, [(1, 5)]) == [(1, 2), (3, 5)]
     assert deliver_again(ledger, ABSENT, 0, [(5, 6)]) == [], "an old epoch"
 
-    again = deliver_kept(ledger)
+    again = resend(ledger)
     assert [(list(sequences_of(each)), each.delivery_count, each.annotation) for each in again] == [
         ([1], 1, b""),
         ([3], 1, b""),
@@ -270,6 +270,6 @@ def test_what_was_taken_back_before_it_came_again_is_not_given_to_two() -> None:
     ledger.attach(flow_of(OTHER), 2)
     ledger.flows[ABSENT].flow.window.give(3)
 
-    assert [list(sequences_of(each)) for each in deliver_kept(ledger)] == [[3]]
+    assert [list(sequences_of(each)) for each in resend(ledger)] == [[3]]
     ledger.pause(ABSENT)
     assert delivered(ledger) == {OTHER: [1, 2]}
