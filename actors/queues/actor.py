@@ -283,7 +283,7 @@ class QueueActor(LoopActor):
 
     def _only_partition(self) -> ActorCell:
         """Return the partition of a session's or a shared subscription's queue."""
-        assert len(self._core.partitions) == 1, "flows are parked on queues without partitions"
+        assert len(self._core.partitions) == 1, "flows are suspended on queues without partitions"
         return self._core.partitions[0]
 
     def _suspend(self, message: SuspendFlow) -> None:
@@ -298,7 +298,7 @@ class QueueActor(LoopActor):
         core.suspended.add(flow.flow_id)
         core.users[flow.flow_id] = ""  # its user is known when it is bound
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
-            assert move.kind == ATTACH, "nobody has bound before"
+            assert move.kind == ATTACH, "no flow has bound before"
             core.partitions[move.partition].inbox.post(RestoreSuspended(flow, move.epoch, message.kept))
 
     def _emit(self, kind: EventKind, client: str, description: str) -> None:

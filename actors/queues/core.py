@@ -164,7 +164,7 @@ class QueueCore(QueueState):
     def apply(self, config: QueueConfig) -> None:
         """Apply a configuration. The access type changes only while no flow is bound."""
         if config.access_type != self.config.access_type or config.partitioned() != self.config.partitioned():
-            assert not self.flows, "who has access changes while nobody consumes"
+            assert not self.flows, "the access type changes while no flow is bound"
             count = len(self.partitions)
             epoch = max([epoch for _, _, epoch in self.access.partition_statuses(count)])
             self.gone.rebalances_count += self.access.completed_count

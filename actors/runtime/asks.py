@@ -140,7 +140,7 @@ class Ask:
 
 def ask_at(address: Address, message: object) -> LoopFuture[Any]:
     """Ask the actor at an address; fail, and never wait for ever, when it has stopped."""
-    assert isinstance(address, Inbox), "who is asked is an actor of this loop"
+    assert isinstance(address, Inbox), "the asked actor is on this loop"
     answer: LoopFuture[Any] = LoopFuture()
     if address.closed:
         dead = pykka.ActorDeadError("whoever was asked is gone")

@@ -24,5 +24,5 @@ class StoredAnswer(Address):
         if isinstance(message, PublishFailed):
             self.future.set_exception((StoreRefused, StoreRefused(message.reason), None))
         else:
-            assert isinstance(message, Confirmed), "nobody but the spool answers"
+            assert isinstance(message, Confirmed), "only the spool answers"
             self.future.set(self._value)

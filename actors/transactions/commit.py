@@ -73,7 +73,7 @@ class TransactionCommit(Address):
         if isinstance(message, PublishFailed):
             self._stored.set(message.reason)
         else:
-            assert isinstance(message, Confirmed), "nobody else knows this address"
+            assert isinstance(message, Confirmed), "only the spool knows this address"
             self._stored.set("")
 
     async def commit(self, batch: MessageBatch | None, accepted: list[UnsettledRanges]) -> str:

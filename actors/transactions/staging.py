@@ -190,7 +190,7 @@ class StagingActor(LoopActor):
 
     async def _finish(self, decision: Decision) -> None:
         """Publish the rest of a transaction that was decided before a crash."""
-        assert decision.attempts is not None, "what is finished is not finished again"
+        assert decision.attempts is not None, "a decision is finished once"
         pages = self._area.resume_commit(decision.name, decision.attempts)
         log.info("transaction %r was decided before the start; %d pages are left", decision.name, len(pages))
         await self._publish(self._staged_commit(), decision, pages)

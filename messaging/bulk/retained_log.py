@@ -331,8 +331,8 @@ class RetainedLog:
         previous_end = 0
         for segment in self._segments:
             assert previous_end <= segment.first < segment.end, "segments ascend without overlap"
-            assert (segment.batch is None) == (segment.page_first != NO_PAGE), "a segment lies in one place"
-            assert (segment.batch is None) == (segment.publication is None), "what is in memory is in the journal"
+            assert (segment.batch is None) == (segment.page_first != NO_PAGE), "a segment has a batch or a page"
+            assert (segment.batch is None) == (segment.publication is None), "a batch in memory is in the journal"
             previous_end = segment.end
         assert sum([segment.usage_bytes for segment in self._segments]) == self.usage_bytes
         held = [segment.batch.memory_bytes() for segment in self._segments if segment.batch is not None]
@@ -343,7 +343,7 @@ class RetainedLog:
                 if unsettled.publication is not None and unsettled.publication.refused:
                     continue  # a consumer settled it before it could not be stored
                 found = self.at_or_after(unsettled.first)
-                assert found is not None, "everything unsettled is in the log"
+                assert found is not None, "every unsettled message is in the log"
                 assert found.first <= unsettled.first or unsettled.publication is not None
 
     def _add(self, segment: LogSegment) -> None:

@@ -241,7 +241,7 @@ class StagingArea:
         assert len(pages) == self.pages_count
         ends = sorted([(page.first, page.end) for page in pages])
         for (_, end), (first, _) in pairwise(ends):
-            assert end <= first, "no sequence is given out twice"
+            assert end <= first, "no sequence is assigned twice"
         assert not ends or ends[-1][1] <= self.next_sequence
         for name, transaction in self.open.items():
             assert transaction.committing or name not in self.committed

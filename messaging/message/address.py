@@ -9,7 +9,7 @@ class Address:
 
     def post(self, message: object) -> None:
         """Queue a message. Never blocks; a message to a stopped actor is counted and dropped."""
-        raise AssertionError("an address is the inbox of somebody")
+        raise AssertionError("post is abstract")
 
     def deliver_now(self, message: object) -> None:
         """Queue a message that an idle receiver may handle before this returns."""

@@ -88,7 +88,7 @@ class Ledger(LedgerState):
         held = self.flows.get(flow.flow_id)
         if held is not None:
             assert held.paused, "a flow is attached once"
-            assert held.epoch == epoch, "who gets a partition anew was detached before"
+            assert held.epoch == epoch, "a flow is detached before it is attached again"
             held.paused = False
             return
         held = self.add_flow(flow, epoch)
@@ -324,8 +324,8 @@ class Ledger(LedgerState):
         while self.requeued.total > 0:
             first = self.requeued.lowest()
             segment = self.segments.at_or_after(first)
-            assert segment is not None, "what waits again is in a segment"
-            assert segment.first <= first, "what waits again is in a segment"
+            assert segment is not None, "a requeued message is in a segment"
+            assert segment.first <= first, "a requeued message is in a segment"
             if not self.ensure_loaded(segment):
                 return None
             if segment.page is not None:

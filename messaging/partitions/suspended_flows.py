@@ -78,7 +78,7 @@ def deliver_again(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges) -> R
     if held and flow.to_resend is None:
         flow.to_resend = RangeSet()
     for first, end in held:
-        assert flow.to_resend is not None, "it was made above"
+        assert flow.to_resend is not None, "created above"
         flow.to_resend.add(first, end)
     return held
 

@@ -132,33 +132,33 @@ def _threshold(name: str, default: str, meaning: str) -> Attribute:
 
 
 ATTRIBUTES: Final[tuple[Attribute, ...]] = (
-    _choice("access_type", EXCLUSIVE, (EXCLUSIVE, NON_EXCLUSIVE), "who receives: the first flow bound, or all of them"),
+    _choice("access_type", EXCLUSIVE, (EXCLUSIVE, NON_EXCLUSIVE), "flows that receive: the first one bound, or all"),
     _number("partition_count", 0, 0, PARTITION_COUNT_MAX, "partitions; 0: not partitioned. Non-exclusive queues only"),
     # Ours: Solace has keys from publishers only, and MQTT 3.1.1 publishers cannot set one.
     Attribute("partition_key_source", KEY_SOURCE, PROPERTY, "where the key of a message without one comes from"),
     # Solace creates queues disabled and the operator enables them; a queue that is declared here is meant to work.
-    _flag("ingress_enabled", True, "messages may come in"),
+    _flag("ingress_enabled", True, "the queue accepts messages"),
     _flag("egress_enabled", True, "flows may bind and receive"),
     _number("max_msg_size", 10_000_000, 0, 30_000_000, "largest payload accepted, in bytes"),
     _number("max_msg_spool_usage", 5000, 0, 6_000_000, "quota in MB of 1024 x 1024 bytes; 0: keep the last value only"),
     _number("max_bind_count", 1000, 0, 10_000, "most flows bound at once"),
     _number("max_delivered_unacked_msgs_per_flow", 10_000, 1, 1_000_000, "most messages a flow may hold unsettled"),
-    _number("max_redelivery_count", 0, 0, 255, "redeliveries before a message is discarded or dead; 0: without end"),
-    _flag("redelivery_enabled", True, "what was not settled is delivered again; without it, discarded or dead"),
+    _number("max_redelivery_count", 0, 0, 255, "redeliveries before a message is discarded or dead; 0: no limit"),
+    _flag("redelivery_enabled", True, "unsettled messages are delivered again; false: discarded or dead"),
     _flag("redelivery_delay_enabled", False, "a failed message waits before it is delivered again"),
     _number("redelivery_delay_initial_interval_ms", 1000, 1, 3_600_000, "milliseconds after its first failure"),
     _number("redelivery_delay_max_interval_ms", 64_000, 1, 10_800_000, "most milliseconds after any failure"),
     _number("redelivery_delay_multiplier", 200, 100, 500, "each delay in hundredths of the one before"),
     _number("delivery_delay_s", 0, 0, SECONDS_MAX, "seconds after its arrival before which no message is delivered"),
     # Ours: Solace always stores before it delivers.
-    _flag("deliver_after_commit", False, "deliver a message only once it is stored; nothing in queues never written"),
+    _flag("deliver_after_commit", False, "deliver messages only when stored; no effect on queues in memory only"),
     # Solace has no such limit: an unsettled message stays with its flow as long as the flow lasts.
     _number("consumer_ack_timeout_ms", 0, 0, 86_400_000, "milliseconds a flow has to settle a delivery; 0: no limit"),
     _flag("respect_msg_priority_enabled", False, "higher priorities first; not on partitioned queues"),
     _flag("respect_ttl_enabled", False, "messages expire; without it neither the publisher's TTL nor max_ttl counts"),
     _number("max_ttl", 0, 0, SECONDS_MAX, "seconds a message may stay, if respect_ttl_enabled; 0: no limit"),
     _text("dead_msg_queue", DEAD_MESSAGE_QUEUE, NAME_CHARS_MAX, "queue that takes what expired or failed too often"),
-    _flag("respect_dmq_eligible_enabled", False, "only messages their publisher marked go to dead_msg_queue, not all"),
+    _flag("respect_dmq_eligible_enabled", False, "only messages marked by their publisher go to dead_msg_queue"),
     _choice(
         "reject_msg_to_sender_on_discard_behavior",
         REJECT_WHEN_ENABLED,
@@ -167,26 +167,30 @@ ATTRIBUTES: Final[tuple[Attribute, ...]] = (
     ),
     _flag("reject_low_priority_msg_enabled", False, "messages of a priority below 4 have a limit of their own"),
     _number(
-        "reject_low_priority_msg_limit", 0, 0, SECONDS_MAX, "they are refused while the queue holds so many messages"
+        "reject_low_priority_msg_limit", 0, 0, SECONDS_MAX, "they are refused while the queue holds this many messages"
     ),
     _threshold("event_bind_count_threshold", "80/60%", "flows bound at which an event is raised and cleared"),
     _threshold("event_msg_spool_usage_threshold", "25/18%", "the same for spool usage; values are MB"),
     _threshold("event_reject_low_priority_msg_limit_threshold", "80/60%", "the same for the limit of low priority"),
-    _text("owner", "", NAME_CHARS_MAX, "user with every right on the queue; empty: nobody"),
+    _text("owner", "", NAME_CHARS_MAX, "user with every right on the queue; empty: none"),
     # Solace: no-access. There an administrator writes a profile for every client; here a new queue is usable at once.
     _choice(
         "permission",
         CONSUME,
         (NO_ACCESS, READ_ONLY, CONSUME, MODIFY_TOPIC, DELETE),
-        "rights of everybody but the owner, each including the ones before it",
+        "permissions of all other users, each including the ones before it",
     ),
     # Ours: Solace has a fixed time for temporary queues, and none for durable ones.
     _number("expires_unbound_s", 0, 0, SECONDS_MAX, "seconds without a consumer until the queue is deleted; 0: never"),
     # From ActiveMQ and Artemis: Solace has groups as partitions only.
     _number(
-        "group_buckets", 1024, 0, GROUP_BUCKETS_MAX, "message groups stay with a consumer, by so many hashes; 0: do not"
+        "group_buckets",
+        1024,
+        0,
+        GROUP_BUCKETS_MAX,
+        "buckets of message groups, each owned by one consumer; 0: none",
     ),
-    _flag("group_rebalance", True, "a consumer that comes is given its share of the message groups"),
+    _flag("group_rebalance", True, "a new consumer is given its share of the message groups"),
     _number("partition_rebalance_delay_s", 5, 0, SECONDS_MAX, "seconds flows must be stable before a rebalance"),
     _number("partition_rebalance_max_handoff_time_s", 3, 0, SECONDS_MAX, "seconds an old owner has to settle"),
     # Ours: Solace has one replay log for a whole message VPN, with a quota of its own.

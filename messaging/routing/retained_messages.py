@@ -171,7 +171,7 @@ class RetainedMessages:
         """Assert the invariants by walking everything; for tests."""
         self._topics.check()
         sizes = [int(message.usage_bytes) for message in self._topics.values()]
-        assert self._messages_bytes == sum(sizes), "usage is not the sum of what is retained"
+        assert self._messages_bytes == sum(sizes), "usage is the sum over the retained messages"
 
     def __repr__(self) -> str:
         return f"RetainedMessages({self._topics.count}, {self.usage_bytes} bytes)"

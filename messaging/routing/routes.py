@@ -227,7 +227,7 @@ class SelectingChoices(RouteChoices):
         self._matches = matches
         self._asking: list[tuple[int, Subscription | QueueTarget]] = []  # each with the bit of its selector
         for found in matches.selecting:
-            assert found.selector is not None, "it selects"
+            assert found.selector is not None, "it has a selector"
             self._asking.append((self.bit_of(found.selector), found))
 
     def others_count(self) -> int:

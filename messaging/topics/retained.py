@@ -151,7 +151,7 @@ class RetainedTopics(Generic[V]):
             node_count += 1
             topic_count += node.slot is not None
             assert node.children is None or node.children, "a node keeps an empty table of children"
-            assert node is self._root or node.children or node.slot is not None, "a node that nothing needs"
+            assert node is self._root or node.children or node.slot is not None, "an empty node"
             if node.children is not None:
                 nodes.extend(node.children.values())
         assert node_count == self._node_count

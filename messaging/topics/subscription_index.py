@@ -183,7 +183,7 @@ class SubscriptionIndex(Generic[V]):
                 entry_count += len(node.entries)
                 filter_count += 1
             assert _is_needed(node) == bool(node.entries or children), "a node keeps an empty table of children"
-            assert node is self._root or _is_needed(node), "a node that nothing needs"
+            assert node is self._root or _is_needed(node), "an empty node"
             nodes.extend(children)
         assert all(self._literal.values()), "an empty entry table of a literal filter"
         assert entry_count == self._entry_count

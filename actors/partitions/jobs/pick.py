@@ -67,8 +67,8 @@ class PickJob(PartitionJob):
                 self._scan(segment.first, segment.batch, end)
             else:
                 page, reader = segment.page, self.context.reader
-                assert page is not None, "what is not in memory lies in a page"
-                assert reader is not None, "only what is written lies in pages"
+                assert page is not None, "a segment that is not in memory is in a page"
+                assert reader is not None, "only a durable queue has pages"
                 reader.read(ReadPage(self, self.context.partition_id, page.first))
                 return
         self.complete()

@@ -91,7 +91,7 @@ class QueueUpdates:
 
     def begin(self, name: str) -> None:
         """Record the one change of a queue."""
-        assert name not in self._waiting, "others wait"
+        assert name not in self._waiting, "other changes wait"
         self._waiting[name] = []
 
     def wait(self, message: UpdateQueue) -> LoopFuture[QueueDefinition]:

@@ -26,7 +26,7 @@ def release_stored(state: LedgerState) -> None:
     """Make ready what has been stored meanwhile; messages with a later time of delivery continue to wait."""
     while state.unstored.total > 0:
         segment = state.segments.at_or_after(state.unstored.lowest())
-        assert segment is not None, "what waits for its commit is in a segment"
+        assert segment is not None, "a message that waits for its commit is in a segment"
         publication = segment.publication
         if publication is not None and not publication.confirmed:
             return  # the store refused it; it is withdrawn soon

@@ -255,7 +255,7 @@ class MessageGroups(Choice):
             self._runs_passed_from[owner] = min(first, self._runs_passed_from.get(owner, first))
             return PASS, min(end, stop)
         batch = segment.batch
-        assert batch is not None, "it is at hand"
+        assert batch is not None, "it is in memory"
         verdict = self._verdict(state, flow, batch, first - segment.first, first, stop - first)
         state.scan_budget -= flow.scan_weight(batch, first - segment.first)
         end = first + 1
@@ -436,13 +436,13 @@ class MessageGroups(Choice):
         """Assert the invariants; for tests."""
         counts: dict[int, int] = {}
         for bucket, owner in enumerate(self._owners):
-            assert (owner == _DRAINS) == (bucket in self._draining), "what drains has no owner"
+            assert (owner == _DRAINS) == (bucket in self._draining), "a draining bucket has no owner"
             if owner > _NOBODY:
                 assert owner in state.flows, "an owner is a flow"
                 counts[owner] = counts.get(owner, 0) + 1
         assert counts == {flow_id: count for flow_id, count in self._counts.items() if count}, "owners are counted"
         for bucket in self._unannounced:
-            assert self._owners[bucket] > _NOBODY, "what is claimed has an owner"
+            assert self._owners[bucket] > _NOBODY, "a claimed bucket has an owner"
         for first, end, owner in self._runs.runs():
             for segment in state.segments.overlapping(first, end):
                 batch = segment.batch

@@ -25,7 +25,7 @@ def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int]
                 at = state.next_sequence
                 break
             segment = state.segments.at_or_after(first)
-            assert segment is not None, "what is ready is in a segment"
+            assert segment is not None, "a ready message is in a segment"
             batch = segment.batch
             if batch is None:
                 assert segment.page is not None

@@ -46,7 +46,7 @@ class BySelector(Choice):
     ) -> tuple[int, int]:
         """Return whether the message is wanted, and the end of the run of equal answers."""
         batch = segment.batch
-        assert batch is not None, "it is at hand"
+        assert batch is not None, "it is in memory"
         is_wanted = flow.wants(batch, first - segment.first, first)
         state.scan_budget -= flow.scan_weight(batch, first - segment.first)
         if is_wanted:
@@ -72,7 +72,7 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
         if first == end:
             return None
         segment = state.segments.at_or_after(first)
-        assert segment is not None, "what is ready is in a segment"
+        assert segment is not None, "a ready message is in a segment"
         if not state.ensure_loaded(segment):
             return None
         ask_for_next_page(state, segment)

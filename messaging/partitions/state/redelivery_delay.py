@@ -126,7 +126,7 @@ class RedeliveryDelays:
             for first, end in held.ranges():
                 assert self.blocked.count_within(first, end) == end - first
                 assert self.failed.count_within(first, end) == 0
-            assert key in self._failed_of_key, "nobody is blocked for nothing"
+            assert key in self._failed_of_key, "a blocked message waits for a failed one"
         for key, waiting in self._failed_of_key.items():
             assert waiting.total > 0
             for first, end in waiting.ranges():

@@ -254,7 +254,7 @@ class SegmentList:
             number = self._chunk_of(segment.first)
             chunk = self._chunks[number]
             index = bisect_right(chunk.firsts, segment.first) - 1
-            assert chunk.segments[index] is segment, "what is replaced is in the list"
+            assert chunk.segments[index] is segment, "a replaced segment is in the list"
             del chunk.segments[index]
             del chunk.firsts[index]
             if not chunk.firsts and number != place:
@@ -286,7 +286,7 @@ class SegmentList:
         for segment in segments:
             assert previous_end <= segment.first < segment.end, "segments ascend without overlap"
             assert 0 < segment.live_count <= segment.end - segment.first
-            assert segment.batch is not None or segment.page is not None, "a segment's messages are somewhere"
+            assert segment.batch is not None or segment.page is not None, "a segment has a batch or a page"
             assert segment.batch is None or segment.batch.count == segment.end - segment.first
             previous_end = segment.end
 

@@ -270,7 +270,7 @@ class LedgerState:
         if not self.rules.keeps_order(self.is_grouped):
             return NO_KEY
         segment = self.segments.at_or_after(sequence)
-        assert segment is not None, "what was delivered is in a segment"
+        assert segment is not None, "a delivered message is in a segment"
         if segment.batch is None:
             return EVERYTHING  # it is in a page, and so is its key
         key_hash = key_hash_in(self.rules.key_source, segment.batch, sequence - segment.first)
@@ -353,7 +353,7 @@ class LedgerState:
     def remove(self, first: int, end: int) -> None:
         """Remove `[first, end)`, unsettled and held by no consumer any more; the store knows or will."""
         segment = self.segments.at_or_after(first)
-        assert segment is not None, "what is unsettled is in a segment"
+        assert segment is not None, "an unsettled message is in a segment"
         if end <= segment.end and first >= segment.first:
             self._settle_in(segment, end - first)
         else:
@@ -440,8 +440,8 @@ class LedgerState:
             for first, end in ranges.ranges():
                 assert held.add(first, end) == end - first, "no sequence is held twice"
         for first, end in self.moving.ranges():
-            assert held.add(first, end) == end - first, "what leaves is held by nobody else"
-        assert held.total == 0 or held.end() <= self.ready_from, "what waits, is held or leaves is behind the cursor"
+            assert held.add(first, end) == end - first, "a moving message is held by no flow"
+        assert held.total == 0 or held.end() <= self.ready_from, "all but fresh messages are behind the cursor"
         fresh_count = sum([stop - start for start, stop in self.settled.outside(self.ready_from, self.next_sequence)])
         assert held.total + fresh_count == self.waiting_count, "every unsettled message is held or ready"
         for start, end in self.undelivered.ranges():
@@ -451,9 +451,9 @@ class LedgerState:
                 start, end
             )
             ready_count += sum([ranges.count_within(start, end) for ranges in passed])
-            assert ready_count == end - start, "what waits has a place"
+            assert ready_count == end - start, "a waiting message is in a segment"
         for start, end in self.settled.ranges():
-            assert held.count_within(start, end) == 0, "what is settled is held by nobody"
+            assert held.count_within(start, end) == 0, "a settled message is held by no flow"
         segments = self.segments.all()
         for segment in segments:
             unsettled_from = max(segment.first, self.floor)
@@ -465,13 +465,13 @@ class LedgerState:
         assert sum([segment.bytes_left for segment in segments]) == self.waiting_bytes
         assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes
         for sequence in self.failures:
-            assert sequence in held, "only what was delivered can have failed"
+            assert sequence in held, "only a delivered message can have failed"
         if self.annotations is not None:
             for sequence in self.annotations.by_sequence:
-                assert sequence in held, "what is settled has no annotations"
+                assert sequence in held, "a settled message has no annotations"
         self.flow_order.check(self.flows)
         assert self.selecting_count == sum([flow.selects() for flow in self.flow_order.flows])
         for flow in self.flow_order.flows:
             for start, end in [] if flow.declined is None else flow.declined.ranges():
-                assert held.count_within(start, end) == end - start, "what is settled is declined by nobody"
-                assert flow.in_flight.count_within(start, end) == 0, "nobody has what it declined"
+                assert held.count_within(start, end) == end - start, "a settled message is declined by no flow"
+                assert flow.in_flight.count_within(start, end) == 0, "no flow holds what it declined"

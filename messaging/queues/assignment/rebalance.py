@@ -282,13 +282,13 @@ class Rebalancer:
     def check(self) -> None:
         """Assert the invariants."""
         paused_count = 0
-        assert self.acknowledging <= self.clients.keys(), "who acknowledges is bound"
+        assert self.acknowledging <= self.clients.keys(), "an acknowledging flow is bound"
         for slot in self.slots:
             assert slot.owner == NO_FLOW or slot.owner in self.clients, "an owner is bound"
             assert (slot.owner != NO_FLOW) == (slot.status in (PARTITION_READY, PAUSED))
-            assert (slot.next_owner != NO_FLOW) == (slot.status == PAUSED), "a paused partition has an heir"
-            assert slot.next_owner == NO_FLOW or slot.next_owner in self.clients, "an heir is bound"
-            assert slot.next_owner == NO_FLOW or slot.next_owner != slot.owner, "an heir is somebody else"
+            assert (slot.next_owner != NO_FLOW) == (slot.status == PAUSED), "a paused partition has a next owner"
+            assert slot.next_owner == NO_FLOW or slot.next_owner in self.clients, "the next owner is bound"
+            assert slot.next_owner == NO_FLOW or slot.next_owner != slot.owner, "the next owner is another flow"
             paused_count += 1 if slot.status == PAUSED else 0
         assert (paused_count > 0) == (self.status == REBALANCING), "a rebalance lasts as long as its handoffs"
         assert self.status != READY or self._at_rest(), "ready means that nothing is left to move"

@@ -137,10 +137,10 @@ class VirtualRoutes(TopicExpander):
         return choices.begin(root) if root.forks else None
 
     def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> TreeNode:
-        assert depth <= _DEPTH_MAX, "no definitions that were loaded forward so far"
+        assert depth <= _DEPTH_MAX, "validation limits the length of chains"
         node = TreeNode(topic, matches)
         for place, found_selecting in enumerate(matches.selecting):
-            assert found_selecting.selector is not None, "it selects"
+            assert found_selecting.selector is not None, "it has a selector"
             node.selecting.append((place, choices.bit_of(found_selecting.selector)))
         self._add_virtual(choices, node, depth)
         for composite in self._composites_on(topic):

@@ -199,10 +199,10 @@ class TreeChoices(RouteChoices):
 
     def others_count(self) -> int:
         """Return how many receivers do not select, on the topic and on its targets."""
-        assert self._root is not None, "the tree is finished before anybody asks"
+        assert self._root is not None, "begin sets the root"
         return self._root.places_count()
 
     def made(self, met: int) -> Route:
         """Return the route of messages that match exactly these selectors."""
-        assert self._root is not None, "the tree is finished before anybody asks"
+        assert self._root is not None, "begin sets the root"
         return _Walk(met, traces=self._traces).route(self._root)
