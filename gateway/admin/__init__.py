@@ -1,5 +1,5 @@
-"""The HTTP port for operators: health, metrics, actors and queues. It asks a `NodeInterface`, and has no state.
+"""The HTTP port for operators: the admin API, SEMP, the console, health and metrics. It calls a `NodeInterface`.
 
-Message traffic over HTTP is a protocol and lives in `protocols/http`, on another port. `server` starts it; `app` puts
-SEMP beside the operations of its own, and SEMP uses what is below both: requests, problems, permission.
+It holds no state of its own. Messages over HTTP are a protocol (`protocols/http`) on another port. `server` starts the
+port, and `app` combines the admin API, SEMP and the console.
 """

@@ -1,4 +1,4 @@
-"""The admin application: the router made from the table of operations, and its errors."""
+"""The admin application: the router built from the table of operations, the guard, and the handling of errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -16,7 +16,7 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.access.answer_headers import AnswerHeaders
 from sluicegate.gateway.admin.access.guard import Guard
 from sluicegate.gateway.admin.access.places import Places
-from sluicegate.gateway.admin.access.turnstile import Desk, Door
+from sluicegate.gateway.admin.access.turnstile import AccountLimits, AnonymousLimits
 from sluicegate.gateway.admin.console_files import console_routes
 from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import Unacceptable, answer_error, permit
@@ -33,7 +33,7 @@ from sluicegate.protocols.transport.origins import WebPages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-# What is named here is an answer; anything else is our mistake, answered with 500 and logged with its traceback.
+# Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.
 EXPECTED: Final = (
     AlreadyExists,
     HTTPException,
@@ -59,32 +59,31 @@ def build_app(
     places: Places,
     body_timeout_s: float,
 ) -> ASGIApp:
-    """Return the admin application over a node, or with `probes_only` what of it anybody may ask.
+    """Return the admin application over a node, or with `probes_only` only the paths that need no account.
 
-    `pages` says which web pages may use it. `loopback_only`: it is bound to a loopback address. `events` is where it
-    tells of changes and of who is not let in. `places` bounds the requests under way, and a body has to come to its end
-    within `body_timeout_s`.
+    `pages` decides which web pages may use it. `loopback_only`: it is bound to a loopback address. `events` receives
+    changes and refused logins. `places` limits concurrent requests. A body has to arrive within `body_timeout_s`.
     """
     others = [] if probes_only else [*semp_routes(node), *console_routes()]
     served = routes(node, probes_only=probes_only) + others
     router = Starlette(routes=served, exception_handlers=HANDLERS)
-    # A browser makes `queues/orders/` of `queues/orders/cursors/..`: whoever deletes that cursor is led to no queue.
+    # A browser turns `queues/orders/cursors/..` into `queues/orders/`: deleting that cursor must not reach the queue.
     router.router.redirect_slashes = False
     router.state.body_timeout_s = body_timeout_s
     router.state.operations = OPERATIONS
     router.state.exposition = Exposition(queue_label_max=queue_label_max)
     guard = Guard(
-        Desk(router, places),
+        AccountLimits(router, places),
         accounts=None if probes_only else accounts,
         events=events,
         pages=pages,
         loopback_only=loopback_only,
     )
-    return AnswerHeaders(Door(guard, places))
+    return AnswerHeaders(AnonymousLimits(guard, places))
 
 
 def routes(node: NodeInterface, *, probes_only: bool = False) -> list[Route]:
-    """Return one route for each path of the table of operations, or for those of probes."""
+    """Return a route for each path of the table of operations, or only for those of probes."""
     endpoints: dict[str, dict[str, Endpoint]] = {}
     for operation in OPERATIONS:
         if probes_only and operation.path not in PROBED:
@@ -94,7 +93,7 @@ def routes(node: NodeInterface, *, probes_only: bool = False) -> list[Route]:
 
 
 def _endpoint(node: NodeInterface, operation: Operation) -> Endpoint:
-    """Return what performs an operation for whoever may, over the message VPN that a request is for."""
+    """Return an endpoint that checks the access level, and performs an operation in the request's message VPN."""
 
     async def endpoint(request: Request) -> Response:
         vpn = (text(request, VPN_PARAMETER) or DEFAULT_VPN) if operation.of_vpn else None
@@ -105,7 +104,7 @@ def _endpoint(node: NodeInterface, operation: Operation) -> Endpoint:
 
 
 def _by_method(methods: dict[str, Endpoint]) -> Endpoint:
-    """Return one endpoint for a path, so that a wrong method is answered with all the right ones."""
+    """Return the endpoint of a path. With one endpoint per path, an error 405 can list all allowed methods."""
 
     async def endpoint(request: Request) -> Response:
         method = "GET" if request.method == "HEAD" else request.method

@@ -1,6 +1,6 @@
-"""The files of the web console on the admin port: read once, served as they are, under a policy that lets in no others.
+"""The static files of the web console: read once, and served with a policy that allows no others.
 
-What is in them lies in `gateway/admin/console`; nothing here knows it.
+The files are in `gateway/admin/console`.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ MEDIA_TYPES: Final = {
     ".svg": "image/svg+xml",
 }
 PAGE: Final = "index.html"
-# No script in the page, no style in an element, nothing from another host, no frame around it, no form that leaves.
+# No inline script or style, nothing from another host, no framing, no form submission.
 SECURITY: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -33,7 +33,7 @@ SECURITY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ConsoleFile:
-    """One file, with what is said of it. The tag changes with its bytes: browsers ask, and keep what they have."""
+    """One file with its media type and ETag, which is a hash of the bytes for revalidation by browsers."""
 
     body: bytes
     media_type: str
@@ -41,7 +41,7 @@ class ConsoleFile:
 
 
 def console_routes() -> list[Route]:
-    """Return the routes of the console: `/console` leads to `/console/`, and below are its files."""
+    """Return the routes of the console: `/console` redirects to `/console/`, and the files are below it."""
     found = _read(files("sluicegate.gateway.admin.console"), "")
 
     async def console(request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""What an operation of the admin port is made of: method and path, parameters, the ways it can end, and its function.
+"""Operations of the admin API: method, path, parameters, possible responses, and the function that performs it.
 
-The modules of `gateway.admin.rest` declare operations by decorating the functions that perform them. The router, the
-OpenAPI document and the documentation page are made from these declarations.
+The modules of `gateway.admin.rest` declare operations by decorating functions. The router, the OpenAPI document and the
+documentation page are built from these declarations.
 """
 
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ class Parameter:
     meaning: str
     low: int
     high: int
-    default: int | None = None  # None: absent has a meaning of its own
+    default: int | None = None  # None: omitting it has a meaning of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class TextParameter:
 class NamedSchema:
     """A schema under `components/schemas` that is not the schema of one type.
 
-    `definitions` returns it by its name, beside the schemas that it refers to. It is called when somebody asks for the
-    document, for it takes long.
+    `definitions` returns the schema by its name, with the schemas that it refers to. It is called when the document is
+    requested, because it is slow.
     """
 
     name: str
@@ -60,7 +60,7 @@ Described = type | NamedSchema  # a type is described by its own schema, under i
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A way an operation can end."""
+    """A possible response of an operation."""
 
     status: int
     meaning: str
@@ -80,8 +80,8 @@ class Operation:
     perform: Perform
     parameters: tuple[Parameter | TextParameter, ...]
     body: Described | None
-    of_vpn: bool  # it is about what belongs to one message VPN
-    level: AccessLevel  # that it needs, in that VPN or in the node
+    of_vpn: bool  # it applies to one message VPN
+    level: AccessLevel  # required, in that VPN or in the node
 
 
 _PROBLEM: Final[JsonSchema] = {
@@ -92,16 +92,16 @@ _PROBLEM: Final[JsonSchema] = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        "field": {"type": "string", "description": "the attribute that is wrong"},
-        "allowed": {"type": "string", "description": "what it may be"},
+        "field": {"type": "string", "description": "the invalid attribute"},
+        "allowed": {"type": "string", "description": "its allowed values"},
     },
     "required": ["type", "title", "status", "detail"],
 }
 PROBLEM: Final = NamedSchema("Problem", lambda: {"Problem": _PROBLEM})
 
-INVALID: Final = Answer(422, "An attribute is not allowed; `field` and `allowed` say which and what is", PROBLEM)
-INVALID_PARAMETER: Final = Answer(422, "A parameter is not allowed", PROBLEM)
-REFUSED: Final = Answer(409, "The node refuses; `detail` says why", PROBLEM)
+INVALID: Final = Answer(422, "An attribute is invalid; `field` names it, and `allowed` its allowed values", PROBLEM)
+INVALID_PARAMETER: Final = Answer(422, "A parameter is invalid", PROBLEM)
+REFUSED: Final = Answer(409, "The node refuses the request; `detail` gives the reason", PROBLEM)
 TOO_SLOW: Final = Answer(408, "The body did not arrive in time", PROBLEM)
 TOO_LARGE: Final = Answer(413, "The body is too large", PROBLEM)
 NOT_JSON: Final = Answer(415, "The body is not application/json", PROBLEM)
@@ -113,7 +113,7 @@ BAD_BODY: Final = (UNREADABLE, TOO_SLOW, TOO_LARGE, NOT_JSON, INVALID)
 VPN_PARAMETER: Final = TextParameter("vpn", "message VPN; default: `default`", NAME_CHARS_MAX)
 
 OPEN: Final = frozenset({"/health/live", "/health/ready"})  # no account is needed
-# For probes and scrapers: paths that show no message and no client's name, and change nothing.
+# For probes and scrapers: paths that reveal no message or client name, and change nothing.
 PROBED: Final = OPEN | {"/metrics"}
 
 
@@ -137,9 +137,8 @@ class Operations:
     ) -> Callable[[Perform], Perform]:
         """Declare the operation that a function performs. The function's name is its id, the docstring its summary.
 
-        Without a `level`, GET needs read-only and every other method read-write. Every operation can also end with the
-        answers that follow from its path and from `of_vpn`: they need not be listed. `name` and `summary` are for
-        functions that are made in a loop.
+        Without a `level`, GET needs read-only and every other method read-write. Responses that follow from the path
+        and from `of_vpn` are added. `name` and `summary` are for functions that are defined in a loop.
         """
 
         def declare(perform: Perform) -> Perform:

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details: what was wrong, and what would have been right."""
+"""Errors as RFC 9457 problem details, and the check of an account's access level."""
 
 from typing import Final
 
@@ -16,7 +16,7 @@ MEDIA_TYPE: Final = "application/problem+json"
 
 
 class Unacceptable(Exception):
-    """A request that cannot be served as it came."""
+    """A request that cannot be served, with the status and problem details to answer."""
 
     def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -27,7 +27,7 @@ class Unacceptable(Exception):
 
 
 class NotPermitted(Unacceptable):
-    """A request whose account may not do that much."""
+    """A request that needs a higher access level than its account has."""
 
     def __init__(self, detail: str) -> None:
         super().__init__(403, "Not permitted", detail)
@@ -57,20 +57,22 @@ async def answer_error(request: Request, error: Exception) -> Response:
         case StoreRefused():
             return problem(503, "Not stored", str(error))
         case TimeoutError():
-            return problem(504, "No answer", "the node did not answer in time; GET /actors shows where work piles up")
+            return problem(
+                504, "No answer", "the node did not answer in time; GET /actors shows which actor is overloaded"
+            )
         case HTTPException(status_code=404):
-            return problem(404, "Not found", f"there is nothing at {request.url.path}; GET / lists what there is")
+            return problem(404, "Not found", f"{request.url.path} does not exist; GET / lists the paths")
         case HTTPException(status_code=405):
             return _method_not_allowed(request, error)
         case HTTPException():
             return problem(error.status_code, "Refused", str(error.detail))
         case _:
-            return problem(500, "Internal error", "a mistake of the gateway; its log says more")
+            return problem(500, "Internal error", "internal error of the gateway; its log has the details")
 
 
 def _method_not_allowed(request: Request, error: HTTPException) -> Response:
     allowed = (error.headers or {}).get("Allow", "")
-    detail = f"{request.method} is not possible at {request.url.path}; possible: {allowed}"
+    detail = f"{request.method} is not allowed at {request.url.path}; allowed: {allowed}"
     response = problem(405, "Method not allowed", detail)
     response.headers["Allow"] = allowed
     return response
@@ -80,14 +82,11 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-# How far an account may go: asked by each operation, which knows its level and the message VPN that it is about.
-
-
 READ_ONLY_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def permit(request: Request, operation: str, level: AccessLevel, vpn: str | None = None) -> None:
-    """Let an operation begin that asks for a level, in the node or in one message VPN. Raises NotPermitted."""
+    """Check that the account has the access level of an operation, in the node or in a VPN. Raises NotPermitted."""
     account: AdminAccount = request.state.account
     request.state.operation = operation
     if vpn is not None:
@@ -95,9 +94,9 @@ def permit(request: Request, operation: str, level: AccessLevel, vpn: str | None
     has = account.global_access_level if vpn is None else account.level_in(vpn)
     if has < level:
         where = "" if vpn is None else f" in message VPN {vpn!r}"
-        raise beyond(account, level, has, where)
+        raise level_too_low(account, level, has, where)
 
 
-def beyond(account: AdminAccount, level: AccessLevel, has: AccessLevel, where: str = "") -> NotPermitted:
-    """Return the refusal of what takes a higher level than an account has there."""
-    return NotPermitted(f"this takes the access level {level.word}, and {account.name!r} has {has.word}{where}")
+def level_too_low(account: AdminAccount, level: AccessLevel, has: AccessLevel, where: str = "") -> NotPermitted:
+    """Return the refusal for an account whose access level is too low."""
+    return NotPermitted(f"this needs the access level {level.word}; {account.name!r} has {has.word}{where}")

@@ -1,4 +1,4 @@
-"""Reading requests to the admin port, and the kinds of answers: names, parameters and bodies, each checked once."""
+"""Parsing of requests to the admin port (names, parameters, bodies), and the kinds of responses."""
 
 import asyncio
 from typing import Final
@@ -17,10 +17,10 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
-ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck, and a health probe gave up long before
+ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck; health probes time out long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
-assert BODY_TIMEOUT_S_MAX < ANSWER_TIMEOUT_S, "else a client that is slow is told that the node is"
-# The pages carry no script; should a name ever slip in unescaped, the browser still runs nothing.
+assert BODY_TIMEOUT_S_MAX < ANSWER_TIMEOUT_S, "otherwise a slow client is reported as a slow node"
+# The pages contain no script. Should a name ever be unescaped, the browser still runs nothing.
 CONTENT_SECURITY_POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
@@ -32,17 +32,17 @@ def json_answer(body: bytes, *, status: int = 200) -> Response:
 
 
 def view_answer(view: object, *, status: int = 200) -> Response:
-    """Return a response with the document that a view is."""
+    """Return a response with a view as JSON."""
     return json_answer(view_json(view), status=status)
 
 
 def view_json(view: object) -> bytes:
-    """Return the document that a view is."""
+    """Return a view as JSON."""
     return adapter(type(view)).dump_json(view)
 
 
 def made_answer(request: Request, name: str, body: bytes) -> Response:
-    """Return the response to a request that made something of a name: below its path, in the message VPN it is for."""
+    """Return the response to a request that created an object, with its path in `Location`."""
     response = json_answer(body, status=201)
     vpn: str = request.state.vpn
     query = "" if vpn == DEFAULT_VPN else f"?{urlencode({VPN_PARAMETER.name: vpn})}"
@@ -51,12 +51,12 @@ def made_answer(request: Request, name: str, body: bytes) -> Response:
 
 
 def html_answer(body: str) -> Response:
-    """Return a response with a page."""
+    """Return a response with an HTML page."""
     return HTMLResponse(body, headers={"Content-Security-Policy": CONTENT_SECURITY_POLICY})
 
 
 def path_name(request: Request, parameter: str = "name") -> str:
-    """Return a name that stands in the path. Raises Unacceptable."""
+    """Return a decoded name from the path. Raises Unacceptable."""
     encoded: str = request.path_params[parameter]
     try:
         return unquote(encoded, errors="strict")
@@ -65,7 +65,7 @@ def path_name(request: Request, parameter: str = "name") -> str:
 
 
 def sequence(body: dict[str, object], name: str) -> int | None:
-    """Return a sequence that a body may have. Raises QueueInvalid."""
+    """Return a sequence from a body, None where it is absent. Raises QueueInvalid."""
     value = body.get(name)
     if value is None:
         return None
@@ -75,7 +75,7 @@ def sequence(body: dict[str, object], name: str) -> int | None:
 
 
 def whole_number(request: Request, parameter: Parameter) -> int | None:
-    """Return a query parameter, its default where it is not there. Raises QueueInvalid."""
+    """Return a query parameter, or its default where it is absent. Raises QueueInvalid."""
     given = request.query_params.get(parameter.name)
     if given is None:
         return parameter.default
@@ -96,12 +96,12 @@ def text(request: Request, parameter: TextParameter) -> str | None:
 
 
 def content_type(request: Request) -> str:
-    """Return what a request says its body is, without parameters; empty: nothing."""
+    """Return the media type of the body without parameters, empty if there is none."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def json_object(request: Request) -> dict[str, object]:
-    """Return the object that the body is. Raises Unacceptable."""
+    """Return the JSON object in the body. Raises Unacceptable."""
     given = content_type(request)
     if given != "application/json":
         raise Unacceptable(415, "Not JSON", f"the content type is {given!r}; send application/json")
@@ -125,9 +125,9 @@ async def _body(request: Request) -> bytearray:
                 body += chunk
                 if len(body) > BODY_BYTES_MAX:
                     raise Unacceptable(413, "Too large", f"the body is larger than {BODY_BYTES_MAX} bytes")
-    except ClientDisconnect:  # for the audit, since nobody hears it
+    except ClientDisconnect:  # for the audit: the client is gone
         raise Unacceptable(400, "Cut off", "the connection ended before the body did") from None
     except TimeoutError:
-        detail = f"the body did not come to its end within {timeout_s:g} s"
+        detail = f"the body was not complete within {timeout_s:g} s"
         raise Unacceptable(408, "Too slow", detail, headers={"Connection": "close"}) from None  # RFC 9110 15.5.9
     return body

@@ -1,4 +1,4 @@
-"""The admin application on a port of the node: uvicorn's HTTP on a listener like those of clients, plain or in TLS."""
+"""The server of an operators' port: uvicorn's HTTP protocol on a listener of the node, plain or with TLS."""
 
 import asyncio
 import socket
@@ -26,16 +26,16 @@ from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.protocols.transport.origins import WebPages
 from sluicegate.protocols.transport.tls_context import TlsFiles
 
-CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # with more of them the largest crowd of strangers loses one
+CONNECTIONS_MAX: Final = 4 * REQUESTS_MAX  # above it, the network with the most anonymous connections loses one
 KEEP_ALIVE_S: Final = 15  # above the usual scrape interval of a health probe
-UNREAD_S: Final = 30.0  # in which a client has to take what waits of its answer: no place is held without end
-HEAD_S: Final = 15.0  # in which a request has to begin: who sends none would keep its place from operators
-SHUTDOWN_S: Final = 3  # for answers under way
+UNREAD_S: Final = 30.0  # for a client to read its response, so that no place is held without end
+HEAD_S: Final = 15.0  # for a request to begin, so that idle connections do not keep operators out
+SHUTDOWN_S: Final = 3  # for responses in progress
 _NONE_YET: Final = object()  # no request that was answered
 
 
 class AdminServer:
-    """The admin port of one node. `start` binds, and requests are served; `stop` ends it."""
+    """The admin port of one node. `start` binds and serves, `stop` ends it."""
 
     def __init__(self, app: ASGIApp, *, name: str, host: str, port: int, tls: TlsFiles | None) -> None:
         """Raises TlsFilesRefused."""
@@ -46,7 +46,7 @@ class AdminServer:
             lifespan="off",
             log_config=None,
             access_log=False,
-            proxy_headers=False,  # else whoever guesses passwords on this machine names another host each time
+            proxy_headers=False,  # otherwise a local client that guesses passwords could name another host each time
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_S,
         )
@@ -61,25 +61,25 @@ class AdminServer:
 
     @property
     def url(self) -> str:
-        """Where it is. Raises ListenerNotStarted."""
+        """The URL of the port. Raises ListenerNotStarted."""
         return f"{self._origin}:{self.port}"
 
     async def start(self, bound: Sequence[socket.socket] = ()) -> None:
-        """Bind, unless what `protocols.transport.listeners.bind` returned is given, and serve.
+        """Serve on the given sockets of `protocols.transport.listeners.bind`, or bind first.
 
-        Raises OSError when the address cannot be had.
+        Raises OSError if the address is not available.
         """
         await self.listener.start(bound)
 
     async def stop(self) -> None:
-        """Take no further requests, finish those under way, close the sockets."""
+        """Accept no more requests, finish those in progress, and close the sockets."""
         await self.listener.stop()
         for connection in list(self._state.connections):
             connection.shutdown()
         try:
             async with asyncio.timeout(SHUTDOWN_S):
                 await self.listener.empty()
-                if self._state.tasks:  # of clients that have gone, or whose answer has just been written
+                if self._state.tasks:  # of clients that left, or whose response has just been written
                     await asyncio.wait(self._state.tasks)
         except TimeoutError:
             for request in self._state.tasks:
@@ -102,13 +102,13 @@ async def serve_admin(
     body_timeout_s: float,
     bound: Sequence[socket.socket] = (),
 ) -> AdminServer:
-    """Start the admin port of a node, or its port for probes; port 0 takes any free one, `.port` tells which.
+    """Start the admin port of a node, or its port for probes. Port 0 takes any free port; `.port` returns it.
 
-    `places` bounds the requests under way, and a body has to come to its end within `body_timeout_s`. `allowed_hosts`
-    returns the names by which browsers may call the node. `bound` is what `protocols.transport.listeners.bind` returned
-    for that address, if it was bound before.
+    `places` limits concurrent requests. A body has to arrive within `body_timeout_s`. `allowed_hosts` returns the host
+    names that browsers may use for the node. `bound` are the sockets of `protocols.transport.listeners.bind`, if the
+    address is bound already.
 
-    Raises OSError when the address cannot be had, and TlsFilesRefused.
+    Raises OSError if the address is not available, and TlsFilesRefused.
     """
     loopback_only = is_loopback(host)
     app = build_app(
@@ -118,10 +118,10 @@ async def serve_admin(
         queue_label_max=queue_label_max,
         pages=WebPages(
             is_tls=tls is not None,
-            origins_setting="",  # the console comes from here, and nobody else's page administers a node
+            origins_setting="",  # only the console, which comes from this port, may administer a node
             origins=tuple,
             hosts=allowed_hosts,
-            is_open=lambda: loopback_only,  # probes take no account, and without accounts nothing does
+            is_open=lambda: loopback_only,  # whether requests without an account can be served
         ),
         loopback_only=loopback_only,
         probes_only=probes_only,
@@ -135,7 +135,7 @@ async def serve_admin(
 
 
 class _HttpListener(BaseListener):
-    """Gives each stream to uvicorn's HTTP."""
+    """Accepts connections for uvicorn's HTTP protocol."""
 
     def __init__(
         self, config: Config, state: ServerState, *, name: str, host: str, port: int, tls: TlsFiles | None
@@ -143,20 +143,20 @@ class _HttpListener(BaseListener):
         super().__init__(name=name, host=host, port=port, tls=tls, connections_max=CONNECTIONS_MAX)
         self._config = config
         self._state = state
-        self._streams: dict[_HttpProtocol, None] = {}  # in the order in which they came
+        self._streams: dict[_HttpProtocol, None] = {}  # oldest first
         self._dismissed = asyncio.Event()
 
     def admit(self) -> bool:
-        """Count one more stream. Where the listener is full it takes the place of one of the largest crowd.
+        """Count one more connection. If the listener is full, close one of the network that has the most.
 
-        So nobody shuts probes and operators out with connections.
+        So no client can lock out probes and operators by opening connections.
         """
         if self.connection_count >= self.connections_max:
             self._make_room()
         return super().admit()
 
     def _make_room(self) -> None:
-        """End the oldest connection of the network that has most of them, but for those of known ones."""
+        """Close the oldest connection of the network with the most anonymous ones."""
         strangers = [each for each in self._streams if not each.is_known()]
         shaking = {each: network_of(address[0]) if address else "" for each, address in self._shaking.items()}
         crowds = Counter([*shaking.values(), *[each.network for each in strangers]])
@@ -175,32 +175,32 @@ class _HttpListener(BaseListener):
         oldest.transport.abort()
 
     def open(self, transport: asyncio.Transport, address: Any) -> None:
-        """Have an admitted stream served."""
+        """Serve an admitted connection."""
         protocol = _HttpProtocol(self._config, self._state, self._closed)
         self._streams[protocol] = None
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
 
     def dismiss(self) -> None:
-        """One admitted stream is gone."""
+        """Count one connection less."""
         super().dismiss()
         self._dismissed.set()
 
     def _closed(self, protocol: "_HttpProtocol") -> None:
-        """Give the place of a stream up, unless it had to already."""
+        """Release the place of a connection, unless `_make_room` has done so."""
         if protocol in self._streams:
             del self._streams[protocol]
             self.dismiss()
 
     async def empty(self) -> None:
-        """Wait until no stream is open."""
+        """Wait until no connection is open."""
         while self.connection_count:
             self._dismissed.clear()
             await self._dismissed.wait()
 
 
 class _HttpProtocol(H11Protocol):
-    """One stream. It ends when no whole head of a request comes, or a body trickles on behind its answer; and says so.
+    """One connection. It closes if no complete request head arrives, or if a body continues after its response.
 
     uvicorn waits for either without end.
     """
@@ -209,48 +209,48 @@ class _HttpProtocol(H11Protocol):
         super().__init__(config=config, server_state=state, app_state={})
         self.network = ""
         self._on_closed = on_closed
-        self._unread: asyncio.TimerHandle | None = None  # what waits of an answer has to be taken until then
-        self._answered: object = None  # the request before, if it was answered when it was last looked
-        self._look: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None  # deadline for the client to read its response
+        self._answered: object = None  # the last request, if it was answered at the last check
+        self._check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn's
         super().connection_made(transport)
         self.network = network_of(self.client[0]) if self.client is not None else ""
-        self._look_later()
+        self._check_later()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._look is not None:
-            self._look.cancel()
+        if self._check is not None:
+            self._check.cancel()
         if self._unread is not None:
             self._unread.cancel()
-        super().connection_lost(exc)  # which has whoever writes go on
+        super().connection_lost(exc)  # releases blocked writers
         self._on_closed(self)
 
     def is_known(self) -> bool:
-        """Return whether a request is under way of somebody who may be here."""
+        """Return whether an authenticated request is in progress."""
         return self.cycle is not None and not self.cycle.response_complete and is_known(cast(Scope, self.scope))
 
     def pause_writing(self) -> None:
-        """Have whoever writes wait for the client, for so long."""
+        """Block writers until the client reads, and start the timeout."""
         super().pause_writing()
         self._unread = self.loop.call_later(UNREAD_S, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Go on: the client has taken what waited."""
+        """Release writers: the client has read."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
 
     def handle_events(self) -> None:
-        """Answer what has come. Answers say when they were made: else uvicorn's server gives protocols the date."""
+        """Handle received events. Set the Date header, which otherwise uvicorn's server would set."""
         self.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
         super().handle_events()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no request. A request whose body it is has no other answer: its application hears no more.
+        """Answer bytes that are not HTTP. If they belong to the body of a request, its application is cancelled.
 
-        uvicorn lets that answer too, and fails over it in the log; nor does it look whether an answer is under way.
+        uvicorn would let that application answer as well and log a failure. It also ignores a response in progress.
         """
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -261,13 +261,13 @@ class _HttpProtocol(H11Protocol):
         else:
             self.transport.close()
 
-    def _look_later(self) -> None:
-        self._look = self.loop.call_later(HEAD_S, self._end_if_silent)
+    def _check_later(self) -> None:
+        self._check = self.loop.call_later(HEAD_S, self._close_if_idle)
 
-    def _end_if_silent(self) -> None:
+    def _close_if_idle(self) -> None:
         is_answered = self.cycle is None or self.cycle.response_complete
         if is_answered and self.cycle is self._answered and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
             self.timeout_keep_alive_handler()
             return
         self._answered = self.cycle if is_answered else _NONE_YET
-        self._look_later()
+        self._check_later()

@@ -1,1 +1,1 @@
-"""Who may use a port of operators, and how many requests at a time."""
+"""Access to an operators' port: accounts, foreign web pages, the audit, and limits on concurrent requests."""

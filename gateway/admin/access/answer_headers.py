@@ -1,7 +1,6 @@
-"""What every answer of the admin port says to browsers, unless it says it itself, as files of the console do.
+"""Security headers of every response of the admin port, unless the response sets them, as the console's files do.
 
-Nobody keeps a copy of it, nobody takes it for another type than it says it is, and no page has it in a frame; nothing
-in it runs or loads.
+Browsers must not store the response, guess its type, show it in a frame, or run or load anything from it.
 """
 
 from typing import Final
@@ -17,7 +16,7 @@ HEADERS: Final = {
 
 
 class AnswerHeaders:
-    """Adds them to every answer of an application, refusals among them."""
+    """Adds the headers to every response of an application, including errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

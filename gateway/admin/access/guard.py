@@ -1,8 +1,7 @@
-"""What stands before the router of the admin port: who may come in, what foreign web pages may not, what is audited.
+"""The guard of the admin port: authentication, protection from foreign web pages, and the audit of changes.
 
-How far an account may go is asked by the operations themselves (`gateway.admin.problems`), which know the message
-VPN. The guard knows the least of it: who may read nothing comes no further, nor does a change by whoever may change
-nothing anywhere.
+Each operation checks the access level that it needs (`gateway.admin.problems`), because it knows the message VPN. The
+guard only refuses accounts without any access, and changes by accounts that may change nothing in any message VPN.
 """
 
 import re
@@ -14,26 +13,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.admin.operation import OPEN
-from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, beyond, problem
+from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, level_too_low, problem
 from sluicegate.gateway.admin.requests import content_type
-from sluicegate.gateway.admin.semp.envelope import ROOT, refused_at_the_door
+from sluicegate.gateway.admin.semp.envelope import ROOT, early_refusal
 from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.messaging.observability.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
 from sluicegate.protocols.http.codec.headers import CHALLENGES
 from sluicegate.protocols.transport.origins import WebPages
 
-TOLD_CHARS_MAX: Final = 500  # of a name or a path, in what operators read
-# What a page may send elsewhere without asking first, and nobody but a page has a reason to send here.
+EVENT_CHARS_MAX: Final = 500  # of a name or path, in events
+# Content types that a web page may send to another origin without a preflight, and that no API client sends.
 FORMS: Final = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
-FOR_ACCOUNTS: Final = "this port is for accounts: name and password, or a token"
-NOT_BELIEVED: Final = "the name, the password or the token is not believed; after several failures wait some seconds"
-ACCOUNT_PATH: Final = "/account"  # which every account may read, to know how far it may go
+LOGIN_NEEDED: Final = "this port needs an account: send a name and password, or a token"
+WRONG_LOGIN: Final = "the name, password or token is wrong; after several failures, wait some seconds"
+ACCOUNT_PATH: Final = "/account"  # every account may read it, to learn its access level
 ABSOLUTE_TARGET: Final = re.compile(rb"https?://(?P<host>[^/]+)(?P<path>/.*)?", re.IGNORECASE)
 
 
 class Guard:
-    """Lets accounts in, keeps foreign web pages out, and encoded slashes in names."""
+    """Authenticates requests, refuses those of foreign web pages, and keeps encoded slashes in names."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Guard:
         loopback_only: bool,
     ) -> None:
         self._app = app
-        self._accounts = accounts  # None: all that is here is for everybody
+        self._accounts = accounts  # None: no request needs an account
         self._events = events
         self._pages = pages
         self._loopback_only = loopback_only
@@ -58,20 +57,20 @@ class Guard:
         path: str = scope["path"]
         request = Request(scope)
         accounts = None if path in OPEN else self._accounts
-        refusal = self._of_a_foreign_page(request)
+        refusal = self._foreign_page_refusal(request)
         if refusal is None and accounts is not None:
             refusal = await self._sign_in(request, accounts)
         if refusal is not None:
             await refusal(scope, receive, send)
-        elif accounts is None:  # whoever that was
+        elif accounts is None:
             await self._app(scope, receive, send)
         else:
-            await self._serve_and_tell(request, receive, send)
+            await self._serve_audited(request, receive, send)
 
-    def _of_a_foreign_page(self, request: Request) -> Response | None:
-        """Refuse what only a page from elsewhere would have a browser send: it adds name and password by itself.
+    def _foreign_page_refusal(self, request: Request) -> Response | None:
+        """Refuse changes that a foreign web page makes a browser send, because the browser adds the login by itself.
 
-        What changes nothing is answered all the same: a browser shows no foreign page the answer, and follows links.
+        Reads are allowed: the browser hides the response from a foreign page, and users follow links.
         """
         host = request.headers.get("host", "")
         foreign = self._pages.host_refusal(host)
@@ -82,39 +81,39 @@ class Guard:
         if foreign is not None:
             return _refused(request, foreign.status, foreign.title, foreign.detail)
         if changes and content_type(request) in FORMS:
-            detail = "forms of web pages may not change anything here; send application/json"
+            detail = "forms of web pages cannot change anything here; send application/json"
             return _refused(request, 415, "A form", detail)
         return None
 
-    async def _serve_and_tell(self, request: Request, receive: Receive, send: Send) -> None:
-        is_told = False
+    async def _serve_audited(self, request: Request, receive: Receive, send: Send) -> None:
+        is_audited = False
 
-        async def send_and_tell(message: Message) -> None:
-            nonlocal is_told
+        async def send_audited(message: Message) -> None:
+            nonlocal is_audited
             if message["type"] == "http.response.start":
-                self._tell(request, message["status"])  # before its sender knows
-                is_told = True
+                self._audit(request, message["status"])  # before the client reads the status
+                is_audited = True
             await send(message)
 
         try:
-            await self._app(request.scope, receive, send_and_tell)
+            await self._app(request.scope, receive, send_audited)
         finally:
-            if not is_told:  # it went on in vain
-                self._tell(request, 500)
+            if not is_audited:  # the application failed without a response
+                self._audit(request, 500)
 
     async def _sign_in(self, request: Request, accounts: Operators) -> Response | None:
-        """Note who sends a request, or return what to answer to who may not."""
+        """Set the account of a request, or return the refusal."""
         authorization, host = request.headers.get("authorization", ""), _host(request)
         try:
             account = await accounts.account(authorization, host, loopback_only=self._loopback_only)
         except ValueError as broken:
             return _refused(request, 400, "Bad credentials", str(broken))
         except NotSignedIn as nobody:
-            if authorization:  # without it, it is how browsers ask whether they have to
-                name = nobody.name[:TOLD_CHARS_MAX]
+            if authorization:  # without it, a browser only asks whether it must log in
+                name = nobody.name[:EVENT_CHARS_MAX]
                 text = f"401 Unauthorized: admin port, {name!r} from {host}"
                 self._events.emit(SYSTEM_LOGIN_DENIED, text, details={"account": name, "from": host})
-            detail = NOT_BELIEVED if authorization else FOR_ACCOUNTS
+            detail = WRONG_LOGIN if authorization else LOGIN_NEEDED
             response = _refused(request, 401, "Unauthorized", detail)
             response.headers["WWW-Authenticate"] = CHALLENGES.decode()
             return response
@@ -124,13 +123,13 @@ class Guard:
             return None
         highest = account.highest_level()
         if highest < level:
-            self._tell(request, 403)
-            refusal = beyond(account, level, highest)
+            self._audit(request, 403)
+            refusal = level_too_low(account, level, highest)
             return _refused(request, refusal.status, refusal.title, refusal.detail)
         return None
 
-    def _tell(self, request: Request, status: int) -> None:
-        """Tell of what was changed, or was not for want of the level. What a body said is nobody's business."""
+    def _audit(self, request: Request, status: int) -> None:
+        """Emit an event for a change, or for a request that lacked the access level. The body is not included."""
         if request.method in READ_ONLY_METHODS and status != 403:
             return
         account: AdminAccount = request.state.account
@@ -139,17 +138,17 @@ class Guard:
             "from": _host(request),
             "operation": request.state.operation,
             "method": request.method,
-            "path": request.url.path[:TOLD_CHARS_MAX],
+            "path": request.url.path[:EVENT_CHARS_MAX],
             "vpn": request.state.vpn,
             "status": str(status),
         }
-        who = f"{account.name!r}" if account.name else "somebody"
+        who = f"{account.name!r}" if account.name else "anonymous"
         text = f"{who} from {details['from']}: {details['method']} {details['path']} was answered with {status}"
         self._events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
 
 
 def _in_origin_form(scope: Scope) -> Scope:
-    """Return a request with the path as it was sent; of an absolute target the authority is the host (RFC 9112 3.2.2).
+    """Return a request with the undecoded path. The authority of an absolute target becomes the Host (RFC 9112 3.2.2).
 
     The server decodes the path, and `orders%2Feu` would become two levels. Names are decoded after routing.
     """
@@ -165,7 +164,7 @@ def _in_origin_form(scope: Scope) -> Scope:
 
 def _refused(request: Request, status: int, title: str, detail: str) -> Response:
     if request.url.path.startswith(ROOT):
-        return refused_at_the_door(request, status, detail)
+        return early_refusal(request, status, detail)
     return problem(status, title, detail)
 
 

@@ -1,56 +1,56 @@
-"""How many requests may be under way at a port of operators: in all, of an address, and of an account.
+"""Limits on concurrent requests at an operators' port: in total, per address, and per account.
 
-A request is a stranger's until its login is checked. Strangers take no place of those who are known; their number is
-bounded by that of each address, and by that of connections, of which the largest crowd loses one when there are too
-many. Whoever is known has a place of its account and one of its address. An account without a request under way always
-has one, so nobody can shut another one out.
+A request is anonymous until its login is checked. Anonymous requests take no place of authenticated ones. Their number
+is limited per address, and by the number of connections, of which the address with the most loses one when there are
+too many. An authenticated request takes a place of its account and one of its address. An account without a request in
+progress always gets a place, so no account can lock out another one.
 
-Pure: who comes is told, and who is refused is answered elsewhere.
+Pure counting: the caller reports requests and answers refused ones.
 """
 
 from collections import Counter
 from typing import Final, final
 
-REQUESTS_MAX: Final = 128  # of known ones, in all: operators, scrapers, streams of those who follow
+REQUESTS_MAX: Final = 128  # authenticated, in total: operators, scrapers, streams of followed queues
 OF_ACCOUNT_MAX: Final = 64
-OF_NETWORK_MAX: Final = 96  # more than of one account: there may be a proxy in front
-STRANGERS_OF_NETWORK_MAX: Final = 16  # whose logins are checked
-assert OF_ACCOUNT_MAX < OF_NETWORK_MAX < REQUESTS_MAX, "neither an account nor an address takes all"
+OF_NETWORK_MAX: Final = 96  # more than of one account: a proxy may be in front
+ANONYMOUS_OF_NETWORK_MAX: Final = 16  # anonymous: their logins are being checked
+assert OF_ACCOUNT_MAX < OF_NETWORK_MAX < REQUESTS_MAX, "neither an account nor an address can take all places"
 
-# Why there was no place, in metrics.
+# Reasons of a refusal, as metrics name them.
 NETWORK: Final = "address"
 ACCOUNT: Final = "account"
 ALL: Final = "requests"
-STRANGERS: Final = "logins"
+ANONYMOUS: Final = "logins"
 
 
 @final
 class Places:
-    """The requests under way at one port. `refused_counts` are those for which there was no place, by the reason.
+    """The requests in progress at one port. `refused_counts` counts refused requests by reason.
 
-    Invariant: no count is above its maximum, but for one request of each account.
+    Invariant: no count exceeds its maximum, except by one request of each account.
     """
 
     def __init__(self) -> None:
-        self.refused_counts = dict.fromkeys((NETWORK, ACCOUNT, ALL, STRANGERS), 0)
-        self._strangers: Counter[str] = Counter()  # by network
+        self.refused_counts = dict.fromkeys((NETWORK, ACCOUNT, ALL, ANONYMOUS), 0)
+        self._anonymous: Counter[str] = Counter()  # by network
         self._networks: Counter[str] = Counter()
         self._accounts: Counter[str] = Counter()
         self._count = 0
 
-    def stranger_comes(self, network: str) -> str:
-        """Take a place for a request whose login is yet to be checked; return why there is none, empty: it has one."""
-        if self._strangers[network] >= STRANGERS_OF_NETWORK_MAX:
-            return self._refused(STRANGERS)
-        self._strangers[network] += 1
+    def admit_anonymous(self, network: str) -> str:
+        """Take a place for a request before its login is checked; return the reason of a refusal, empty for none."""
+        if self._anonymous[network] >= ANONYMOUS_OF_NETWORK_MAX:
+            return self._refused(ANONYMOUS)
+        self._anonymous[network] += 1
         return ""
 
-    def stranger_goes(self, network: str) -> None:
-        """Give the place up: the login is checked."""
-        _count_down(self._strangers, network)
+    def release_anonymous(self, network: str) -> None:
+        """Release the place: the login is checked."""
+        _count_down(self._anonymous, network)
 
-    def known_comes(self, network: str, account: str) -> str:
-        """Take a place for a request of an account, empty: nobody's; return as `stranger_comes`."""
+    def admit_account(self, network: str, account: str) -> str:
+        """Take a place for a request of an account (empty: none); return as `admit_anonymous` does."""
         is_first = account != "" and not self._accounts[account]
         if not is_first:
             if account and self._accounts[account] >= OF_ACCOUNT_MAX:
@@ -64,8 +64,8 @@ class Places:
         self._accounts[account] += 1
         return ""
 
-    def known_goes(self, network: str, account: str) -> None:
-        """Give the place up: the request is answered."""
+    def release_account(self, network: str, account: str) -> None:
+        """Release the place: the request is answered."""
         self._count -= 1
         _count_down(self._networks, network)
         _count_down(self._accounts, account)

@@ -1,1 +1,1 @@
-"""The admin API: operations, their documents, OpenAPI."""
+"""The admin API: its operations, their schemas, and the OpenAPI document."""

@@ -1,4 +1,4 @@
-"""Operations on connected clients and subscriptions, and explanations of where a message goes and why one waits."""
+"""Operations on connected clients and subscriptions, and explanations of routing and waiting messages."""
 
 from typing import Final
 
@@ -21,10 +21,12 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 
 CLIENTS: Final = Operations()
 
-CLIENT_NAME_PARAMETER: Final = TextParameter("client_name", "* is any characters, ? one", 65_535)
+CLIENT_NAME_PARAMETER: Final = TextParameter(
+    "client_name", "pattern; `*` stands for any characters, `?` for one", 65_535
+)
 CLIENTS_NUMBERS: Final = (
     Parameter("after", "clients to skip", 0, 2**63 - 1, 0),
-    Parameter("limit", "most clients to return", 1, CLIENTS_MAX, CLIENTS_DEFAULT),
+    Parameter("limit", "maximum number of clients to return", 1, CLIENTS_MAX, CLIENTS_DEFAULT),
 )
 
 
@@ -36,7 +38,7 @@ CLIENTS_NUMBERS: Final = (
     parameters=(CLIENT_NAME_PARAMETER, *CLIENTS_NUMBERS),
 )
 async def list_clients(node: NodeInterface, request: Request) -> Response:
-    """Connected clients, and what each waits for."""
+    """Connected clients, with their flows and unacknowledged messages."""
     after, limit = (whole_number(request, each) or 0 for each in CLIENTS_NUMBERS)
     name = text(request, CLIENT_NAME_PARAMETER) or ""
     return view_answer(await node.list_clients(ClientQuery(client_name=name, after=after, limit=limit)))
@@ -58,12 +60,12 @@ PATTERN_CHARS_MAX: Final = 65_535
 SMRP_TEXTS: Final = (
     TextParameter("vpn_name", "pattern; `*` stands for any characters, `?` for one", PATTERN_CHARS_MAX),
     TextParameter("destination_name", "pattern of clients and queues", PATTERN_CHARS_MAX),
-    TextParameter("topic", "only what matches messages on this topic", PATTERN_CHARS_MAX),
+    TextParameter("topic", "only subscriptions that match this topic", PATTERN_CHARS_MAX),
     TextParameter("topic_str", "pattern of the subscription", PATTERN_CHARS_MAX),
 )
 SMRP_NUMBERS: Final = (
     Parameter("after", "rows to skip", 0, 2**31 - 1, 0),
-    Parameter("limit", "most rows to return", 1, ROWS_MAX, ROWS_DEFAULT),
+    Parameter("limit", "maximum number of rows to return", 1, ROWS_MAX, ROWS_DEFAULT),
 )
 
 
@@ -89,23 +91,23 @@ async def smrp_subscriptions(node: NodeInterface, request: Request) -> Response:
     return view_answer(await node.smrp_subscriptions(question))
 
 
-TOPIC_PARAMETER: Final = TextParameter("topic", "topic of the message; none with `queue`", 65_535)
-TARGET_PARAMETER: Final = TextParameter("queue", "a queue the message is sent to", 250)
-SPECIMEN_TEXTS: Final = (
+TOPIC_PARAMETER: Final = TextParameter("topic", "topic of the message; omit it with `queue`", 65_535)
+TARGET_PARAMETER: Final = TextParameter("queue", "queue that the message is sent to", 250)
+MESSAGE_TEXTS: Final = (
     TextParameter("key", "partition key", 255),
-    TextParameter("client_id", "the publisher's, for queues that take keys from it", 65_535),
+    TextParameter("client_id", "client ID of the publisher, for queues that use it as the key", 65_535),
     TextParameter(
-        "client_username", "the publisher's, for its rights; without one that of the client that is connected", 255
+        "client_username", "user name of the publisher, for its rights; default: that of the connected client", 255
     ),
     TextParameter(
         "properties", 'user properties of the message, for selectors: a JSON object such as {"amount": 12}', 65_535
     ),
 )
 MESSAGE_PARAMETERS: Final = (
-    Parameter("size", "payload in bytes", 0, 2**40, 0),
-    Parameter("qos", "0: a direct message", 0, 2, 1),
-    Parameter("priority", "below 4 is low", 0, 9, 4),
-    Parameter("deliver_to_one", "1: it is for one of its subscribers only", 0, 1, 0),
+    Parameter("size", "payload size in bytes", 0, 2**40, 0),
+    Parameter("qos", "quality of service; 0: a direct message", 0, 2, 1),
+    Parameter("priority", "priority; below 4 is low", 0, 9, 4),
+    Parameter("deliver_to_one", "1: deliver to one subscriber only", 0, 1, 0),
 )
 
 
@@ -115,14 +117,14 @@ MESSAGE_PARAMETERS: Final = (
     Answer(200, "The explanation", PublishExplanation),
     NO_QUEUE,
     INVALID_PARAMETER,
-    parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, *SPECIMEN_TEXTS, *MESSAGE_PARAMETERS),
+    parameters=(TOPIC_PARAMETER, TARGET_PARAMETER, *MESSAGE_TEXTS, *MESSAGE_PARAMETERS),
 )
 async def explain_publish(node: NodeInterface, request: Request) -> Response:
     """The queues and partitions that a message would go to, and the result of each check; nothing is published."""
     topic, queue = text(request, TOPIC_PARAMETER), text(request, TARGET_PARAMETER)
     if (topic is None) == (queue is None):
-        raise QueueInvalid("topic", "give a topic or a queue, and not both", "topic, or queue")
-    key, client_id, client_username, properties = (text(request, each) for each in SPECIMEN_TEXTS)
+        raise QueueInvalid("topic", "give a topic or a queue, not both", "topic, or queue")
+    key, client_id, client_username, properties = (text(request, each) for each in MESSAGE_TEXTS)
     size, qos, priority, deliver_to_one = (whole_number(request, each) or 0 for each in MESSAGE_PARAMETERS)
     message = ExampleMessage(
         topic=topic or "",

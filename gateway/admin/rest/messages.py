@@ -41,12 +41,12 @@ MESSAGES_DEFAULT: Final = 100
 
 BROWSE_PARAMETERS: Final = (
     Parameter("partition", "read this partition only", 0, 999),
-    Parameter("after", "sequences above this one", 0, 2**63 - 1, 0),
-    Parameter("limit", "most messages to return", 1, MESSAGES_MAX, MESSAGES_DEFAULT),
+    Parameter("after", "return messages after this sequence", 0, 2**63 - 1, 0),
+    Parameter("limit", "maximum number of messages to return", 1, MESSAGES_MAX, MESSAGES_DEFAULT),
 )
 SELECTOR_PARAMETER: Final = TextParameter("selector", "only messages that this selector selects", SELECTOR_CHARS_MAX)
 FOLLOW: Final = Parameter(
-    "follow", "1: send new messages as they come, one JSON object a line, until you hang up", 0, 1, 0
+    "follow", "1: stream new messages, one JSON object per line, until the client disconnects", 0, 1, 0
 )
 
 MESSAGES: Final = Operations()
@@ -74,7 +74,7 @@ MOVE_BODY: Final = _selection("MoveMessages", FIELDS_OF_MOVE, "to")
     "/queues/{name}/messages",
     Answer(
         200,
-        "One page; with `follow=1` a MessageView a line (application/x-ndjson)",
+        "One page; with `follow=1`, one MessageView per line (application/x-ndjson)",
         list_of("Messages", "messages", MessageView),
     ),
     NO_QUEUE,
@@ -155,7 +155,7 @@ async def _take(node: NodeInterface, request: Request, action: str, fields: tupl
     body=_selection("RedriveMessages", FIELDS_OF_REDRIVE),
 )
 async def start_redrive(node: NodeInterface, request: Request) -> Response:
-    """Return dead messages to the queues they come from, as they were published."""
+    """Return dead messages to the queues that dead-lettered them, as they were published."""
     selection = selection_from_dict(await json_object(request), FIELDS_OF_REDRIVE)
     return view_answer(await node.start_redrive(path_name(request), selection), status=202)
 
@@ -168,17 +168,17 @@ async def start_redrive(node: NodeInterface, request: Request) -> Response:
     REFUSED,
 )
 async def show_redrive(node: NodeInterface, request: Request) -> Response:
-    """How far the latest re-drive has come."""
+    """The progress of the latest re-drive."""
     return view_answer(await node.show_redrive(path_name(request)))
 
 
 @MESSAGES.operation(
     "DELETE",
     "/queues/{name}/redrive",
-    Answer(200, "What it came to", RedriveView),
+    Answer(200, "Its final state", RedriveView),
     NO_QUEUE,
     REFUSED,
 )
 async def cancel_redrive(node: NodeInterface, request: Request) -> Response:
-    """Stop a re-drive where it is; another one continues from there."""
+    """Cancel a re-drive; another one continues from there."""
     return view_answer(await node.cancel_redrive(path_name(request)))

@@ -33,11 +33,11 @@ from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM
 
 HTML: Final = "text/html"
 METRICS_TEXT: Final = "text/plain"
-EVENTS_MAX: Final = 1000  # what a node keeps
+EVENTS_MAX: Final = 1000  # a node keeps no more
 
 EVENTS_PARAMETERS: Final = (
-    Parameter("after", "events with numbers above this one", 0, 2**63 - 1, 0),
-    Parameter("limit", "most events to return; the latest ones", 1, EVENTS_MAX, 100),
+    Parameter("after", "return events with higher numbers", 0, 2**63 - 1, 0),
+    Parameter("limit", "maximum number of events to return, the latest ones", 1, EVENTS_MAX, 100),
 )
 START_BACKUP: Final[JsonSchema] = {
     "type": "object",
@@ -85,13 +85,13 @@ async def openapi(node: NodeInterface, request: Request) -> Response:
 @NODE.operation(
     "GET",
     "/health/live",
-    Answer(200, "It works", Health),
-    Answer(503, "It does not; see `reasons`", Health),
+    Answer(200, "The process works", Health),
+    Answer(503, "The process does not work; see `reasons`", Health),
     of_vpn=False,
     level=AccessLevel.NONE,
 )
 async def live(node: NodeInterface, request: Request) -> Response:
-    """Whether the process works; restart it if not."""
+    """Liveness: whether the process works; restart it if not."""
     health = await node.health()
     return view_answer(health, status=200 if health.live else 503)
 
@@ -99,13 +99,13 @@ async def live(node: NodeInterface, request: Request) -> Response:
 @NODE.operation(
     "GET",
     "/health/ready",
-    Answer(200, "It does", Health),
-    Answer(503, "It does not; see `reasons`", Health),
+    Answer(200, "The node accepts traffic", Health),
+    Answer(503, "The node does not accept traffic; see `reasons`", Health),
     of_vpn=False,
     level=AccessLevel.NONE,
 )
 async def ready(node: NodeInterface, request: Request) -> Response:
-    """Whether the node takes traffic."""
+    """Readiness: whether the node accepts traffic."""
     health = await node.health()
     return view_answer(health, status=200 if health.live and health.ready else 503)
 
@@ -166,7 +166,7 @@ async def show_account(node: NodeInterface, request: Request) -> Response:
     of_vpn=False,
 )
 async def node_figures(node: NodeInterface, request: Request) -> Response:
-    """Totals of the node, by protocol; take two answers and the time between them for rates."""
+    """Totals of the node, by protocol; compute rates from two answers and the time between them."""
     return view_answer(await node.node_figures())
 
 
@@ -177,7 +177,7 @@ async def node_figures(node: NodeInterface, request: Request) -> Response:
     of_vpn=False,
 )
 async def list_message_vpns(node: NodeInterface, request: Request) -> Response:
-    """Every message VPN: whether it is up, and what it holds."""
+    """Every message VPN, with its state and usage."""
     return view_answer(await node.list_message_vpns())
 
 
@@ -196,7 +196,7 @@ async def reload(node: NodeInterface, request: Request) -> Response:
 
 @NODE.operation("GET", "/spool", Answer(200, "Now", SpoolView), of_vpn=False)
 async def show_spool(node: NodeInterface, request: Request) -> Response:
-    """The spool: its incarnation, and how full it is."""
+    """The spool: its incarnation, usage and limits."""
     return view_answer(await node.show_spool())
 
 
@@ -215,7 +215,7 @@ async def start_backup(node: NodeInterface, request: Request) -> Response:
     body = await json_object(request)
     name = body.pop("name", "")
     if body or not isinstance(name, str):
-        raise QueueInvalid("name" if not body else next(iter(body)), "that is not allowed", "name, a text")
+        raise QueueInvalid("name" if not body else next(iter(body)), "this is not allowed", "name, a text")
     return view_answer(await node.start_backup(name), status=202)
 
 
@@ -227,18 +227,18 @@ async def start_backup(node: NodeInterface, request: Request) -> Response:
     of_vpn=False,
 )
 async def show_backup(node: NodeInterface, request: Request) -> Response:
-    """How far the latest backup has come."""
+    """The progress of the latest backup."""
     return view_answer(await node.show_backup())
 
 
 @NODE.operation(
     "DELETE",
     "/backup",
-    Answer(200, "What it came to", BackupView),
+    Answer(200, "Its final state", BackupView),
     REFUSED,
     of_vpn=False,
     level=AccessLevel.ADMIN,
 )
 async def cancel_backup(node: NodeInterface, request: Request) -> Response:
-    """Cancel the backup that is running, and delete its files."""
+    """Cancel the running backup, and delete its files."""
     return view_answer(await node.cancel_backup())

@@ -1,4 +1,4 @@
-"""The OpenAPI document and the documentation page, both made from the declarations of operations."""
+"""The OpenAPI document and the documentation page, built from the declarations of operations."""
 
 import html
 from collections.abc import Sequence
@@ -37,18 +37,18 @@ def document(operations: Sequence[Operation]) -> JsonSchema:
         "info": {"title": "Sluicegate admin API", "version": VERSION},
         "paths": paths,
         "components": {"schemas": _schemas(operations), "securitySchemes": _SIGNING_IN},
-        "security": [{name: []} for name in _SIGNING_IN] + [{}],  # nothing of it, where there are no accounts
+        "security": [{name: []} for name in _SIGNING_IN] + [{}],  # {}: no login, where there are no accounts
     }
 
 
 @cache
 def document_json(operations: tuple[Operation, ...]) -> bytes:
-    """Return the document as it is sent. Made once, for it takes long: not for the event loop."""
+    """Return the encoded document. It is built once, off the event loop, because that is slow."""
     return orjson.dumps(document(operations))
 
 
 def docs_page(operations: Sequence[Operation]) -> str:
-    """Return a page that needs nothing from elsewhere: no script, no style sheet, no font."""
+    """Return the documentation page, which loads nothing: no script, style sheet or font."""
     rows = "".join(
         f"<h2><code>{operation.method} {html.escape(operation.path)}</code></h2>"
         f"<p>{html.escape(operation.summary)}.</p>"

@@ -1,4 +1,4 @@
-"""Every operation of the admin API. The router, the OpenAPI document and the documentation page are made from it."""
+"""The table of all operations of the admin API."""
 
 from typing import Final
 

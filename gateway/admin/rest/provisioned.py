@@ -1,4 +1,4 @@
-"""Operations on what operators provision beside queues: users, client and ACL profiles, REST delivery points."""
+"""Operations on users, client profiles, ACL profiles and REST delivery points."""
 
 from typing import Final
 
@@ -34,7 +34,7 @@ TAKEN_OR_FULL: Final = Answer(409, "The name is taken, or the limit of their num
 
 
 def _described_in_lists(name: str, listed: type) -> NamedSchema:
-    """Return the schema of a view that the schema of a list has with it, as the list has it."""
+    """Return the schema of a view from the definitions of the list that contains it."""
     return NamedSchema(name, lambda: type_definitions(listed))
 
 

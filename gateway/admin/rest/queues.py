@@ -57,12 +57,12 @@ NO_QUEUE: Final = Answer(404, "No queue has that name", PROBLEM)
 NO_CURSOR: Final = Answer(404, "No such queue or cursor", PROBLEM)
 NO_TEMPLATE: Final = Answer(404, "No queue template has that name", PROBLEM)
 
-# What bodies and answers hold.
+# Schemas of bodies and responses.
 
 
 def _definition() -> dict[str, JsonSchema]:
     properties: JsonSchema = {
-        "name": {"type": "string", "description": "may be left out of a temporary queue"},
+        "name": {"type": "string", "description": "may be omitted for a temporary queue"},
         "durable": {"type": "boolean", "description": "false: temporary, kept in memory only"},
         **queue_attributes(),
     }
@@ -90,7 +90,7 @@ def _template_changes() -> dict[str, JsonSchema]:
 
 
 def _template_properties() -> JsonSchema:
-    names = "names of queues; * ends a level or is one, > is the rest"
+    names = "queue names; `*` stands for a level or its rest, a final `>` for one or more levels"
     return {
         "queue_name_filter": {"type": "string", "description": names},
         "durability_override": {"type": "string", "enum": list(DURABILITY_OVERRIDES)},
@@ -112,7 +112,7 @@ QUEUE: Final = NamedSchema("QueueView", _queue_view)
 TEMPLATE: Final = NamedSchema("QueueTemplate", _template)
 SELECTORS: Final[JsonSchema] = {
     "type": "object",
-    "properties": {"selectors": {**TEXTS, "description": "an empty text: everything"}},
+    "properties": {"selectors": {**TEXTS, "description": "an empty text selects everything"}},
     "required": ["selectors"],
     "additionalProperties": False,
 }
@@ -120,8 +120,8 @@ REPLAY: Final[JsonSchema] = {
     "type": "object",
     "properties": {
         "from": {"type": "string", "description": ALLOWED},
-        "to": {"type": "integer", "description": "sequence to end before; absent: everything"},
-        "partition": {"type": "integer", "description": "this one only"},
+        "to": {"type": "integer", "description": "stop before this sequence; default: replay everything"},
+        "partition": {"type": "integer", "description": "only this partition"},
     },
     "required": ["from"],
     "additionalProperties": False,
@@ -204,19 +204,19 @@ async def delete_queue(node: NodeInterface, request: Request) -> Response:
 @QUEUES.operation(
     "POST",
     "/queues/{name}/purge",
-    Answer(200, "How many", count_of("Purged", "purged_count")),
+    Answer(200, "The number of messages", count_of("Purged", "purged_count")),
     NO_QUEUE,
     REFUSED,
 )
 async def purge_queue(node: NodeInterface, request: Request) -> Response:
-    """Delete every message that waits; messages that a consumer holds stay."""
+    """Delete all messages that are not delivered; messages that consumers hold stay."""
     return json_answer(orjson.dumps({"purged_count": await node.purge_queue(path_name(request))}))
 
 
 @QUEUES.operation(
     "POST",
     "/queues/{name}/replay",
-    Answer(200, "How many", count_of("Replayed", "replayed_count")),
+    Answer(200, "The number of messages", count_of("Replayed", "replayed_count")),
     NO_QUEUE,
     REFUSED,
     *BAD_BODY,
@@ -227,7 +227,7 @@ async def replay_queue(node: NodeInterface, request: Request) -> Response:
     body = await json_object(request)
     for key in body:
         if key not in ("from", "to", "partition"):
-            raise QueueInvalid(key, "there is no such member", "from, to, partition")
+            raise QueueInvalid(key, "unknown member", "from, to, partition")
     start = replay_start(str(body.get("from", "")))
     end, partition = sequence(body, "to"), sequence(body, "partition")
     count = await node.replay_queue(
@@ -236,11 +236,11 @@ async def replay_queue(node: NodeInterface, request: Request) -> Response:
     return json_answer(orjson.dumps({"replayed_count": count}))
 
 
-QUEUE_NAME_PARAMETER: Final = TextParameter("name", "* is any characters, ? one", 250)
+QUEUE_NAME_PARAMETER: Final = TextParameter("name", "pattern; `*` stands for any characters, `?` for one", 250)
 QUEUES_NUMBERS: Final = (
     Parameter("named", "1: without the queues of sessions and shared subscriptions", 0, 1, 0),
     Parameter("after", "queues to skip", 0, 2**31 - 1, 0),
-    Parameter("limit", "most queues to return", 1, QUEUES_MAX, QUEUES_DEFAULT),
+    Parameter("limit", "maximum number of queues to return", 1, QUEUES_MAX, QUEUES_DEFAULT),
 )
 
 
@@ -252,7 +252,7 @@ QUEUES_NUMBERS: Final = (
     parameters=(QUEUE_NAME_PARAMETER, *QUEUES_NUMBERS),
 )
 async def queues_figures(node: NodeInterface, request: Request) -> Response:
-    """A row of numbers for each queue: messages that wait, messages in flight, totals."""
+    """Figures of each queue: waiting messages, messages in flight, totals."""
     named, after, limit = (whole_number(request, each) or 0 for each in QUEUES_NUMBERS)
     name = text(request, QUEUE_NAME_PARAMETER) or ""
     question = QueuesQuery(name=name, is_named_only=bool(named), after=after, limit=limit)
@@ -269,7 +269,7 @@ async def queues_figures(node: NodeInterface, request: Request) -> Response:
     NO_QUEUE,
 )
 async def list_cursors(node: NodeInterface, request: Request) -> Response:
-    """The queue's durable cursors, and how far each is."""
+    """The queue's durable cursors, with their positions."""
     return view_answer(_Cursors(await node.list_cursors(path_name(request))))
 
 
@@ -281,7 +281,7 @@ async def list_cursors(node: NodeInterface, request: Request) -> Response:
     REFUSED,
 )
 async def delete_cursor(node: NodeInterface, request: Request) -> Response:
-    """Delete a durable cursor with its position; messages kept for it alone go."""
+    """Delete a durable cursor with its position; messages kept only for it are released."""
     await node.delete_cursor(path_name(request), path_name(request, "cursor"))
     return Response(status_code=204)
 
@@ -295,7 +295,7 @@ async def delete_cursor(node: NodeInterface, request: Request) -> Response:
     body=ReaderBatch,
 )
 async def add_batch(node: NodeInterface, request: Request) -> Response:
-    """Report the last batch that a cursor's reader has read, for the metrics; a batch that comes again counts once."""
+    """Report the last batch that a cursor's reader has read, for the metrics; a repeated batch counts once."""
     batch = ReaderBatch.of_json(await json_object(request))
     await node.add_batch(path_name(request), path_name(request, "cursor"), batch)
     return Response(status_code=204)
@@ -338,7 +338,7 @@ async def put_selector(node: NodeInterface, request: Request) -> Response:
     Answer(404, "No such queue or subscriber", PROBLEM),
 )
 async def delete_selector(node: NodeInterface, request: Request) -> Response:
-    """Delete a subscriber's selectors: while it is away, nothing is collected for it."""
+    """Delete a subscriber's selectors; while it is not connected, no messages are collected for it."""
     await node.delete_selector(path_name(request), path_name(request, "subscriber"))
     return Response(status_code=204)
 
@@ -362,10 +362,7 @@ async def list_templates(node: NodeInterface, request: Request) -> Response:
     body=TEMPLATE,
 )
 async def create_template(node: NodeInterface, request: Request) -> Response:
-    """Create a queue template.
-
-    Queues whose name matches take the attributes that their creator does not set from it.
-    """
+    """Create a queue template: matching queues get the attributes that their creator does not set from it."""
     template = template_from_dict(await json_object(request))
     await node.put_template(template, must_be_new=True)
     return made_answer(request, template.name, orjson.dumps(template.to_dict()))

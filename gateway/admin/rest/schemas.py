@@ -1,4 +1,4 @@
-"""Schemas of the admin API that are not those of one type: lists, bodies that create or change something."""
+"""Schemas of the admin API that are not the schema of one type: lists, and bodies of changes."""
 
 from typing import Final
 
@@ -23,7 +23,7 @@ def type_definitions(described: type) -> dict[str, JsonSchema]:
     """Return the schema of a type as it is sent, and those of the types in it."""
     schema = TypeAdapter(described).json_schema(ref_template=_REFERENCE, mode="serialization")
     definitions: dict[str, JsonSchema] = schema.pop("$defs", {})
-    if "$ref" not in schema:  # a view that holds itself is among its own definitions
+    if "$ref" not in schema:  # a recursive view is among its own definitions
         definitions[described.__name__] = schema
     return definitions
 
@@ -41,7 +41,7 @@ def count_of(name: str, member: str) -> NamedSchema:
 
 
 def fixed(name: str, schema: JsonSchema) -> NamedSchema:
-    """Return a schema that refers to no other."""
+    """Return a named schema that refers to no other."""
     return NamedSchema(name, lambda: {name: schema})
 
 

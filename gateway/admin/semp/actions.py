@@ -1,6 +1,6 @@
-"""SEMP's actions: what is done to queues, their messages and clients once, and leaves no configuration behind.
+"""SEMP's actions on queues, messages and clients, which change no configuration.
 
-There is none that clears counters: those of a node only grow, as what reads metrics expects.
+No action clears counters: the counters of a node only grow, as monitoring tools expect.
 """
 
 from collections.abc import Sequence
@@ -30,11 +30,16 @@ AFTER: Final = "afterMsg"
 SINCE_MAX: Final = SEQUENCE_MAX // 1000
 
 _ID: Final[Schema] = {**TEXT, "description": "partition and sequence, such as `0:17`"}
-_COPY: Final[dict[str, Schema]] = {SOURCE: {**TEXT, "description": "queue that has the message"}, MESSAGE: _ID}
+_COPY: Final[dict[str, Schema]] = {SOURCE: {**TEXT, "description": "queue that contains the message"}, MESSAGE: _ID}
 _REPLAY: Final[dict[str, Schema]] = {
-    LOG: {**TEXT, "description": "the queue's own name, for it keeps its own messages; may be left out"},
-    SINCE: {"type": "integer", "minimum": 0, "maximum": SINCE_MAX, "description": "seconds since 1970; 0: everything"},
-    AFTER: {**_ID, "description": "begin behind this message, in its partition only"},
+    LOG: {**TEXT, "description": "name of the queue, because each queue keeps its own messages; optional"},
+    SINCE: {
+        "type": "integer",
+        "minimum": 0,
+        "maximum": SINCE_MAX,
+        "description": "seconds since 1970; 0: all messages",
+    },
+    AFTER: {**_ID, "description": "start after this message, in its partition only"},
 }
 
 
@@ -71,9 +76,9 @@ async def _replay(node: NodeInterface, request: Request, asked: Asked) -> Docume
     body = await _body(request, _REPLAY)
     vpn, queue = _queue(node, request)
     if body.get(LOG, queue) != queue:
-        raise invalid_parameter(f"{LOG}: there is no such log as {body[LOG]!r}; allowed: {queue!r}, the queue's own")
+        raise invalid_parameter(f"{LOG}: {body[LOG]!r} does not exist; allowed: {queue!r}, the log of the queue")
     if SINCE in body and AFTER in body:
-        raise invalid_parameter(f"{SINCE}, {AFTER}: both are there; allowed: one of them")
+        raise invalid_parameter(f"{SINCE}, {AFTER}: both are given; allowed: one of them")
     start, partition = ReplayStart(since_ms=_since_s(body) * 1000), None
     if AFTER in body:
         after = _message_id(body, AFTER)
@@ -121,11 +126,11 @@ def _since_s(body: dict[str, object]) -> int:
 
 
 def _check(taken: TakenView, place: MessageId) -> None:
-    """Raise SempError unless what was wanted was done."""
+    """Raise SempError unless the action was done."""
     if taken.not_found:
         raise not_found(f"msg {place.text()!r}")
     if not taken.done_count:
-        raise not_allowed(f"msg {place.text()!r} stays as it is: {', '.join(taken.kept)}")
+        raise not_allowed(f"msg {place.text()!r} was not changed: {', '.join(taken.kept)}")
 
 
 def _action(
@@ -136,22 +141,20 @@ def _action(
 
 
 ACTIONS: Final = (
-    _action(f"{QUEUES.object_path}/deleteMsgs", "Delete every message that waits", _delete_all, {}),
-    _action(f"{OBJECT_PATH}/delete", "Delete a message, but for one that a consumer holds", _delete_one, {}),
+    _action(f"{QUEUES.object_path}/deleteMsgs", "Delete all messages that are not delivered", _delete_all, {}),
+    _action(f"{OBJECT_PATH}/delete", "Delete a message, unless a consumer holds it", _delete_one, {}),
     _action(
         f"{QUEUES.object_path}/copyMsgFromQueue",
-        "Copy a message of another queue, as if it were published to this one",
+        "Copy a message from another queue, as if it were published to this one",
         _copy,
         _COPY,
         tuple(_COPY),
     ),
     _action(
         f"{QUEUES.object_path}/startReplay",
-        "Offer settled messages that the queue keeps to its consumers again",
+        "Deliver settled messages that the queue keeps again",
         _replay,
         _REPLAY,
     ),
-    _action(
-        f"{CLIENTS.object_path}/disconnect", "Send a client away, over whatever protocols it came", _disconnect, {}
-    ),
+    _action(f"{CLIENTS.object_path}/disconnect", "Disconnect a client, on all protocols", _disconnect, {}),
 )

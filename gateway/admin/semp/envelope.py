@@ -1,4 +1,4 @@
-"""The envelope of SEMP's answers: data, links, counts of what lies below, and what is said of the request."""
+"""The envelope of SEMP responses: data, links, counts of collections, and metadata about the request."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Document = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, as answers speak of it."""
+    """Method and URI of a request, as responses repeat them."""
 
     method: str
     uri: str  # with scheme and host
@@ -31,13 +31,13 @@ class Asked:
         return self.uri.partition("?")[0]
 
     def below(self, name: str) -> str:
-        """Return the URI of the object of this name in the collection that was asked."""
+        """Return the URI of the object of this name in the requested collection."""
         return f"{self.path}/{quote(name, safe=KEYS_APART)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One object of an answer."""
+    """One object in a response."""
 
     data: Document
     links: Document
@@ -45,7 +45,7 @@ class Shown:
 
 
 def shown(kind: SempObject[Any], view: Any, *, uri: str, parents: Mapping[str, str], selection: Selection) -> Shown:
-    """Return what is to be seen of an object at a URI; the keys of what it lies in are among its attributes."""
+    """Return the selected attributes of an object at a URI, including the keys of its parents."""
     data: Document = {name: value for name, value in parents.items() if selection.has(name)}
     for each in kind.attributes:
         if each.read is not None and selection.has(each.name):
@@ -60,27 +60,27 @@ def shown(kind: SempObject[Any], view: Any, *, uri: str, parents: Mapping[str, s
 
 
 def key_of(kind: SempObject[Any], view: Any) -> str:
-    """Return what tells an object from others of its kind."""
+    """Return the key of an object, unique within its kind."""
     return KEYS_APART.join(str(_value_of(kind, view, each, {})) for each in kind.keys)
 
 
 def is_wanted(kind: SempObject[Any], view: Any, parents: Mapping[str, str], query: SempQuery) -> bool:
-    """Tell whether an object is what `where` wants. Raises SempError where that makes no sense."""
+    """Return whether an object matches `where`. Raises SempError for an invalid clause."""
     for clause in query.clauses:
         if clause.attribute in {each.name for each in kind.collections}:
-            raise invalid_parameter(f"where: {clause.attribute!r} is a collection, and no attribute")
+            raise invalid_parameter(f"where: {clause.attribute!r} is a collection, not an attribute")
         if not clause.holds(_value_of(kind, view, clause.attribute, parents)):
             return False
     return True
 
 
 def _value_of(kind: SempObject[Any], view: Any, name: str, parents: Mapping[str, str]) -> Value:
-    """Return an attribute of an object, or the key of what it lies in; it is one of theirs."""
+    """Return an attribute of an object, or a key of its parents."""
     if name in parents:
         return parents[name]
     read = kind.attribute(name).read
     if read is None:
-        raise invalid_parameter(f"where: {name!r} can only be written")
+        raise invalid_parameter(f"where: {name!r} is write-only")
     return read(view)
 
 
@@ -93,7 +93,7 @@ def answer_of_one(asked: Asked, one: Shown) -> Document:
 
 
 def answer_of_many(asked: Asked, page: Sequence[Shown], *, count: int | None, cursor: str | None) -> Document:
-    """Return the answer to a request for a page of objects; `count` is how many there are on all pages, if known."""
+    """Return the response to a request for a page of objects; `count` is their number on all pages, if known."""
     meta = _meta(asked, 200)
     if count is not None:
         meta["count"] = count
@@ -109,12 +109,12 @@ def answer_of_many(asked: Asked, page: Sequence[Shown], *, count: int | None, cu
 
 
 def answer_of_done(asked: Asked) -> Document:
-    """Return the answer to a request after which there is nothing to be seen."""
+    """Return the response to a request without data."""
     return {"meta": _meta(asked, 200)}
 
 
 def answer_of_error(asked: Asked, error: SempError) -> Document:
-    """Return the answer to a request that is refused."""
+    """Return the response to a refused request."""
     meta = _meta(asked, error.http_status)
     meta["error"] = {"code": error.code, "description": error.description, "status": error.status}
     return {"meta": meta}
@@ -124,29 +124,25 @@ def _meta(asked: Asked, response_code: int) -> Document:
     return {"request": {"method": asked.method, "uri": asked.uri}, "responseCode": response_code}
 
 
-# Refusals as SEMP's clients understand them, also of what comes no further than the door of the admin port.
-
+# Refusals in the form of SEMP, also those of the admin port's guard.
 
 ROOT: Final = "/SEMP/"
 
 
 def refused(asked: Asked, error: SempError, headers: dict[str, str] | None = None) -> Response:
-    """Return the response to a request that is refused."""
+    """Return the HTTP response to a refused request."""
     response = json_answer(orjson.dumps(answer_of_error(asked, error)), status=error.http_status)
     response.headers.update(headers or {})
     return response
 
 
-def refused_at_the_door(request: Request, status: int, detail: str) -> Response:
-    """Return the response to a request that nobody has looked at, for want of an account or of good manners."""
+def early_refusal(request: Request, status: int, detail: str) -> Response:
+    """Return the response to a request that the guard or the limits of the admin port refuse."""
     if status in (401, 403):
         error = SempError(*UNAUTHORIZED, detail, http_status=status)
     else:
         error = invalid_parameter(detail, http_status=status)
     return refused(Asked(request.method, str(request.url)), error)
-
-
-# One method at one path of SEMP. Routes and OpenAPI documents are made from tables of these.
 
 
 BASE: Final = "/SEMP/v2"
@@ -157,12 +153,15 @@ Performing = Callable[[NodeInterface, Request, Asked], Awaitable[Document]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SempOperation:
-    """One operation. `path` is what follows the name of the API; what it is about, `kind` says."""
+    """One method at one path. Routes and OpenAPI documents are built from tables of operations.
+
+    `path` follows the name of the API.
+    """
 
     method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
     path: str
     summary: str
     perform: Performing
-    kind: SempObject[Any] | None = None  # of the data in its answer; None: it has none
-    of_many: bool = False  # the answer is a page of objects
-    body: Schema | None = None  # of what is sent
+    kind: SempObject[Any] | None = None  # of the data in the response; None: no data
+    of_many: bool = False  # the response is a page of objects
+    body: Schema | None = None  # of the request

@@ -1,13 +1,13 @@
-"""What a SEMP request is refused with: a code and status of SEMP, and text for people.
+"""Errors of SEMP: a code, a status, and a description.
 
-The broker that we learn from answers 400 for nearly everything, what is not there included; clients look at `status`.
+Solace brokers answer nearly every error with HTTP 400, even for objects that do not exist; clients read `status`.
 """
 
 from typing import Final
 
 
 class SempError(Exception):
-    """A request that is refused. `status` is SEMP's word for `code`; `http_status` is that of the response."""
+    """A refused request. `status` is SEMP's name of `code`; `http_status` is the status of the response."""
 
     def __init__(self, code: int, status: str, description: str, *, http_status: int = 400) -> None:
         super().__init__(description)
@@ -25,20 +25,20 @@ NOT_ALLOWED: Final = (89, "NOT_ALLOWED")
 
 
 def not_found(what: str) -> SempError:
-    """There is nothing of that name."""
+    """Return the error for an object that does not exist."""
     return SempError(*NOT_FOUND, f"Could not find match for {what}")
 
 
 def already_exists(text: str) -> SempError:
-    """There is something of that name, which was not changed."""
+    """Return the error for an object that exists already and was not changed."""
     return SempError(*ALREADY_EXISTS, text)
 
 
 def invalid_parameter(text: str, *, http_status: int = 400) -> SempError:
-    """A part of the request is not allowed; the text says which, and what is."""
+    """Return the error for an invalid part of the request; the text names it, and what is allowed."""
     return SempError(*INVALID_PARAMETER, text, http_status=http_status)
 
 
 def not_allowed(text: str, *, http_status: int = 400) -> SempError:
-    """The object is there, and does not do that."""
+    """Return the error for an operation that the object refuses."""
     return SempError(*NOT_ALLOWED, text, http_status=http_status)

@@ -1,7 +1,7 @@
-"""The messages of a queue in SEMP's monitor: read a page at a time, for there may be more of them than fit anywhere.
+"""The messages of a queue in SEMP's monitor API, read page by page, because a queue may hold very many.
 
-A page is what lies behind its cursor; `where` is asked of that page only, so one may be short, or empty, and yet
-another follow. What is in a message is not shown: the admin API browses.
+A page starts after its cursor. `where` filters within the page, so a page can be short or empty although another one
+follows. Payloads are not shown; the admin API browses them.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ from sluicegate.gateway.views.queues import MessageView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId, parse_message_id
 
-ASKED_TOGETHER: Final = 16  # partitions; of a queue with a thousand, most may be empty
+ASKED_TOGETHER: Final = 16  # partitions: of a thousand, most may be empty
 PARENTS: Final = ("msgVpnName", "queueName")
 PATH: Final = f"{QUEUES.object_path}/msgs"
 OBJECT_PATH: Final = f"{PATH}/{{{MESSAGE.key}}}"
 
 
 async def _many(node: NodeInterface, request: Request, asked: Asked) -> Document:
-    """Return the answer with a page of messages."""
+    """Return the response with a page of messages."""
     parents = {name: path_name(request, name) for name in PARENTS}
     query = read_query(request.url.query, [*parents, *MESSAGE.names()], of_collection=True)
     vpn, queue = node.in_vpn(parents["msgVpnName"]), parents["queueName"]
@@ -68,7 +68,7 @@ async def _many(node: NodeInterface, request: Request, asked: Asked) -> Document
 
 
 async def _one(node: NodeInterface, request: Request, asked: Asked) -> Document:
-    """Return the answer with one message."""
+    """Return the response with one message."""
     parents = {name: path_name(request, name) for name in PARENTS}
     place = message_id(path_name(request, MESSAGE.key))
     query = read_query(request.url.query, [*parents, *MESSAGE.names()], of_collection=False)
@@ -85,7 +85,7 @@ async def _one(node: NodeInterface, request: Request, asked: Asked) -> Document:
 
 
 def message_id(text: str) -> MessageId:
-    """Return the id of a message that stands in a path. Raises SempError: nothing else is the id of any."""
+    """Return the message ID in a path. Raises SempError if it has another form."""
     try:
         return parse_message_id(text)
     except QueueInvalid:
@@ -97,11 +97,11 @@ def _no_message(text: str) -> SempError:
 
 
 def _place(cursor: str) -> MessageId:
-    """Return the message that a page begins after. Raises SempError."""
+    """Return the ID of the message that a page starts after. Raises SempError."""
     try:
         return parse_message_id(cursor)
     except QueueInvalid:
-        raise invalid_parameter("cursor: it is none of a collection of messages") from None
+        raise invalid_parameter("cursor: it is not a cursor of this collection") from None
 
 
 MESSAGES: Final = (

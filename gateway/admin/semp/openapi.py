@@ -1,4 +1,4 @@
-"""The OpenAPI documents of SEMP, one for each of its APIs, made from the tables of operations and attributes."""
+"""The OpenAPI documents of SEMP, one for each API, built from the tables of operations and attributes."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _META: Final[Schema] = {
     "properties": {
         "request": {"type": "object", "properties": {"method": TEXT, "uri": TEXT}, "required": ["method", "uri"]},
         "responseCode": {"type": "integer"},
-        "count": {"type": "integer", "description": "objects on all pages"},
+        "count": {"type": "integer", "description": "number of objects on all pages"},
         "paging": {"type": "object", "properties": {"cursorQuery": TEXT, "nextPageUri": TEXT}},
         "error": {
             "type": "object",
@@ -26,11 +26,15 @@ _META: Final[Schema] = {
     "required": ["request", "responseCode"],
 }
 VERBS: Final = {"GET": "get", "POST": "create", "PUT": "replace", "PATCH": "update", "DELETE": "delete"}
-_SELECT: Final = ("select", "attributes and collections; `*` is any characters, a leading `-` leaves out", TEXT)
+_SELECT: Final = (
+    "select",
+    "attributes and collections to return; `*` stands for any characters, a leading `-` excludes",
+    TEXT,
+)
 _OF_PAGES: Final = (
-    ("where", "objects of which all of it holds, such as `queueName==orders*,msgSpoolUsage>0`", TEXT),
-    ("count", "objects of a page", _COUNT),
-    ("cursor", "what `meta.paging.cursorQuery` of the page before says", TEXT),
+    ("where", "conditions that objects must meet, such as `queueName==orders*,msgSpoolUsage>0`", TEXT),
+    ("count", "maximum number of objects per page", _COUNT),
+    ("cursor", "cursor from `meta.paging.cursorQuery` of the previous page", TEXT),
 )
 
 
@@ -95,7 +99,7 @@ def _operation(api: Api, operation: SempOperation) -> Schema:
         "summary": operation.summary,
         "responses": {
             "200": _response("done", _data_of(operation)),
-            "default": _response("`meta.error` says what was wrong, and what is allowed", {}),
+            "default": _response("`meta.error` describes the error, and what is allowed", {}),
         },
     }
     if parameters:

@@ -32,48 +32,48 @@ _NAME: Final = re.compile(r"-?[A-Za-z*][A-Za-z0-9*.]*")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """One thing that has to hold of an object."""
+    """One condition of `where`."""
 
     attribute: str
     operator: str
     operand: str
 
     def holds(self, value: Value) -> bool:
-        """Tell whether it holds of a value. Raises SempError where the operator does not go with it."""
+        """Return whether a value meets the condition. Raises SempError if the operator does not apply to it."""
         if isinstance(value, bool):
             return _equal(self, "true" if value else "false")
         if isinstance(value, int):
             return _compared(self, value)
         if isinstance(value, str):
             return _equal(self, value)
-        raise invalid_parameter(f"where: {self.attribute!r} has parts, and is compared by none of them")
+        raise invalid_parameter(f"where: {self.attribute!r} has several parts, and cannot be compared")
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which attributes and collections are shown. Without any that are wanted all are, but for those left out."""
+    """The attributes and collections to return: those wanted, or all except those left out."""
 
     wanted: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
     def has(self, name: str) -> bool:
-        """Tell whether something of this name is shown."""
+        """Return whether an attribute or collection is selected."""
         chosen = not self.wanted or any(_matches(pattern, name) for pattern in self.wanted)
         return chosen and not any(_matches(pattern, name) for pattern in self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class SempQuery:
-    """What a request asks for."""
+    """The parsed query of a request."""
 
     selection: Selection = Selection()
     clauses: tuple[Clause, ...] = ()
     count: int = COUNT_DEFAULT
-    after: str | None = None  # the key of the last object of the page before
+    after: str | None = None  # the key of the last object of the previous page
 
 
 def read_query(raw: str, names: Collection[str], *, of_collection: bool) -> SempQuery:
-    """Return what a query string asks for. `names` are those of attributes and collections. Raises SempError."""
+    """Parse a query string. `names` are the known attributes and collections. Raises SempError."""
     if len(raw) > QUERY_CHARS_MAX:
         raise invalid_parameter(f"the query has {len(raw)} characters; allowed: {QUERY_CHARS_MAX}")
     given: dict[str, str] = {}
@@ -81,9 +81,9 @@ def read_query(raw: str, names: Collection[str], *, of_collection: bool) -> Semp
     for part in filter(None, raw.split("&")):
         name, _, text = part.partition("=")
         if name not in allowed:
-            raise invalid_parameter(f"there is no parameter {unquote(name)!r} here; allowed: {', '.join(allowed)}")
+            raise invalid_parameter(f"unknown parameter {unquote(name)!r}; allowed: {', '.join(allowed)}")
         if name in given:
-            raise invalid_parameter(f"the parameter {name!r} stands there twice")
+            raise invalid_parameter(f"the parameter {name!r} is given twice")
         given[name] = text
     return SempQuery(
         selection=_selection(given.get("select", ""), names),
@@ -94,7 +94,7 @@ def read_query(raw: str, names: Collection[str], *, of_collection: bool) -> Semp
 
 
 def cursor_after(key: str) -> str:
-    """Return the cursor of the page that begins after the object of this key."""
+    """Return the cursor of the page that starts after the object of this key."""
     return base64.urlsafe_b64encode(key.encode()).decode("ascii").rstrip("=")
 
 
@@ -113,10 +113,10 @@ def _selection(text: str, names: Collection[str]) -> Selection:
     left_out: list[str] = []
     for part in _parts("select", text.replace("%2C", ",").replace("%2c", ",")):  # no name has one
         if not _NAME.fullmatch(part):
-            raise invalid_parameter(f"select: {part!r} is no name of an attribute")
+            raise invalid_parameter(f"select: {part!r} is not the name of an attribute")
         name = part.removeprefix("-")
         if not any(_matches(name, each) for each in names):
-            raise invalid_parameter(f"select: there is no attribute {name!r}; allowed: {', '.join(names)}")
+            raise invalid_parameter(f"select: unknown attribute {name!r}; allowed: {', '.join(names)}")
         (left_out if part.startswith("-") else wanted).append(name)
     return Selection(tuple(wanted), tuple(left_out))
 
@@ -128,13 +128,13 @@ def _clauses(text: str, names: Collection[str]) -> tuple[Clause, ...]:
         if found is None:
             raise invalid_parameter(f"where: {part!r} is not of the form NAME==VALUE; operators: == != < <= > >=")
         if found[1] not in names:
-            raise invalid_parameter(f"where: there is no attribute {found[1]!r}; allowed: {', '.join(names)}")
+            raise invalid_parameter(f"where: unknown attribute {found[1]!r}; allowed: {', '.join(names)}")
         clauses.append(Clause(found[1], found[2], found[3]))
     return tuple(clauses)
 
 
 def _parts(parameter: str, text: str) -> list[str]:
-    """Return what stands between commas; those within a value are encoded, and become commas here."""
+    """Split a text at commas, and decode the parts, which may contain encoded commas."""
     parts = text.split(",") if text else []
     if len(parts) > CLAUSES_MAX:
         raise invalid_parameter(f"{parameter}: there are {len(parts)} parts; allowed: {CLAUSES_MAX}")
@@ -159,24 +159,24 @@ def _after(text: str | None) -> str | None:
     try:
         return base64.b64decode(padded, b"-_", validate=True).decode()
     except (binascii.Error, ValueError):
-        allowed = "what paging.cursorQuery of an answer says"
-        raise invalid_parameter(f"cursor: it is none of those that were given out; allowed: {allowed}") from None
+        allowed = "the value of paging.cursorQuery in a response"
+        raise invalid_parameter(f"cursor: it is invalid; allowed: {allowed}") from None
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """Tell whether a name is what a pattern says, or a part of it."""
+    """Return whether a name, or its parent, matches a pattern."""
     return _like(pattern, name) or name.startswith(f"{pattern}.")
 
 
 def _equal(clause: Clause, value: str) -> bool:
     if clause.operator not in ("==", "!="):
-        raise invalid_parameter(f"where: {clause.attribute!r} is no number; allowed: == and !=")
+        raise invalid_parameter(f"where: {clause.attribute!r} is not a number; allowed: == and !=")
     matches = _like(clause.operand, value)
     return matches if clause.operator == "==" else not matches
 
 
 def _like(pattern: str, value: str) -> bool:
-    """Tell whether a text is what a pattern says. In time that grows with their lengths, whatever the pattern."""
+    """Return whether a text matches a pattern, in time that is bounded by their lengths for every pattern."""
     head, *rest = pattern.split("*")
     if not rest:
         return value == pattern
@@ -194,7 +194,7 @@ def _like(pattern: str, value: str) -> bool:
 def _compared(clause: Clause, value: int) -> bool:
     operand = clause.operand
     if not (operand.isascii() and operand.removeprefix("-").isdigit() and len(operand) <= 20):
-        raise invalid_parameter(f"where: {clause.attribute!r} is a number, and {operand!r} is none")
+        raise invalid_parameter(f"where: {clause.attribute!r} is a number, but {operand!r} is not")
     wanted = int(operand)
     return {
         "==": value == wanted,

@@ -1,4 +1,4 @@
-"""Reading objects of SEMP: one at its path, or a page of those in a collection."""
+"""SEMP's read operations: one object at its path, or a page of a collection."""
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempObj
 from sluicegate.gateway.admin.semp.query import SempQuery, page_of, read_query
 from sluicegate.gateway.operations.interface import NodeInterface
 
-Names = Sequence[str]  # of the objects of a path, from the outside in
+Names = Sequence[str]  # of the objects in a path, outermost first
 Listing = Callable[[NodeInterface, Names], Awaitable[Sequence[Any]]]
 Finding = Callable[[NodeInterface, Names, Collection[str]], Awaitable[Sequence[Any]]]
 Naming = Callable[[NodeInterface, Names], Awaitable[Sequence[str]]]
@@ -30,39 +30,39 @@ Naming = Callable[[NodeInterface, Names], Awaitable[Sequence[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A collection at a path, and the objects in it. `parents` are the keys of what it lies in."""
+    """A collection at a path, and its objects. `parents` are the keys of the objects that contain it."""
 
     path: str
     kind: SempObject[Any]
     parents: tuple[str, ...]
     listed: Listing
-    found: Finding | None = None  # returns the objects of some names, where that costs less than all
-    names: Naming | None = None  # returns the names of all, where there are many and seeing all is dear
+    found: Finding | None = None  # returns only the named objects, where that is cheaper
+    names: Naming | None = None  # returns all names, where reading all objects is expensive
 
     @property
     def object_path(self) -> str:
-        """The path of an object in it."""
+        """The path of an object in the collection."""
         return f"{self.path}/{KEYS_APART.join(f'{{{each}}}' for each in self.kind.keys)}"
 
     def as_configured(self) -> "Resource":
-        """Return it as `config` shows it."""
+        """Return the resource as `config` shows it."""
         return replace(self, kind=configured(self.kind))
 
     async def seen(self, node: NodeInterface, parents: Names, names: Collection[str]) -> Sequence[Any]:
-        """Return the objects of these names, which may be among others."""
+        """Return the objects of these names, and possibly others."""
         return await (self.listed(node, parents) if self.found is None else self.found(node, parents, names))
 
     def parents_of(self, request: Request) -> dict[str, str]:
-        """Return the keys of what a request's objects lie in."""
+        """Return the keys of the parents in a request's path."""
         return {name: path_name(request, name) for name in self.parents}
 
     def name_in(self, request: Request) -> str:
-        """Return what the path of a request calls its object, as `key_of` does."""
+        """Return the name of the object in a request's path, in the form of `key_of`."""
         return KEYS_APART.join(path_name(request, each) for each in self.kind.keys)
 
 
 def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
-    """Return the operations that show what there is."""
+    """Return the read operations of a resource."""
 
     async def many(node: NodeInterface, request: Request, asked: Asked) -> Document:
         return await _page(node, resource, request, asked)
@@ -74,7 +74,12 @@ def reading(resource: Resource) -> tuple[SempOperation, SempOperation]:
     kind = resource.kind
     return (
         SempOperation(
-            method="GET", path=resource.path, summary=f"Every {kind.kind}", perform=many, kind=kind, of_many=True
+            method="GET",
+            path=resource.path,
+            summary=f"All objects of kind {kind.kind}",
+            perform=many,
+            kind=kind,
+            of_many=True,
         ),
         SempOperation(method="GET", path=resource.object_path, summary=f"One {kind.kind}", perform=one, kind=kind),
     )
@@ -96,7 +101,7 @@ async def _page(node: NodeInterface, resource: Resource, request: Request, asked
         count, (places, cursor) = len(view_at), page_of(sorted(view_at), query)
     page = [
         shown(kind, view, uri=asked.below(key_of(kind, view)), parents=parents, selection=query.selection)
-        for view in (view_at[place] for place in places if place in view_at)  # one may have gone since it was named
+        for view in (view_at[place] for place in places if place in view_at)  # one may have been deleted meanwhile
     ]
     return answer_of_many(asked, page, count=count, cursor=cursor)
 
@@ -106,8 +111,8 @@ def _by_place(kind: SempObject[Any], views: Sequence[Any]) -> dict[str, Any]:
 
 
 def _places(keys: Iterable[str]) -> list[str]:
-    """Return by what each object is sorted: its key, and then its number among those of one key."""
-    counts: dict[str, int] = {}  # clients of one name, over several protocols
+    """Return the sort key of each object: its key, then its number among objects of the same key."""
+    counts: dict[str, int] = {}  # clients of one name on several protocols
     places = []
     for key in keys:
         number = counts[key] = counts.get(key, -1) + 1
@@ -116,7 +121,7 @@ def _places(keys: Iterable[str]) -> list[str]:
 
 
 def query_of_one(resource: Resource, request: Request) -> SempQuery:
-    """Return what a request that is answered with one object wants to see of it. Raises SempError."""
+    """Return the selection of a request for one object. Raises SempError."""
     return read_query(request.url.query, [*resource.parents, *resource.kind.names()], of_collection=False)
 
 
@@ -130,7 +135,7 @@ async def answer_with(
     *,
     uri: str,
 ) -> Document:
-    """Return the answer with the object of this name, which is at `uri`. Raises SempError."""
+    """Return the response with the object of this name at `uri`. Raises SempError."""
     kind = resource.kind
     for view in await resource.seen(node, list(parents.values()), (name,)):
         if key_of(kind, view) == name:

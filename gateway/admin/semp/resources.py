@@ -1,4 +1,4 @@
-"""The tree of SEMP's objects: where each kind is found, and what of the node it is read from."""
+"""The tree of SEMP objects: the path of each kind, and how it is read from the node."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -24,7 +24,7 @@ from sluicegate.gateway.views.clients import ClientQuery
 from sluicegate.gateway.views.errors import QueueNotFound, UserNotFound
 from sluicegate.gateway.views.subscriptions import DestinationType, SmrpQuery
 
-ALL: Final = sys.maxsize  # pages are cut here, and not by the node
+ALL: Final = sys.maxsize  # SEMP splits pages itself
 
 
 async def _vpns(node: NodeInterface, names: Names) -> Sequence[Any]:
@@ -118,7 +118,7 @@ async def _client_subscriptions(node: NodeInterface, names: Names) -> Sequence[A
     found = await node.in_vpn(names[0]).smrp_subscriptions(SmrpQuery(destination_name=names[1], limit=ALL))
     return [
         row
-        for row in found.subscriptions  # the name is a pattern to them, which may fit others too
+        for row in found.subscriptions  # the name is used as a pattern, which may match others too
         if row.destination_name == names[1] and row.destination_type == DestinationType.CLIENT
     ]
 

@@ -128,5 +128,5 @@ def _spec_of(api: Api) -> Performing:
 
 async def _nothing(node: NodeInterface, request: Request, asked: Asked) -> Document:
     allowed = " and ".join(f"{BASE}/{api}/spec" for api in OPERATIONS)
-    text = f"there is nothing at {request.url.path}; {allowed} list what there is"
+    text = f"{request.url.path} does not exist; {allowed} list the paths"
     raise SempError(*NOT_FOUND, text, http_status=404)

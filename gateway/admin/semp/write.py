@@ -38,19 +38,19 @@ from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dict
 from sluicegate.messaging.queues.template import template_from_dict
 
-Fields = dict[str, object]  # by the names of the admin API, that of the object's own name included
-Changing = Callable[[NodeInterface, Names, Fields], Awaitable[None]]  # names: of the path, from the outside in
+Fields = dict[str, object]  # by their names in the admin API, including the object's name
+Changing = Callable[[NodeInterface, Names, Fields], Awaitable[None]]  # names: of the path, outermost first
 Deleting = Callable[[NodeInterface, Names], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verbs:
-    """How objects of a resource are changed. What is None cannot be done to them."""
+    """How objects of a resource are changed. None: the operation is not supported."""
 
     create: Changing
     delete: Deleting
     change: Changing | None = None
-    replace: Changing | None = None  # what is not said has its default; one that is not there is made
+    replace: Changing | None = None  # omitted settings get defaults; a missing object is created
 
 
 async def _create_queue(node: NodeInterface, names: Names, fields: Fields) -> None:
@@ -105,7 +105,7 @@ async def _change_user(node: NodeInterface, names: Names, fields: Fields) -> Non
 
 
 async def _replace_user(node: NodeInterface, names: Names, fields: Fields) -> None:
-    """Without a password in the body the user keeps its own."""
+    """Replace a user; without a password in the body, it keeps its own."""
     try:
         await _change_user(node, names, {**user_request({"name": names[1]}).settings(), **fields})
     except UserNotFound:
@@ -124,7 +124,7 @@ def _profiles(kind: ProfileKind, model: type[NamedSection]) -> Verbs:
         await node.in_vpn(names[0]).update_profile(kind, names[1], fields)
 
     async def replace(node: NodeInterface, names: Names, fields: Fields) -> None:
-        """Exceptions stay: they are objects of their own."""
+        """Replace a profile; its exceptions stay, because they are separate objects."""
         defaults = described(model, {"name": names[1]}).to_dict()
         single = {field: value for field, value in defaults.items() if not isinstance(value, list)}
         try:
@@ -140,7 +140,7 @@ def _profiles(kind: ProfileKind, model: type[NamedSection]) -> Verbs:
 
 def _exceptions(kind: str, field: str) -> Verbs:
     async def create(node: NodeInterface, names: Names, fields: Fields) -> None:
-        exception = str(fields[kind]) if kind in fields else fields  # a network is called by itself
+        exception = str(fields[kind]) if kind in fields else fields  # a network is its own name
         await node.in_vpn(names[0]).add_acl_exception(names[1], field, exception)
 
     async def delete(node: NodeInterface, names: Names) -> None:
@@ -167,12 +167,12 @@ CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
 
 
 def changing(resource: Resource, verbs: Verbs) -> list[SempOperation]:
-    """Return the operations that change what is in a resource."""
+    """Return the write operations of a resource."""
     operations = [_creating(resource, verbs.create)]
     if verbs.change is not None:
-        operations.append(_altering("PATCH", "Change what the body names of", resource, verbs.change))
+        operations.append(_altering("PATCH", "Change the settings in the body of", resource, verbs.change))
     if verbs.replace is not None:
-        summary = "Make, or set to what the body says and else to the defaults,"
+        summary = "Create or replace, with defaults for settings that are not in the body,"
         operations.append(_altering("PUT", summary, resource, verbs.replace))
     return [*operations, _deleting(resource, verbs.delete)]
 
@@ -190,7 +190,7 @@ def _creating(resource: Resource, create: Changing) -> SempOperation:
 
     schema = {**object_schema(kind, _settable(kind)), "required": [*kind.keys], "additionalProperties": False}
     return SempOperation(
-        method="POST", path=resource.path, summary=f"Make a {kind.kind}", perform=perform, kind=kind, body=schema
+        method="POST", path=resource.path, summary=f"Create a {kind.kind}", perform=perform, kind=kind, body=schema
     )
 
 
@@ -219,7 +219,7 @@ def _altering(method: Literal["PATCH", "PUT"], words: str, resource: Resource, c
 def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
     async def perform(node: NodeInterface, request: Request, asked: Asked) -> Document:
         parents = resource.parents_of(request)
-        query_of_one(resource, request)  # what is not understood stops it
+        query_of_one(resource, request)  # an invalid query stops the operation
         await delete(node, [*parents.values(), resource.name_in(request)])
         return answer_of_done(asked)
 
@@ -229,7 +229,7 @@ def _deleting(resource: Resource, delete: Deleting) -> SempOperation:
 
 
 def _text_in(fields: Fields, attribute: SempAttribute[Any]) -> str:
-    """Return an attribute that a body has to set. Raises SempError."""
+    """Return an attribute that a body must set. Raises SempError."""
     value = fields.get(attribute.field)
     if not isinstance(value, str) or not value:
         reason = f"{quoted(value)} is not allowed" if attribute.field in fields else "it is missing"
@@ -243,7 +243,7 @@ def _settable(kind: SempObject[Any]) -> list[str]:
 
 @contextmanager
 def _in_words_of(kind: SempObject[Any]) -> Iterator[None]:
-    """Say what is wrong with a field as something that is wrong with an attribute."""
+    """Turn an error about a field into one about the attribute."""
     try:
         yield
     except QueueInvalid as wrong:

@@ -1,1 +1,1 @@
-"""The objects of SEMP: clients, queues, and their attributes."""
+"""The kinds of SEMP objects, with their attributes."""

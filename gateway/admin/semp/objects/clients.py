@@ -1,4 +1,4 @@
-"""SEMP's objects around clients: message VPNs, users, connections, client profiles and ACL profiles."""
+"""SEMP objects for message VPNs, users, clients, client profiles and ACL profiles."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -29,14 +29,18 @@ CLIENT: Final[SempObject[ClientView]] = SempObject(
     "client",
     "clientName",
     (
-        SempAttribute("clientName", TEXT, "what its protocol calls it", lambda client: client.name),
-        SempAttribute("clientUsername", TEXT, "empty: anonymous", lambda client: client.client_username),
+        SempAttribute(
+            "clientName", TEXT, "name of the client in its protocol, such as the client ID", lambda client: client.name
+        ),
+        SempAttribute("clientUsername", TEXT, "user name; empty: anonymous", lambda client: client.client_username),
         SempAttribute("clientProfileName", TEXT, "its client profile", lambda client: client.client_profile),
         SempAttribute("aclProfileName", TEXT, "its ACL profile", lambda client: client.acl_profile),
         SempAttribute("clientAddress", TEXT, "host and port", lambda client: client.address),
-        SempAttribute("protocol", TEXT, "what it speaks", lambda client: client.protocol),
-        SempAttribute("uptime", INTEGER, "seconds since it came", lambda client: client.connected_s),
-        SempAttribute("txUnackedMsgCount", INTEGER, "messages it holds of queues", lambda client: client.unacked_count),
+        SempAttribute("protocol", TEXT, "protocol of the connection", lambda client: client.protocol),
+        SempAttribute("uptime", INTEGER, "seconds since it connected", lambda client: client.connected_s),
+        SempAttribute(
+            "txUnackedMsgCount", INTEGER, "unacknowledged messages from queues", lambda client: client.unacked_count
+        ),
     ),
     (
         SempCollection("subscriptions", None),
@@ -49,7 +53,7 @@ USERNAME: Final[SempObject[UserView]] = SempObject(
     "clientUsername",
     (
         SempAttribute("clientUsername", TEXT, "name", lambda user: user.name, "name"),
-        SempAttribute("enabled", BOOLEAN, "its clients may connect", lambda user: user.enabled, "enabled"),
+        SempAttribute("enabled", BOOLEAN, "whether its clients may connect", lambda user: user.enabled, "enabled"),
         SempAttribute(
             "clientProfileName", TEXT, "its client profile", lambda user: user.client_profile, "client_profile"
         ),
@@ -57,11 +61,11 @@ USERNAME: Final[SempObject[UserView]] = SempObject(
         SempAttribute(
             "password",
             {**TEXT, "format": "password", "minLength": 1, "maxLength": PASSWORD_CHARS_MAX},
-            "in plain; only what proves it is kept",
+            "in plain text; only its hash is stored",
             None,
             "password",
         ),
-        SempAttribute("connectionCount", INTEGER, "its clients that are connected", lambda user: user.connected_count),
+        SempAttribute("connectionCount", INTEGER, "number of its connected clients", lambda user: user.connected_count),
     ),
 )
 
@@ -70,7 +74,7 @@ CLIENT_SUBSCRIPTION: Final[SempObject[SmrpSubscriptionView]] = SempObject(
     "subscriptionTopic",
     (
         SempAttribute("subscriptionTopic", TEXT, "the topic filter", lambda row: row.subscription),
-        SempAttribute("dtoPriority", TEXT, "of Deliver-To-One; DA: always", lambda row: row.dto_priority),
+        SempAttribute("dtoPriority", TEXT, "Deliver-To-One priority; DA: deliver always", lambda row: row.dto_priority),
     ),
 )
 
@@ -79,7 +83,7 @@ VPN: Final[SempObject[MessageVpnView]] = SempObject(
     "msgVpnName",
     (
         SempAttribute("msgVpnName", TEXT, "name", lambda vpn: vpn.name),
-        SempAttribute("enabled", BOOLEAN, "its clients are let in", lambda vpn: vpn.enabled, "enabled"),
+        SempAttribute("enabled", BOOLEAN, "whether clients may connect", lambda vpn: vpn.enabled, "enabled"),
         SempAttribute("state", TEXT, "up or down", lambda vpn: "up" if vpn.up else "down"),
         SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda vpn: vpn.msg_spool_usage_bytes),
         SempAttribute("msgSpoolMsgCount", INTEGER, "messages in its queues", lambda vpn: vpn.spooled_msg_count),
@@ -93,7 +97,7 @@ VPN: Final[SempObject[MessageVpnView]] = SempObject(
         SempAttribute(
             "mqttRetainMaxMemory",
             INTEGER,
-            "MB that its retained messages may count for",
+            "memory for retained messages, in MB",
             lambda vpn: vpn.max_retained_message_bytes // MEGABYTE,
             "mqtt_retain_max_memory",
         ),
@@ -110,7 +114,7 @@ VPN: Final[SempObject[MessageVpnView]] = SempObject(
 
 
 def _settings(section: type[Section], names: dict[str, str]) -> tuple[SempAttribute[Any], ...]:
-    """Return an attribute for each setting of a profile that is one value; `names` are those that SEMP has not."""
+    """Return an attribute for each single-valued setting of a profile; `names` overrides SEMP names."""
     properties: dict[str, Schema] = section.model_json_schema()["properties"]
     return tuple(
         SempAttribute(names.get(name, semp_name(name)), schema, _meaning(schema), _setting(name), name)
@@ -132,7 +136,7 @@ def _exceptions(kind: str) -> SempCollection[AclProfileSettings]:
     return SempCollection(f"{kind}s", lambda profile: len(getattr(profile, field)), configures=True)
 
 
-# Of ACL profiles: kind, the setting, and the attribute that tells one from another.
+# Exceptions of ACL profiles: kind -> (setting, key attribute)
 EXCEPTIONS: Final = {
     "clientConnectException": ("client_connect_exceptions", "clientConnectExceptionAddress"),
     "publishTopicException": ("publish_topic_exceptions", "publishTopicException"),
@@ -153,7 +157,7 @@ ACL_PROFILE: Final[SempObject[AclProfileSettings]] = SempObject(
 
 
 def exception_kind(kind: str) -> SempObject[Any]:
-    """Return the object that an exception of an ACL profile is."""
+    """Return the kind of object for exceptions of an ACL profile."""
     key = EXCEPTIONS[kind][1]
     if kind == "clientConnectException":
         return SempObject(kind, key, (SempAttribute(key, TEXT, "a network", str, kind),))

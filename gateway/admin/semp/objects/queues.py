@@ -57,7 +57,7 @@ def _pair_text(given: object) -> object:
         if isinstance(given, dict) and given.keys() == {set_name, clear_name}:
             return f"{given[set_name]}/{given[clear_name]}{sign}"
     allowed = "setPercent and clearPercent, or setValue and clearValue"
-    raise invalid_parameter(f"{quoted(given)} is no pair of thresholds; allowed: {allowed}")
+    raise invalid_parameter(f"{quoted(given)} is not a pair of thresholds; allowed: {allowed}")
 
 
 def _configuring(attribute: Attribute, read: Callable[[View], AttributeValue]) -> SempAttribute[View]:
@@ -97,64 +97,68 @@ QUEUE: Final[SempObject[QueueView]] = SempObject(
         *(_configuring(each, _of_queue(each.name)) for each in ATTRIBUTES),
         SempAttribute("durable", BOOLEAN, "false: temporary", lambda queue: queue.durable),
         SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda queue: queue.spooled_bytes),
-        SempAttribute("spooledMsgCount", INTEGER, "messages it has taken", lambda queue: queue.accepted_total),
+        SempAttribute(
+            "spooledMsgCount", INTEGER, "messages accepted since the start", lambda queue: queue.accepted_total
+        ),
         SempAttribute(
             "averageRxMsgRate",
             INTEGER,
-            "messages that come in, a second; mean of the last minute",
+            "incoming messages per second, mean of the last minute",
             lambda queue: round(queue.accepted_rate),
         ),
-        SempAttribute("bindCount", INTEGER, "consumers that are bound", lambda queue: len(queue.flows)),
-        SempAttribute("txUnackedMsgCount", INTEGER, "delivered, and not settled", lambda queue: queue.unacked_count),
+        SempAttribute("bindCount", INTEGER, "bound consumers", lambda queue: len(queue.flows)),
         SempAttribute(
-            "redeliveredMsgCount", INTEGER, "deliveries that were repeated", lambda queue: queue.redelivered_total
+            "txUnackedMsgCount", INTEGER, "delivered but unsettled messages", lambda queue: queue.unacked_count
         ),
-        SempAttribute("topicSubscriptionCount", INTEGER, "its topics", lambda queue: len(queue.subscriptions)),
+        SempAttribute("redeliveredMsgCount", INTEGER, "redeliveries", lambda queue: queue.redelivered_total),
+        SempAttribute("topicSubscriptionCount", INTEGER, "topic subscriptions", lambda queue: len(queue.subscriptions)),
         SempAttribute(
             "partitionOperationalCount",
             INTEGER,
-            "partitions there are",
+            "existing partitions",
             lambda queue: queue.partition_operational_count,
         ),
         SempAttribute(
             "partitionRebalanceStatus",
             TEXT,
-            "whether partitions are moved between consumers",
+            "whether partitions are moving between consumers",
             lambda queue: str(queue.rebalance_status),
         ),
         SempAttribute(
             "partitionScaleStatus",
             TEXT,
-            "whether as many partitions are there as are configured",
+            "whether the configured number of partitions exists",
             lambda queue: str(queue.scale_status),
         ),
-        _discards("maxTtlExpiredDiscardedMsgCount", "expired, and gone", "expired_discarded"),
-        _discards("maxTtlExpiredToDmqMsgCount", "expired, and in the dead message queue", "expired_to_dmq"),
+        _discards("maxTtlExpiredDiscardedMsgCount", "expired and discarded", "expired_discarded"),
+        _discards("maxTtlExpiredToDmqMsgCount", "expired and moved to the dead message queue", "expired_to_dmq"),
         _discards(
             "maxTtlExpiredToDmqFailedMsgCount",
-            "expired, and not taken by the dead message queue",
+            "expired and refused by the dead message queue",
             "expired_to_dmq_failed",
         ),
         _discards(
             "maxRedeliveryExceededDiscardedMsgCount",
-            "delivered too often, and gone",
+            "delivered too often and discarded",
             "max_redelivery_exceeded_discarded",
         ),
         _discards(
             "maxRedeliveryExceededToDmqMsgCount",
-            "delivered too often, and in the dead message queue",
+            "delivered too often and moved to the dead message queue",
             "max_redelivery_exceeded_to_dmq",
         ),
         _discards(
             "maxRedeliveryExceededToDmqFailedMsgCount",
-            "delivered too often, and not taken by the dead message queue",
+            "delivered too often and refused by the dead message queue",
             "max_redelivery_exceeded_to_dmq_failed",
         ),
-        _bind_failures("disabledBindFailureCount", "might not bind: egress was shut down", ENDPOINT_DISABLED),
+        _bind_failures("disabledBindFailureCount", "binds refused because egress was shut down", ENDPOINT_DISABLED),
         _bind_failures(
-            "maxBindCountExceededBindFailureCount", "might not bind: maxBindCount were bound", MAX_BIND_COUNT_EXCEEDED
+            "maxBindCountExceededBindFailureCount",
+            "binds refused because maxBindCount was reached",
+            MAX_BIND_COUNT_EXCEEDED,
         ),
-        SempAttribute("otherBindFailureCount", INTEGER, "might not bind, for another reason", _other_bind_failures),
+        SempAttribute("otherBindFailureCount", INTEGER, "binds refused for other reasons", _other_bind_failures),
     ),
     (
         SempCollection("msgs", lambda queue: queue.spooled_count),
@@ -168,17 +172,15 @@ MESSAGE: Final[SempObject[MessageView]] = SempObject(
     "msgId",
     (
         SempAttribute("msgId", TEXT, "partition and sequence", lambda message: message.id),
-        SempAttribute(
-            "replicationGroupMsgId", TEXT, "what copyMsgFromQueue takes: the same id", lambda message: message.id
-        ),
+        SempAttribute("replicationGroupMsgId", TEXT, "the same ID, for copyMsgFromQueue", lambda message: message.id),
         SempAttribute("spooledTime", INTEGER, "seconds since 1970", lambda message: message.received_ms // 1000),
         SempAttribute(
             "redeliveryCount",
             INTEGER,
-            "deliveries so far, but for the first",
+            "redeliveries so far",
             lambda message: max(0, message.delivery_count - 1),
         ),
-        SempAttribute("partitionKey", TEXT, "empty: none", lambda message: message.key or ""),
+        SempAttribute("partitionKey", TEXT, "partition key; empty: none", lambda message: message.key or ""),
         SempAttribute("contentSize", INTEGER, "bytes of the payload", lambda message: message.size_bytes),
     ),
 )
@@ -194,14 +196,16 @@ TX_FLOW: Final[SempObject[QueueFlow]] = SempObject(
     "flowId",
     (
         SempAttribute("flowId", TEXT, "id", lambda bound: bound.flow.id),
-        SempAttribute("queueName", TEXT, "the queue it is bound to", lambda bound: bound.queue),
+        SempAttribute("queueName", TEXT, "queue that it is bound to", lambda bound: bound.queue),
         SempAttribute("clientName", TEXT, "its client", lambda bound: bound.flow.client),
         SempAttribute(
             "activityState", TEXT, "active-consumer, active-browser or inactive", lambda bound: bound.flow.activity
         ),
-        SempAttribute("windowSize", INTEGER, "messages it takes at once", lambda bound: bound.flow.window),
-        SempAttribute("unackedMsgCount", INTEGER, "delivered, and not settled", lambda bound: bound.flow.unacked_count),
-        SempAttribute("selector", TEXT, "empty: everything", lambda bound: bound.flow.selector or ""),
+        SempAttribute("windowSize", INTEGER, "maximum number of unsettled messages", lambda bound: bound.flow.window),
+        SempAttribute(
+            "unackedMsgCount", INTEGER, "delivered but unsettled messages", lambda bound: bound.flow.unacked_count
+        ),
+        SempAttribute("selector", TEXT, "selector; empty: everything", lambda bound: bound.flow.selector or ""),
     ),
 )
 
@@ -213,14 +217,14 @@ QUEUE_TEMPLATE: Final[SempObject[QueueTemplate]] = SempObject(
         SempAttribute(
             "queueNameFilter",
             TEXT,
-            "names of queues that it is for; * ends a level or is one, > is the rest",
+            "queue names; `*` stands for a level or its rest, a final `>` for one or more levels",
             lambda template: template.queue_name_filter,
             "queue_name_filter",
         ),
         SempAttribute(
             "durabilityOverride",
             {**TEXT, "enum": list(DURABILITY_OVERRIDES)},
-            "non-durable: what clients ask for as durable becomes temporary",
+            "non-durable: queues that clients create as durable become temporary",
             lambda template: template.durability_override,
             "durability_override",
         ),

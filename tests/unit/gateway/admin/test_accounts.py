@@ -400,7 +400,7 @@ def test_commands_say_who_they_are(guarded: RunningAdmin, node: MemoryNode, tmp_
     file = tmp_path / "password"
     file.write_text("writer-word\n")
     refused = shell.run("queue", "list", expect=FAILED)
-    assert "this port is for accounts" in refused
+    assert "this port needs an account" in refused
     assert "--admin-user" in refused
     ada = ("--admin-user", "writer", "--admin-password-file", str(file))
     assert shell.run(*ada, "queue", "create", "q").startswith("created")

@@ -12,12 +12,12 @@ from hypothesis.strategies import lists, sampled_from, tuples
 from sluicegate.gateway.admin.access.places import (
     ACCOUNT,
     ALL,
+    ANONYMOUS,
+    ANONYMOUS_OF_NETWORK_MAX,
     NETWORK,
     OF_ACCOUNT_MAX,
     OF_NETWORK_MAX,
     REQUESTS_MAX,
-    STRANGERS,
-    STRANGERS_OF_NETWORK_MAX,
     Places,
 )
 from support.operations.admin_accounts import ask, basic, configured
@@ -31,38 +31,38 @@ TRICKLE: Final = (
 
 def test_an_account_has_a_part_of_the_places_and_another_one_the_others() -> None:
     places = Places()
-    taken = [places.known_comes(f"192.0.2.{number}", "ada") for number in range(OF_ACCOUNT_MAX + 1)]
+    taken = [places.admit_account(f"192.0.2.{number}", "ada") for number in range(OF_ACCOUNT_MAX + 1)]
     assert taken == [""] * OF_ACCOUNT_MAX + [ACCOUNT]
-    assert places.known_comes("192.0.2.1", "bob") == ""
-    places.known_goes("192.0.2.1", "ada")
-    assert places.known_comes("192.0.2.200", "ada") == ""
+    assert places.admit_account("192.0.2.1", "bob") == ""
+    places.release_account("192.0.2.1", "ada")
+    assert places.admit_account("192.0.2.200", "ada") == ""
     assert places.refused_counts[ACCOUNT] == 1
 
 
 def test_an_address_has_a_share_of_the_places_whichever_users_come_from_it() -> None:
     """Without accounts, everybody on this machine is nobody."""
     places = Places()
-    assert [places.known_comes("::1", "") for _ in range(OF_NETWORK_MAX + 1)] == [""] * OF_NETWORK_MAX + [NETWORK]
-    assert places.known_comes("192.0.2.1", "") == ""
+    assert [places.admit_account("::1", "") for _ in range(OF_NETWORK_MAX + 1)] == [""] * OF_NETWORK_MAX + [NETWORK]
+    assert places.admit_account("192.0.2.1", "") == ""
 
 
 def test_an_account_without_a_request_under_way_always_has_a_place() -> None:
     places = Places()
     for number in range(REQUESTS_MAX):
-        assert places.known_comes(f"192.0.2.{number}", f"crowd {number % 3}") == ""
-    assert places.known_comes("192.0.2.1", "crowd 0") == ALL
-    assert places.known_comes("192.0.2.200", "") == ALL
-    assert places.known_comes("192.0.2.1", "ada") == ""
-    assert places.known_comes("192.0.2.1", "ada") == ALL
+        assert places.admit_account(f"192.0.2.{number}", f"crowd {number % 3}") == ""
+    assert places.admit_account("192.0.2.1", "crowd 0") == ALL
+    assert places.admit_account("192.0.2.200", "") == ALL
+    assert places.admit_account("192.0.2.1", "ada") == ""
+    assert places.admit_account("192.0.2.1", "ada") == ALL
 
 
 def test_unauthenticated_clients_of_an_address_take_no_places_of_others() -> None:
     places = Places()
-    joined = [places.stranger_comes("192.0.2.1") for _ in range(STRANGERS_OF_NETWORK_MAX + 1)]
-    assert joined == [""] * STRANGERS_OF_NETWORK_MAX + [STRANGERS]
-    assert places.stranger_comes("192.0.2.2") == ""
-    places.stranger_goes("192.0.2.1")
-    assert places.stranger_comes("192.0.2.1") == ""
+    joined = [places.admit_anonymous("192.0.2.1") for _ in range(ANONYMOUS_OF_NETWORK_MAX + 1)]
+    assert joined == [""] * ANONYMOUS_OF_NETWORK_MAX + [ANONYMOUS]
+    assert places.admit_anonymous("192.0.2.2") == ""
+    places.release_anonymous("192.0.2.1")
+    assert places.admit_anonymous("192.0.2.1") == ""
 
 
 @given(lists(tuples(sampled_from("ab"), sampled_from(["", "x", "y", "z"]), sampled_from([True, True, False]))))
@@ -71,18 +71,18 @@ def test_a_client_that_disconnects_leaves_its_place_to_another(steps: list[tuple
     places, there = Places(), Counter[tuple[str, str]]()
     for network, account, comes in steps:
         if not comes and there[network, account]:
-            places.known_goes(network, account)
+            places.release_account(network, account)
             there[network, account] -= 1
-        elif comes and not places.known_comes(network, account):
+        elif comes and not places.admit_account(network, account):
             there[network, account] += 1
         for each in "xyz":
             assert sum(there[one, each] for one in "ab") <= OF_ACCOUNT_MAX
         assert there.total() <= REQUESTS_MAX + 3
     for network, account in list(there.elements()):
-        places.known_goes(network, account)
+        places.release_account(network, account)
     fresh = Places()
     for _ in range(REQUESTS_MAX):
-        assert places.known_comes("a", "x") == fresh.known_comes("a", "x")
+        assert places.admit_account("a", "x") == fresh.admit_account("a", "x")
 
 
 @pytest.mark.parametrize("path", ["/health/live", "/health/ready", "/health/live?verbose=1"])
@@ -90,15 +90,15 @@ def test_a_probe_is_answered_while_all_places_are_taken(path: str, node: MemoryN
     """A liveness probe that is refused has a healthy node restarted."""
     places = Places()
     for number in range(REQUESTS_MAX):
-        places.known_comes(f"192.0.2.{number}", f"crowd {number % 3}")
-    for _ in range(STRANGERS_OF_NETWORK_MAX):
-        places.stranger_comes("127.0.0.1")
+        places.admit_account(f"192.0.2.{number}", f"crowd {number % 3}")
+    for _ in range(ANONYMOUS_OF_NETWORK_MAX):
+        places.admit_anonymous("127.0.0.1")
     with running_admin(node, admin=configured(), places=places) as admin:
         assert admin.ask("GET", path).status == 200
         refused = admin.ask("GET", "/queues", None, basic("reader", "reader-word"))
         assert (refused.status, refused.headers["retry-after"]) == (503, "5")
-        assert b"too many logins of this address" in refused.body
-        places.stranger_goes("127.0.0.1")
+        assert b"too many logins from this address" in refused.body
+        places.release_anonymous("127.0.0.1")
         assert ask(admin, "reader", "GET", "/queues").status == 200
 
 
@@ -122,7 +122,7 @@ def test_slow_bodies_of_one_account_leave_room_for_others(path: str, node: Memor
 def test_only_the_probes_themselves_take_no_place(path: str, node: MemoryNode) -> None:
     """What is spelt otherwise is another path to the guard, and asks for a login."""
     places = Places()
-    for _ in range(STRANGERS_OF_NETWORK_MAX):
-        places.stranger_comes("127.0.0.1")
+    for _ in range(ANONYMOUS_OF_NETWORK_MAX):
+        places.admit_anonymous("127.0.0.1")
     with running_admin(node, admin=configured(), places=places) as admin:
         assert admin.ask("GET", path).status == 503

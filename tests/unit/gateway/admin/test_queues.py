@@ -113,7 +113,7 @@ def test_bodies_are_limited_and_must_be_json(admin: RunningAdmin, node: MemoryNo
 
 
 def test_an_unknown_path_and_a_wrong_method_are_problems_too(admin: RunningAdmin) -> None:
-    assert detail(admin.ask("GET", "/nothing")) == "there is nothing at /nothing; GET / lists what there is"
+    assert detail(admin.ask("GET", "/nothing")) == "/nothing does not exist; GET / lists the paths"
     wrong = admin.ask("PUT", "/queues/q")
     assert wrong.status == 405
     assert {each.strip() for each in wrong.headers["allow"].split(",")} == {"DELETE", "GET", "HEAD", "PATCH"}

@@ -108,7 +108,7 @@ def test_what_is_not_there_and_what_is_not_allowed_is_said(admin: RunningAdmin) 
     for query, word in (
         ("select=colour", "'colour'"),
         ("where=queueName", "NAME==VALUE"),
-        ("where=queueName%3E3", "no number"),
+        ("where=queueName%3E3", "is not a number"),
         ("where=msgSpoolUsage%3Ex", "is a number"),
         ("where=msgs%3E3", "collection"),
         ("count=0", "1 to 100"),
