@@ -1,8 +1,8 @@
-"""What the spool actor may ask of a store, and the values that cross: no LMDB here.
+"""The store interface of the spool actor, and its values. Independent of LMDB.
 
-`SpoolStore` keeps the promises on a disk; the simulation puts a store with faults in its place. Three threads use a
-store: one writer (`commit`, `mark_clean`, `close`, and `recover` with everything it returned), one reader
-(`read_page`), and while a backup is made one that copies (`stream_copy`). `usage` may be asked from any thread.
+`SpoolStore` implements it on a disk; the simulation uses a store with faults. Three threads use a store: one writer
+(`commit`, `mark_clean`, `close`, and `recover` with everything it returned), one reader (`read_page`), and during a
+backup one that copies (`stream_copy`). Any thread may call `usage`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -16,10 +16,10 @@ from sluicegate.storage.records.page import PageRuns, PageSummary
 
 
 class Table(StrEnum):
-    """Tables of rows that belong to others: the store knows neither their keys nor their values."""
+    """Tables of rows whose keys and values the store does not interpret."""
 
     CATALOG = "catalog"
-    OWNERS = "owners"  # which queue each partition belongs to, beside the definitions in the catalog
+    OWNERS = "owners"  # the queue of each partition, apart from the definitions in the catalog
     RETAINED = "retained"
     SESSIONS = "sessions"
     READERS = "readers"  # durable cursors
@@ -34,14 +34,14 @@ class PageKey(NamedTuple):
 
 
 class PageWrite(NamedTuple):
-    """A page to be stored, under its own first sequence."""
+    """A page to store, under its own first sequence."""
 
     partition_id: int
     page: bytes  # from records.page.encode_page
 
 
 class PageDamage(NamedTuple):
-    """A page that `read_page` could not read, to be moved into quarantine; or copied, when the rest of it is served."""
+    """A page that `read_page` could not read: to move into quarantine, or to copy when the rest of it is served."""
 
     partition_id: int
     first_sequence: int
@@ -50,23 +50,23 @@ class PageDamage(NamedTuple):
 
 
 class TableWrite(NamedTuple):
-    """A row to be put, or with None to be deleted if it is there."""
+    """A row to put, or with None to delete if it exists."""
 
     table: Table
     key: bytes  # not empty, of any length
     value: bytes | None
 
     def under(self, prefix: bytes) -> "TableWrite":
-        """Return the same row with something before its key."""
+        """Return the same row with a prefix before its key."""
         return TableWrite(self.table, prefix + self.key, self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitJob:
-    """What one commit does: all of it or nothing.
+    """The content of one commit, applied completely or not at all.
 
-    Deletions come first, so a page written by the job that purges its partition stays. What is to be deleted and is
-    not there is passed over: a job can be repeated.
+    Deletions come first, so a page written by the job that purges its partition stays. Deleting a missing item has no
+    effect, so a job can be repeated.
     """
 
     record_number: int = 0  # greater than every one before; 0 without a record
@@ -79,10 +79,10 @@ class CommitJob:
     cursor_deletes: list[int] = field(default_factory=list)  # partition ids
     partition_purges: list[int] = field(default_factory=list)  # every page, and the cursor
     table_writes: list[TableWrite] = field(default_factory=list)
-    # True for a job that settles, deletes, or moves what is stored already: it may use the space kept back from
-    # publishers, so that a full store can be emptied.
+    # True for a job that settles, deletes, or moves stored messages: it may use the space reserved from publishers, so
+    # that a full store can be emptied.
     uses_reserve: bool = False
-    proves: bool = False  # it is to write something in any case, so that it tells whether the store can be written
+    proves: bool = False  # the job writes something in any case, which shows whether the store is writable
 
     def __post_init__(self) -> None:
         if (self.record is None) != (self.record_number == 0):
@@ -93,7 +93,7 @@ class CommitJob:
 
 
 class PageEntry(NamedTuple):
-    """A page as the directory knows it."""
+    """The directory entry of a page."""
 
     partition_id: int
     summary: PageSummary
@@ -103,7 +103,7 @@ QuarantineReason = Literal["damaged", "misplaced", "cut short"]
 
 
 class Quarantined(NamedTuple):
-    """Something that could not be served. Its bytes are kept aside, unless they were never there."""
+    """An unreadable item. The quarantine keeps its bytes, if there are any."""
 
     where: str  # "journal record 17", "page of partition 3 from sequence 900"
     reason: QuarantineReason
@@ -111,40 +111,40 @@ class Quarantined(NamedTuple):
 
 
 class QuarantinedBytes(NamedTuple):
-    """An item of the quarantine, for whoever wants to look at it."""
+    """An item of the quarantine, for inspection."""
 
     number: int
     entry: Quarantined
-    source: str  # the sub-database it lay in
+    source: str  # its former sub-database
     key: bytes
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """What a store holds. To be used up before the next commit, on the thread that commits.
+    """The content of a store. The caller consumes it before the next commit, on the thread that commits.
 
-    Iterators read as they are asked, a part at a time. `quarantined` grows while they are: it is complete when
-    the journal and every table have been read to their end.
+    Iterators read on demand, a part at a time. `quarantined` grows while they read: it is complete when the journal and
+    every table have been read to their end.
     """
 
     incarnation: int  # u64, drawn when the store was created: sequences of another incarnation mean nothing here
-    was_clean: bool  # the last process closed the store in order
-    next_record_number: int  # greater than that of every record still there
+    was_clean: bool  # the last process shut down cleanly
+    next_record_number: int  # greater than the number of every remaining record
     cursors: dict[int, CursorRecord]
     pages: list[PageEntry]  # by partition, then sequence
     journal: Iterator[tuple[int, JournalRecord]]  # in the order committed
     tables: Mapping[Table, Iterator[tuple[bytes, bytes]]]  # key and value; in no order for keys beyond 494 bytes
     quarantined: list[Quarantined]
-    lost_cursors: set[int] = field(default_factory=set)  # partitions whose cursor is among what could not be read
+    lost_cursors: set[int] = field(default_factory=set)  # partitions with an unreadable cursor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUsage:
     """How full a store is."""
 
-    used_bytes: int  # pages of the database that hold something
-    file_bytes: int  # the data file; it never shrinks, what was freed is used again
+    used_bytes: int  # pages of the database in use
+    file_bytes: int  # the data file; it never shrinks, and freed pages are reused
     map_bytes_max: int
     reserve_bytes: int  # the part of map_bytes_max and of the disk that publishers may not use
     disk_free_bytes: int
@@ -153,7 +153,7 @@ class StoreUsage:
     quarantine_entries: int
 
     def disk_room_bytes(self) -> int:
-        """Return what the disk has left for the store: what was freed inside the data file is as good as free."""
+        """Return the disk space left for the store, including freed pages inside the data file."""
         return self.disk_free_bytes + self.file_bytes - self.used_bytes
 
 
@@ -161,36 +161,37 @@ class Store(Protocol):
     """A store, as the spool actor sees it."""
 
     def commit(self, job: CommitJob) -> None:
-        """Do all of the job, and return when it is on the disk.
+        """Apply the whole job, and return when it is on the disk.
 
-        Raises StoreFull and StoreFailed; then nothing of the job was done, and the store can be used on; but
-        StoreDamaged says that it cannot. Raises ValueError for a job that could never be done.
+        Raises StoreFull and StoreFailed; then the job had no effect, and the store stays usable, except after
+        StoreDamaged. Raises ValueError for an invalid job.
         """
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
-        """Return what can be read of a page.
+        """Return the readable part of a page.
 
-        Raises PageNotFound, DamagedRecord for nothing, StoreFailed. Answer damage, and what is lost, with a PageDamage.
+        Raises PageNotFound, DamagedRecord when no part is readable, StoreFailed. The caller answers damage and losses
+        with a PageDamage.
         """
 
     def recover(self) -> Recovery:
-        """Return what is stored: at the start, and when a partition has to be read anew.
+        """Return the stored content, at the start and to reload a partition.
 
         Raises UnsupportedFormat for intact records of another release, StoreFailed.
         """
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
-        """Hand the data file, as the commits so far have made it, to `sink` in pieces, while commits go on.
+        """Pass the data file, with all commits so far, to `sink` in pieces, while commits continue.
 
-        For a thread of its own. Raises BackupEnded when the store is closed or needs its room, StoreFailed, and what
-        the sink raises.
+        For a separate thread. Raises BackupEnded when the store is closed or needs its room, StoreFailed, and the
+        sink's errors.
         """
 
     def usage(self) -> StoreUsage:
-        """Return how full the store was after its last commit, and the disk is now."""
+        """Return the usage of the store after its last commit, and of the disk now."""
 
     def mark_clean(self) -> None:
-        """Note, as the last commit, that everything was brought in order. Another commit undoes it."""
+        """Mark a clean shutdown, as the last commit. Another commit removes the mark."""
 
     def close(self) -> None:
         """Release the files. May be called twice."""

@@ -1,8 +1,8 @@
-"""Making a backup of a store that is in use, on a thread of its own: room, copy, checksum, names.
+"""Backs up a store in use, on a separate thread: room, copy, checksum, names.
 
-The copy is written through to the disk every few MiB: a disk that is given gigabytes at once makes the commits of the
-spool wait, too. See also: how the store is copied (storage.store.copy), what a backup looks like
-(storage.backup.folder), bringing it back (storage.backup.restore).
+The copy is flushed to the disk every few MiB, because a flush of gigabytes at once would delay the commits of the
+spool. See also: the copy of the store (storage.store.copy), the layout of a backup (storage.backup.folder), restore
+(storage.backup.restore).
 """
 
 import os
@@ -17,35 +17,36 @@ from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupEnded, BackupRefused
 from sluicegate.storage.interface import Store
 
-# What has to be left on the disk of the backup: it may be the disk of the spool.
+# Space to leave on the disk of the backup: it may be the disk of the spool.
 SPARE_BYTES: Final = 64 << 20
 _FLUSH_EVERY_BYTES: Final = 32 << 20  # 0.1 s of an ordinary disk
 
 
 @final
 class Backup:
-    """One backup. `run` makes it; the rest may be used from other threads meanwhile."""
+    """One backup. `run` makes it; other threads may use the other members meanwhile."""
 
     def __init__(self, store: Store, folder: Path, *, incarnation: int, taken_ms: int, node: str, release: str) -> None:
         self.folder = folder
         self.written_bytes = 0
-        self.expected_bytes = store.usage().used_bytes  # about: the spool changes until the copy begins
+        self.expected_bytes = store.usage().used_bytes  # approximate: the spool changes until the copy begins
         self._store = store
         self._incarnation = incarnation
         self._taken_ms = taken_ms
         self._node = node
         self._release = release
-        self._ended = ""  # why it has to end
+        self._ended = ""  # the reason to end
         self._unflushed_bytes = 0
 
     def end(self, why: str) -> None:
-        """Have the backup end before its next piece; nothing of it will be left."""
+        """End the backup before its next piece; nothing of it remains."""
         self._ended = why
 
     def run(self) -> BackupNote:
-        """Make it, and return when it is on the disk. What dead writers have left beside it is removed before.
+        """Make the backup, and return when it is on the disk. First remove the leftovers of dead writers beside it.
 
-        Raises BackupRefused (no room, the folder is taken), BackupEnded, and other StorageErrors; nothing is left then.
+        Raises BackupRefused (no room, the folder is in use), BackupEnded, and other StorageErrors; then no files
+        remain.
         """
         try:
             remove_leftovers(self.folder.parent)
@@ -95,5 +96,5 @@ class Backup:
             if self._unflushed_bytes >= _FLUSH_EVERY_BYTES:
                 os.fdatasync(descriptor)
                 self._unflushed_bytes = 0
-        except OSError as error:  # not to be taken for an error of the store, whose copy is under way
+        except OSError as error:  # distinct from an error of the store during the copy
             raise BackupRefused(f"the backup cannot be written: {error}") from error

@@ -1,11 +1,11 @@
-"""What a backup is on disk: a folder with a sealed copy of the data file and a note that says what it is.
+"""A backup on disk: a folder with a sealed copy of the data file and a note that describes it.
 
-    backup.json         which spool it is of, when it was made, how long the data file is and what its checksum is
-    data.mdb            the copy; its appearance under this name makes the backup whole, so it comes last
-    data.mdb.partial    the copy while it is written, locked by who writes it
+    backup.json         the spool's incarnation, the time of the backup, the length and checksum of the data file
+    data.mdb            the copy; its appearance under this name completes the backup, so it comes last
+    data.mdb.partial    the unfinished copy, locked by its writer
 
-A folder in which the partial file can be locked was left behind by a process that died; it may be removed. Nothing in
-a whole backup is ever changed.
+A folder whose partial file can be locked is left over from a process that died, and may be removed. A complete backup
+is never changed.
 """
 
 import fcntl
@@ -33,15 +33,15 @@ NAME_ALLOWED: Final = "1 to 100 letters, digits, dots, hyphens and underscores, 
 
 _NOTE_BYTES_MAX: Final = 65_536
 _PIECE_BYTES: Final = 1 << 20
-_OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW  # a link under a name of ours is not, wherever it leads
+_OURS: Final = os.O_CLOEXEC | os.O_NOFOLLOW  # a link under one of these names is refused, whatever its target
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackupNote:
-    """What a backup says of itself."""
+    """The description of a backup."""
 
     incarnation: int  # u64, of the spool it was copied from
-    taken_ms: int  # wall clock: everything committed before is in it
+    taken_ms: int  # wall clock: the backup has every earlier commit
     node: str
     release: str
     data_bytes: int
@@ -59,9 +59,9 @@ def write_note(folder: Path, note: BackupNote) -> None:
 
 
 def read_note(folder: Path) -> BackupNote:
-    """Return the note of a whole backup.
+    """Return the note of a complete backup.
 
-    Raises BackupRefused for a folder that is none, or is not whole, UnsupportedFormat for one of another release.
+    Raises BackupRefused for a folder without a complete backup, UnsupportedFormat for a backup of another release.
     """
     if not (folder / DATA_FILE).is_file() or not (folder / NOTE_FILE).is_file():
         missing = DATA_FILE if (folder / NOTE_FILE).is_file() else NOTE_FILE
@@ -83,7 +83,7 @@ def read_note(folder: Path) -> BackupNote:
 
 
 def checked_pieces(folder: Path, note: BackupNote) -> Iterator[bytes]:
-    """Yield the data file in pieces. Raises BackupRefused behind the last one if it is not what was written."""
+    """Yield the data file in pieces. Raises BackupRefused after the last piece if the checksum does not match."""
     digest = xxhash.xxh3_128()
     with open(folder / DATA_FILE, "rb") as file:
         while piece := file.read(_PIECE_BYTES):
@@ -95,10 +95,10 @@ def checked_pieces(folder: Path, note: BackupNote) -> Iterator[bytes]:
 
 @contextmanager
 def locked_partial(folder: Path) -> Iterator[int]:
-    """Make the folder and its empty partial file, and lock that for the length of the block; yield its descriptor.
+    """Create the folder and its empty partial file, lock the file within the block, and yield its descriptor.
 
-    Raises BackupRefused when there is something in the folder already, or another process is writing it. An error in
-    the block removes what is there.
+    Raises BackupRefused when the folder is not empty, or another process is writing to it. An error in the block
+    removes its files.
     """
     make_folder(folder.parent)
     make_folder(folder)
@@ -119,7 +119,7 @@ def locked_partial(folder: Path) -> Iterator[int]:
 
 
 def remove_leftovers(folder: Path) -> list[Path]:
-    """Remove the backups in a folder that their writers did not live to finish; return which. Raises OSError."""
+    """Remove the unfinished backups of dead writers in a folder; return their paths. Raises OSError."""
     removed: list[Path] = []
     if not folder.is_dir():
         return removed
@@ -137,7 +137,7 @@ def remove_leftovers(folder: Path) -> list[Path]:
 
 
 def is_taken(folder: Path) -> bool:
-    """Tell whether there is something in a folder but for what a writer that did not finish left. Raises OSError."""
+    """Return whether a folder has files other than the leftovers of a dead writer. Raises OSError."""
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     return bool(names) and not _is_leftover(names)
 

@@ -1,10 +1,10 @@
-"""Reading a backup, or the folder of a node that has stopped, without a broker, each of its VPNs by a VpnReader.
+"""Reads a backup, or the folder of a stopped node, without a broker. A VpnReader reads each message VPN.
 
-It shows what a node would that starts on these files, by the same cores: positions, what is still to be read, gaps with
-their reasons. Nothing is changed, so any number of processes may read one backup at the same time. A process has one
-reader of it open at a time, and that is its own: neither fork it nor send it to another one.
+The reader shows the state of a node that starts on these files, and uses the same cores: positions, unread messages,
+gaps with their reasons. It changes nothing, so any number of processes may read one backup at the same time. A process
+may have one reader of a backup open at a time; do not fork it or send it to another process.
 
-The journal is held in memory, as by a node; pages are read when they are asked for.
+The reader keeps the journal in memory, as a node does, and reads pages on demand.
 """
 
 from collections.abc import Iterator
@@ -36,50 +36,46 @@ from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from sluicegate.storage.records.page import PageRuns
 
-# One message VPN of a spool that is read without a broker: its queues, their positions and ranges, its cursors.
-#
-# See also: the files, and what VPNs have together (storage.backup.reader).
-
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
 
 
 class PartitionPosition(NamedTuple):
-    """Where one partition of a queue stands. All but the counts are sequences."""
+    """The position of one partition of a queue. All values except the counts are sequences."""
 
     number: int
     partition_id: int
-    low: int  # the first that can be read
+    low: int  # the first readable sequence
     first_unsettled: int
-    end: int  # behind the last one that was stored or settled
+    end: int  # behind the last stored or settled sequence
     waiting_count: int
     waiting_bytes: int
 
 
 class StoredRange(NamedTuple):
-    """A part of what was asked for: messages and gaps, both ascending, of `[first, next_sequence)`."""
+    """A part of the requested range: messages and gaps, both ascending, of `[first, next_sequence)`."""
 
     first: int
-    next_sequence: int  # to go on from; that of the question's end when all was read
+    next_sequence: int  # where to continue; the end of the requested range when all was read
     runs: list[RangeRun]
     gaps: list[Gap]
 
 
 @final
 class VpnReader:
-    """What a spool holds of one message VPN."""
+    """One message VPN of a spool: its queues, their positions and ranges, its cursors."""
 
     def __init__(self, spool: "SpoolReader", name: str, rows: StoredVpn) -> None:
         self.name = name
         self.rows = rows
         self._spool = spool
-        # Those without a definition are read as a node would serve them.
+        # Queues without a definition are read as a node would serve them.
         self.queues: dict[str, StoredQueue] = {each.name: each for each in (*self._stored_queues(), *rows.lost)}
         self.cursors = self._cursor_book()
         self._logs: dict[int, RetainedLog] = {}
 
     def partitions(self, queue: str) -> list[PartitionPosition]:
-        """Return where the partitions of a queue stand, by number. Raises KeyError when there is no such queue."""
+        """Return the positions of a queue's partitions, by number. Raises KeyError for an unknown queue."""
         positions: list[PartitionPosition] = []
         for number, partition_id in enumerate(self.queues[queue].partition_ids):
             log = self._log(queue, partition_id)
@@ -99,7 +95,7 @@ class VpnReader:
         return positions
 
     def check(self, queue: str) -> None:
-        """Assert that the messages of a queue add up, as a node that starts would have them."""
+        """Assert that the messages of a queue are consistent, as a starting node would load them."""
         for partition_id in self.queues[queue].partition_ids:
             log = self._log(queue, partition_id)
             log.ledger.check()
@@ -110,9 +106,9 @@ class VpnReader:
     ) -> StoredRange:
         """Return about `bytes_max` of payload of the sequences `[first, end)` of a partition.
 
-        What can be read, and what a gap is called, is as in a range read of a node that has just started. An answer
-        whose `next_sequence` is its `first` has come to the end. Raises KeyError and IndexError for a queue or a
-        partition that is not there, StoreFailed.
+        Readable messages and names of gaps are those of a range read on a node that has just started. An answer with
+        `next_sequence` equal to its `first` is at the end. Raises KeyError and IndexError for an unknown queue or
+        partition, StoreFailed.
         """
         partition_id = self.queues[queue].partition_ids[partition]
         log = self._log(queue, partition_id)
@@ -133,7 +129,7 @@ class VpnReader:
         return StoredRange(first, plan.next_sequence, runs, gaps_of(log, plan, runs, damaged))
 
     def _log(self, queue: str, partition_id: int) -> RetainedLog:
-        """Return a partition as a node would have it that has just started."""
+        """Return a partition in the state of a node that has just started."""
         log = self._logs.get(partition_id)
         if log is None:
             log = self._logs[partition_id] = self._restored(queue, partition_id)
@@ -192,7 +188,7 @@ class SpoolReader:
         recovery = self._recovery(scan, where)
         self.incarnation = recovery.incarnation
         self.was_clean = recovery.was_clean
-        self.damage: list[Quarantined] = recovery.quarantined  # what could not be read, and was left out
+        self.damage: list[Quarantined] = recovery.quarantined  # unreadable items, which were omitted
         self.tables = {table: dict(rows) for table, rows in recovery.tables.items()}
         self.cursor_states = recovery.cursors  # by partition id
         self.pages = recovery.pages
@@ -210,7 +206,7 @@ class SpoolReader:
 
     @classmethod
     def open_folder(cls, folder: Path) -> Self:
-        """Open the data folder of a node that does not run.
+        """Open the data folder of a stopped node.
 
         Raises BackupRefused when there is no spool, UnsupportedFormat, DamagedRecord, StoreFailed.
         """
@@ -223,17 +219,17 @@ class SpoolReader:
                 raise
 
     def partition(self, partition_id: int) -> StoredPartition | None:
-        """Return what is stored of a partition, None when nothing is."""
+        """Return the stored content of a partition, None when there is none."""
         return self._stored.get(partition_id)
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
-        """Return what can be read of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
+        """Return the readable part of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
         with translated(Path(), needed_bytes=0), self._env.begin() as txn:
             data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
 
     def page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
-        """Return the runs of a page, or None for one that cannot be read."""
+        """Return the runs of a page, or None for an unreadable page."""
         try:
             runs, lost = self.read_page(partition_id, first_sequence)
         except (DamagedRecord, PageNotFound) as error:
@@ -244,13 +240,13 @@ class SpoolReader:
         return [(run.first_sequence, run.batch) for run in runs]
 
     def page_keys(self) -> Iterator[PageKey]:
-        """Yield the names of all pages that there are, whatever the directory says."""
+        """Yield the keys of all existing pages, whether the directory has them or not."""
         with self._env.begin() as txn, txn.cursor(db=self._databases.pages) as cursor:
             for key in cursor.iternext(keys=True, values=False):
                 yield PageKey(*key_numbers(PAGE_KEY, key))
 
     def quarantine(self, limit: int) -> list[QuarantinedBytes]:
-        """Return up to `limit` items of the quarantine. Raises DamagedRecord for one that is damaged in its turn."""
+        """Return up to `limit` items of the quarantine. Raises DamagedRecord for an item that is itself damaged."""
         with self._env.begin() as txn:
             return list(browse(txn, self._databases, limit))
 

@@ -1,10 +1,10 @@
-"""Bringing a backup back into an empty data folder, from which a node then starts.
+"""Restores a backup into an empty data folder, from which a node can then start.
 
-The restored spool gets an incarnation of its own: what it goes on to number are other messages than those that the
-spool of the backup numbered since. Whoever stored a position beside an incarnation notices. And it counts as not
-closed in order, so everything in it is delivered as possibly delivered before.
+The restored spool gets a new incarnation, because it will assign sequences to other messages than the original spool
+did after the backup. Readers that stored a position with an incarnation detect that. The restored spool also counts as
+not cleanly shut down, so its messages are delivered as possible duplicates.
 
-The data file gets its name last: a folder in which a restore was interrupted has no spool, and can be restored into.
+The data file gets its name last: after an interrupted restore the folder has no spool, and can be restored into.
 """
 
 import os
@@ -24,8 +24,8 @@ from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, Fol
 from sluicegate.storage.environment.identity import write_clean, write_incarnation
 from sluicegate.storage.errors import BackupRefused
 
-_LOST_AND_FOUND: Final = "lost+found"  # of a file system that is empty: a volume of its own, as orchestrators give one
-_ROOM_BYTES: Final = 1 << 20  # of the map, for the pages that a new identity takes
+_LOST_AND_FOUND: Final = "lost+found"  # in an empty file system, such as the volume an orchestrator provides
+_ROOM_BYTES: Final = 1 << 20  # of the map, for the pages of a new identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +33,14 @@ class Restored:
     """What was done."""
 
     note: BackupNote  # of the backup
-    incarnation: int  # of the spool that there is now
+    incarnation: int  # of the new spool
 
 
 def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Callable[[int], None]) -> Restored:
-    """Make the backup the spool of a data folder that has none. `copied` is told of every piece, in bytes.
+    """Restore the backup into a data folder without a spool. `copied` receives the bytes of every piece.
 
-    Raises BackupRefused (no whole backup, damaged, the folder is not empty, no room), FolderInUse, StoreFull,
-    StoreFailed; the backup is only read, and the folder then has no spool.
+    Raises BackupRefused (incomplete or damaged backup, the folder is not empty, no room), FolderInUse, StoreFull,
+    StoreFailed; then the folder has no spool. The backup is never changed.
     """
     note = read_note(backup)
     with translated(folder, needed_bytes=note.data_bytes):
@@ -74,14 +74,14 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
 
 
 def check_empty(folder: Path) -> None:
-    """Raise BackupRefused for a folder with something in it but what an interrupted writer, or a mount, left."""
+    """Raise BackupRefused for a folder with files other than the leftovers of an interrupted writer, or a mount."""
     names = {path.name for path in folder.iterdir()} - {LOCK_FILE, PARTIAL_FILE, _LOST_AND_FOUND}
     if names:
         raise BackupRefused(f"{folder} is not empty: it has {sorted(names)[0]}")
 
 
 def _copy(backup: Path, note: BackupNote, partial: Path, copied: Callable[[int], None]) -> None:
-    partial.unlink(missing_ok=True)  # of a restore that was interrupted: it keeps the rights it was made with
+    partial.unlink(missing_ok=True)  # from an interrupted restore: it would keep its old permissions
     with open(make_file(partial), "wb") as file:
         for piece in checked_pieces(backup, note):
             file.write(piece)
@@ -91,7 +91,7 @@ def _copy(backup: Path, note: BackupNote, partial: Path, copied: Callable[[int],
 
 
 def _identify(partial: Path, note: BackupNote, incarnation: int) -> None:
-    """Give the copy its identity. Nobody else can have it open: the folder is locked, and the file has no name yet."""
+    """Give the copy its identity. No other process has it open: the folder is locked, and the file has no name yet."""
     env = lmdb.open(
         str(partial), subdir=False, lock=False, map_size=note.data_bytes + _ROOM_BYTES, max_dbs=DATABASE_COUNT
     )

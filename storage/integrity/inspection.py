@@ -1,9 +1,9 @@
-"""Whether a spool is in order: every seal, and what its records say of each other. Nothing is changed.
+"""Inspects a spool: every seal, and the consistency of its records. Changes nothing.
 
-What is found is an *error* when messages or positions are lost, or will be misread; a *warning* when something takes
-room, or will surprise somebody, and nothing is lost.
+A finding is an *error* when messages or positions are lost, or will be misread; a *warning* when nothing is lost, but
+something uses space or is unexpected.
 
-See also: opening and reading (storage.backup.reader), what a configuration should be (gateway).
+See also: opening and reading (storage.backup.reader), checks of the configuration (gateway).
 """
 
 from collections.abc import Callable, Iterator

@@ -1,10 +1,9 @@
 """The pages of an LMDB data file, read without LMDB: for a file that LMDB itself may not survive.
 
 LMDB maps the file and trusts it. A damaged page makes it read through wild pointers, abort on an assertion, or hand out
-garbage. Here pages are read with `pread`, and every offset is checked against the page and the file before it is
-followed, so damaged bytes can lead to a finding and to nothing else: no signal, no endless loop, no allocation larger
-than the file. What the pages mean for a spool is elsewhere: whether the trees are whole in `tree_walk`, what can still
-be had of broken ones in `salvage`.
+garbage. This module reads pages with `pread`, and checks every offset against the page and the file before it follows
+the offset. So damaged bytes lead to a finding, and never to a signal, an endless loop, or an allocation larger than the
+file. See also: the check of the trees (`walk`), recovery from broken trees (`salvage`).
 
 The format is that of LMDB 0.9, data version 1, little-endian, 64 bits (mdb.c, "Page Headers" and on):
 
@@ -54,7 +53,7 @@ _META_TAIL: Final = struct.Struct("<QQ")
 
 
 class TreeRoot(NamedTuple):
-    """What a meta page, or a node of the tree of names, says of a tree."""
+    """The description of a tree in a meta page, or in a node of the tree of names."""
 
     depth: int
     branch_pages: int
@@ -84,7 +83,7 @@ class Node(NamedTuple):
 
 
 class NotSound(Exception):
-    """A page is not what LMDB would have written there; the text says why."""
+    """A page differs from what LMDB would have written there; the text gives the reason."""
 
 
 @final
@@ -103,12 +102,12 @@ class DataFile:
             raise
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return so many bytes, fewer at the end of the file. Raises OSError."""
+        """Return `size` bytes, fewer at the end of the file. Raises OSError."""
         size = max(0, min(size, self.file_bytes - offset))
         return os.pread(self._descriptor, size, offset) if size else b""
 
     def page(self, number: int) -> bytes:
-        """Return a page. Raises NotSound for one behind the end of the file, or that the disk does not give."""
+        """Return a page. Raises NotSound for a page behind the end of the file, or one that the disk cannot read."""
         try:
             data = self.read(number * self.page_bytes, self.page_bytes)
         except OSError as error:
@@ -118,13 +117,13 @@ class DataFile:
         return data
 
     def value(self, page: bytes, node: Node) -> bytes:
-        """Return the value of a leaf's node, or as much of it as there is. Raises OSError."""
+        """Return the value of a leaf's node, or its existing part. Raises OSError."""
         if not node.flags & BIG:
             return page[node.value_offset : node.value_offset + node.size]
         return self.read(big_page(page, node) * self.page_bytes + HEADER_BYTES, node.size)
 
     def pages_of(self, size: int) -> int:
-        """Return how many pages a large value of this size has."""
+        """Return the number of pages of a large value of this size."""
         return (HEADER_BYTES - 1 + size) // self.page_bytes + 1
 
     def check_big(self, page: bytes, node: Node) -> range:
@@ -160,9 +159,9 @@ class DataFile:
         self.close()
 
     def _read_metas(self) -> tuple[int, list[Snapshot], list[str]]:
-        """Return the page size, the snapshots of the readable meta pages, latest first, and what ails the others.
+        """Return the page size, the snapshots of the readable meta pages, latest first, and the problems of the others.
 
-        The second meta page lies behind the first one, at an offset that the first one says; or else is looked for.
+        The first meta page gives the offset of the second; without it, the method searches for the second.
         """
         for page_bytes in _PAGE_SIZES:
             snapshots: list[Snapshot] = []
@@ -178,7 +177,7 @@ class DataFile:
 
 
 def check_header(page: bytes, number: int) -> int:
-    """Return BRANCH or LEAF, which the page is. Raises NotSound for any other, or one that belongs elsewhere."""
+    """Return the kind of the page, BRANCH or LEAF. Raises NotSound for another kind, or a misplaced page."""
     own, _, flags, lower, upper = _HEADER.unpack_from(page)
     if own != number:
         raise NotSound(f"it says that it is page {own}")
@@ -190,7 +189,7 @@ def check_header(page: bytes, number: int) -> int:
 
 
 def overflow_pages(page: bytes, number: int) -> int:
-    """Return how many pages the large value has that begins here; 0: none begins here."""
+    """Return the number of pages of the large value that begins here, 0 when none does."""
     own, _, flags, count = _OVERFLOW_HEADER.unpack_from(page)
     return int(count) if own == number and flags == OVERFLOW else 0
 
@@ -237,7 +236,7 @@ def node_at(page: bytes, kind: int, index: int) -> Node | None:
 
 
 def readable_nodes(page: bytes) -> Iterator[Node]:
-    """Yield whatever in a page looks like an entry of a leaf, however its header looks. Whoever asks checks seals."""
+    """Yield everything in a page that looks like an entry of a leaf, even below a damaged header. Callers check seals."""
     for index in range((len(page) - HEADER_BYTES) // (2 + NODE_BYTES)):
         node = node_at(page, LEAF, index)
         if node is not None:
@@ -250,7 +249,7 @@ def big_page(page: bytes, node: Node) -> int:
 
 
 def tree_root(data: bytes) -> TreeRoot | None:
-    """Return the root that a node of the tree of names has for its value; None when that is none."""
+    """Return the root in the value of a node of the tree of names, None when the value is no root."""
     if len(data) != _TREE.size:
         return None
     _, _, depth, branches, leaves, overflows, entries, root = _TREE.unpack(data)

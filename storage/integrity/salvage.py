@@ -1,20 +1,20 @@
-"""Bringing what can be read of a damaged spool into a new one. The damaged one is only read, and without LMDB.
+"""Recovers the readable rows of a damaged spool for a new spool. The damaged one is only read, and without LMDB.
 
-Where a row is looked for, in this order; the first place that has it counts:
+The sources of a row, in this order; the first source that has the row counts:
 
 1. the sound leaves of the latest snapshot;
-2. what is readable of the pages that are not sound: a flipped bit mostly costs one entry, or none;
-3. the snapshot before, which LMDB keeps whole until the next commit: of a page that the last commit wrote it has the
-   former state;
-4. pages that no tree leads to and the free list does not have. LMDB accounts for each page, so these hung below a
-   branch that is broken. Which table they belong to is told by the seals of their records.
+2. the readable entries of damaged pages: a flipped bit usually costs one entry, or none;
+3. the previous snapshot, which LMDB keeps whole until the next commit: it has the former state of a page that the last
+   commit wrote;
+4. pages that are in no tree and not in the free list. LMDB accounts for each page, so these hung below a broken branch.
+   The seals of their records identify their table.
 
-From 2 on a row has to lie among the keys that were lost, and its seal has to be right. Where the free list is broken,
-a page of 4 may be one that was freed: then only journal records and pages are taken from there. They are never
-rewritten, so an old copy says the same; at worst a message that was settled comes again.
+From 2 on, a row must have one of the lost keys, and its seal must match. Where the free list is broken, a page of 4 may
+be a freed one: then only journal records and pages are taken from it. They are never rewritten, so an old copy has the
+same content; at worst a settled message is delivered again.
 
-See also: the pages themselves (storage.integrity.pages), what is damaged (storage.integrity.walk), the
-words for operators (gateway.process.salvage).
+See also: the pages themselves (storage.integrity.pages), the damage (storage.integrity.walk), the texts for operators
+(gateway.process.salvage).
 """
 
 from collections.abc import Callable, Iterator
@@ -53,7 +53,7 @@ TABLES: Final = frozenset(
 
 
 class Place(NamedTuple):
-    """Where the value of a row is."""
+    """The place of a row's value."""
 
     page: int
     node: Node
@@ -61,15 +61,15 @@ class Place(NamedTuple):
 
 @dataclass
 class FoundTable:
-    """The rows of one table that can be had."""
+    """The recoverable rows of one table."""
 
     places: dict[bytes, Place] = field(default_factory=dict)
-    wanted: int | None = None  # how many rows there were; None: nothing says so
+    wanted: int | None = None  # the number of rows; None: unknown
     damages: list[TreeDamage] = field(default_factory=list)
     is_rootless: bool = False  # its root is lost
 
     def lacks(self, key: bytes) -> bool:
-        """Return whether the key is not found yet, and hung where something is broken."""
+        """Return whether the key is not found yet, and belongs to a broken part of the tree."""
         if key in self.places:
             return False
         return self.is_rootless or any(
@@ -79,10 +79,10 @@ class FoundTable:
 
 @final
 class Findings:
-    """The rows of a damaged data file. `looked` is called for each page that is looked into."""
+    """The rows of a damaged data file. `looked` is called for each page that is searched."""
 
     def __init__(self, file: DataFile, looked: Callable[[], None]) -> None:
-        """Look for everything. Raises OSError where the disk gives nothing."""
+        """Search for all rows. Raises OSError when the file cannot be read."""
         self.file = file
         self._looked = looked
         self.walk = TreeWalk(file, file.snapshots[0])
@@ -100,7 +100,7 @@ class Findings:
             self._take_orphans()
 
     def value(self, place: Place) -> bytes | None:
-        """Return a row's value as far as it can be read; None: it cannot."""
+        """Return the readable part of a row's value, None when there is none."""
         try:
             return self.file.value(self.file.page(place.page), place.node)
         except (NotSound, OSError):
@@ -139,7 +139,7 @@ class Findings:
                     self._take_page(damage.page, partial(_named_if_it_fits, name))
 
     def _take_former(self, before: TreeWalk) -> None:
-        """Take what is lost from the snapshot before. A table whose root is lost has its former root."""
+        """Take the lost rows from the previous snapshot. A table whose root is lost uses its former root."""
         for name, table in self.tables.items():
             tree = before.trees.get(name)
             if tree is None or not (table.damages or table.is_rootless):
@@ -168,7 +168,7 @@ class Findings:
             number += ahead
 
     def _claimant(self, is_sure: bool, key: bytes, value: bytes) -> str | None:
-        """Return the table that lacks a row. Where it is not sure that the page was in use, not every table may."""
+        """Return the table that lacks a row. If the page may be a freed one, only some tables may claim the row."""
         claimants = [name for name, table in self.tables.items() if table.lacks(key) and fits(name, key, value)]
         if not is_sure:
             claimants = [name for name in claimants if name in NEVER_REWRITTEN]
@@ -177,7 +177,7 @@ class Findings:
         return claimants[0] if len(claimants) == 1 else None
 
     def _take_page(self, number: int, table_of: Callable[[bytes, bytes], str | None]) -> None:
-        """Take what is readable of a page for whichever table lacks it."""
+        """Take the readable rows of a page for the tables that lack them."""
         self._looked()
         try:
             page = self.file.page(number)
@@ -193,7 +193,7 @@ class Findings:
                 self.tables[name].places[node.key] = Place(number, node)
 
     def rows(self, name: str) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the rows of a table whose seals are right, by key."""
+        """Yield the rows of a table with matching seals, by key."""
         for key, place in sorted(self.tables[name].places.items()):
             value = self.value(place)
             if value is not None and fits(name, key, value):
@@ -205,9 +205,9 @@ def _named_if_it_fits(name: str, key: bytes, value: bytes) -> str | None:
 
 
 def fits(name: str, key: bytes, value: bytes) -> bool:
-    """Return whether a row may stand in a table: its seal is right, and of that table, and it belongs to the key.
+    """Return whether a row may be in a table: its seal matches, has that table's kind, and belongs to the key.
 
-    One of another release's format may: whoever opens the spool says so.
+    A row of another release's format may be: opening the spool reports it.
     """
     try:
         return _FITS.get(name, _is_row)(key, value)

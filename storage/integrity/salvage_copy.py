@@ -1,9 +1,9 @@
-"""Writing what was found of a damaged spool into a new one, from which a node then starts.
+"""Writes the rows found in a damaged spool into a new one, from which a node can then start.
 
-As with a restored backup the new spool has an incarnation of its own and counts as not closed in order, and its file
-gets its name last. What the rows no longer say of each other is put right here: a page that the directory does not know
-gets its row, a row without its page goes, and a partition whose cursor is lost gets one that cannot be read, so that
-the start gives out no sequence twice (storage.catalog.recovery).
+As after a restore, the new spool has its own incarnation and counts as not cleanly shut down, and its file gets its
+name last. The copy repairs the relations between rows: a page without a directory row gets one, a row without its page
+is removed, and a partition whose cursor is lost gets an unreadable cursor, so that the start reuses no sequence
+(storage.catalog.recovery).
 """
 
 import os
@@ -42,23 +42,23 @@ _IDENTITY: Final = b"store"
 
 @dataclass(frozen=True, slots=True)
 class TableAccount:
-    """What became of the rows of one table."""
+    """The result for the rows of one table."""
 
     found: int
-    wanted: int | None  # None: nothing says how many there were
+    wanted: int | None  # None: unknown
 
     def is_whole(self) -> bool:
-        """Return whether none is missing."""
+        """Return whether no row is missing."""
         return self.wanted is not None and self.found >= self.wanted
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """What was done."""
+    """The result of a salvage."""
 
     incarnation: int  # of the new spool
     tables: dict[str, TableAccount] = field(default_factory=dict)
-    pages_lost: list[tuple[PageKey, PageSummary]] = field(default_factory=list)  # those that the directory knows of
+    pages_lost: list[tuple[PageKey, PageSummary]] = field(default_factory=list)  # those in the directory
     cursors_lost: list[int] = field(default_factory=list)  # partition ids
     unclaimed: int = 0  # rows that may belong to several tables, and are in none
 
@@ -70,9 +70,9 @@ class Salvaged:
 
 
 def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Callable[[], None]) -> Salvaged:
-    """Bring what can be read of a data file into a new spool in `folder`, which is new or empty.
+    """Copy the readable rows of a data file into a new spool in `folder`, which is new or empty.
 
-    Nobody may be writing to the data file. `looked` is called for each page that is looked into. Raises BackupRefused
+    No process may write to the data file. `looked` is called for each page that is searched. Raises BackupRefused
     (the folder is not empty), FolderInUse, UnsupportedFormat (the spool is another release's), StoreFull, StoreFailed,
     OSError; the folder then has no spool.
     """
@@ -120,7 +120,7 @@ def _written(findings: Findings, partial: Path, incarnation: int) -> Salvaged:
 
 
 class _Copy:
-    """One copy. Rows of pages and of their directory are put together, the others as they were found."""
+    """One copy. Rows of pages and of their directory are matched, the others are copied as found."""
 
     def __init__(self, findings: Findings, env: lmdb.Environment, databases: Databases, salvaged: Salvaged) -> None:
         self.salvaged = salvaged
@@ -192,7 +192,7 @@ class _Copy:
                 self.salvaged.pages_lost.append((PageKey(*PAGE_KEY.unpack(key)), decode_page_summary(row)))
 
     def _note_partitions(self, value: bytes) -> None:
-        """Note the partitions of a queue, if the row of the catalog is one."""
+        """Record the partitions of a queue, if the catalog row is a queue's."""
         with suppress(UnsupportedFormat, UnknownRow):
             rows = read_vpns({table: [] for table in Table} | {Table.CATALOG: [decode_row(value)]})
             for vpn in rows.values():

@@ -1,8 +1,8 @@
-"""What is looked at before LMDB opens a spool: that there is one, and that LMDB's own pages are in order.
+"""The check before LMDB opens a spool: the spool exists, and LMDB's own pages are sound.
 
 A page of zeros ends LMDB, and the process with it, on an assertion. So the trees are walked first, without LMDB: every
-branch and leaf, but no large value, which seals guard. That takes a second for some gigabytes of messages, so it is
-done at each start.
+branch and leaf, but no large value, because seals protect those. The walk takes a second for some gigabytes of
+messages, so it runs at each start.
 """
 
 from pathlib import Path
@@ -18,10 +18,10 @@ _TABLES_TOLD_MAX: Final = 5
 
 
 def check_spool(folder: Path, *, was_held: bool) -> None:
-    """Look at the files of a data folder before they are opened. `was_held`: a node has had the folder before.
+    """Check the files of a data folder before they are opened. `was_held`: a node has used the folder before.
 
-    Raises SpoolMissing where a spool should be and is none, StoreDamaged for one that LMDB may not survive, StoreFailed
-    for a file that is no database, and OSError.
+    Raises SpoolMissing for an expected but missing spool, StoreDamaged for one that could crash LMDB, StoreFailed for a
+    file that is no database, and OSError.
     """
     path = folder / DATA_FILE
     names = [name for name in (DATA_FILE, READERS_FILE) if (folder / name).is_file()]

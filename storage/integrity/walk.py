@@ -1,16 +1,15 @@
-"""Whether the trees of a data file are whole: each page of each tree, the free list, and how they fit together.
+"""Checks the trees of a data file: each page of each tree, the free list, and how they fit together.
 
-LMDB has no checksums: records of the spool have, LMDB's own pages have not. What a flipped bit breaks there shows as a
-page that is not what its parent expects, keys out of order, entries that do not fill their page, counts that are not
-those of the root, or a page that two trees have, or a tree and the free list. A walk reads the header of every page
-that is in use, and of large values no more than the first; so a spool of gigabytes takes seconds.
+LMDB has no checksums: the spool's records have them, LMDB's own pages do not. A flipped bit there shows as a page that
+its parent does not expect, keys out of order, entries that do not fill their page, counts that differ from those of the
+root, or a page in two trees, or in a tree and the free list. A walk reads the header of every page in use, and only the
+first page of large values; so a spool of gigabytes takes seconds.
 
-The walk only reads, needs no LMDB (storage.integrity.pages says why), and may be used on a file that a node has open:
-what it sees is then some commit or other, and pages that are written again meanwhile may look damaged. So nobody does
-that.
+The walk only reads, and needs no LMDB (storage.integrity.pages explains why). On a file that a node has open, the walk
+would see a mix of commits, and report rewritten pages as damaged; the callers never do that.
 
-What is not seen: a flipped bit in a key that keeps the order, in a page that nothing uses, or in a value. Values have
-seals, by which storage.integrity.inspection finds it.
+The walk does not see a flipped bit in a key that keeps the order, in an unused page, or in a value. Values have seals,
+which storage.integrity.inspection checks.
 """
 
 import struct
@@ -40,25 +39,25 @@ from sluicegate.storage.integrity.pages import (
 
 FREE_LIST: Final = "free list"
 NAMES: Final = "table of tables"
-DAMAGES_MAX: Final = 1000  # of one tree: then it is said that there are more, and the walk goes on
+DAMAGES_MAX: Final = 1000  # of one tree: further ones are only counted as more, and the walk continues
 
 _NUMBER: Final = struct.Struct("<Q")
 
 
 class TreeDamage(NamedTuple):
-    """A place where a tree is broken. What hangs below the page cannot be reached from the root."""
+    """A place where a tree is broken. Pages below it cannot be reached from the root."""
 
     table: str  # a named tree, FREE_LIST, NAMES, or the file
     page: int
     problem: str
-    # The keys that hang there, from `first` up to `end` exclusive; None: to the last one.
+    # The keys below it, from `first` up to `end` exclusive; None: to the last one.
     first: bytes = b""
     end: bytes | None = None
 
 
 @dataclass
 class WalkedTree:
-    """What was met of one tree."""
+    """The visited part of one tree."""
 
     root: TreeRoot
     leaves: list[int] = field(default_factory=list)  # sound ones
@@ -72,7 +71,7 @@ class WalkedTree:
 class TreeWalk:
     """One walk over one snapshot of a data file. `used` and `freed` have a byte for each page: 1 says so.
 
-    Without `looks_at_values` no page of a large value is looked at, nor counted as used.
+    Without `looks_at_values` the walk neither reads pages of large values nor counts them as used.
     """
 
     def __init__(self, file: DataFile, snapshot: Snapshot, *, looks_at_values: bool = True) -> None:
@@ -86,7 +85,7 @@ class TreeWalk:
         self.freed = bytearray(pages_count)
 
     def run(self) -> None:
-        """Walk over everything. Raises OSError only where the file cannot be read at all."""
+        """Walk all trees. Raises OSError only when the file cannot be read at all."""
         self.used[:META_PAGES] = b"\1" * META_PAGES
         self.walk_tree(NAMES, self.snapshot.names)
         for name, root in named_roots(self.file, self.trees[NAMES].leaves).items():
@@ -96,9 +95,9 @@ class TreeWalk:
         self._check_length()
 
     def _check_length(self) -> None:
-        """Say that the file is cut short, where something is missing of it.
+        """Report a truncated file when a part of it is missing.
 
-        A sound file may be shorter too: pages that a transaction took and gave back are never written.
+        A sound file may be shorter too: pages that a transaction allocated and released are never written.
         """
         needed = (self.snapshot.last_page + 1) * self.file.page_bytes
         if self.damages and self.file.file_bytes < needed:
@@ -106,7 +105,7 @@ class TreeWalk:
             self.damages.append(TreeDamage(self.file.path.name, self.snapshot.last_page, text))
 
     def walk_tree(self, name: str, root: TreeRoot) -> None:
-        """Walk over one tree, and note what is met of it."""
+        """Walk one tree, and record its visited pages."""
         tree = self.trees[name] = WalkedTree(root)
         if root.root != NO_PAGE:
             _Descent(self, name, tree).run()
@@ -115,7 +114,7 @@ class TreeWalk:
         self.damages += tree.damages
 
     def _compare(self, name: str, tree: WalkedTree) -> None:
-        """Hold what was met against what the root says; where something is broken the numbers must differ."""
+        """Compare the visited counts with those of the root; in a broken tree they must differ."""
         root = tree.root
         said = (root.branch_pages, root.leaf_pages, root.overflow_pages, root.entries)
         overflow_pages = tree.overflow_pages if self.looks_at_values else root.overflow_pages
@@ -140,9 +139,9 @@ class TreeWalk:
         self.damages += found
 
     def _free(self, value: bytes) -> str:
-        """Take a list of free pages, in which the first number is their count; return what is wrong with it.
+        """Add a list of free pages, whose first number is the count; return its problem, empty when it is sound.
 
-        LMDB reserves room for such lists before it knows how long they get: zeros may follow.
+        LMDB reserves room for such lists before it knows their length: zeros may follow.
         """
         count = _NUMBER.unpack_from(value)[0] if len(value) >= _NUMBER.size else -1
         if not 0 <= count < len(value) // _NUMBER.size:
@@ -163,12 +162,12 @@ class TreeWalk:
 
 
 class _Task(NamedTuple):
-    """A page to go down to, and what its parent says of it."""
+    """A page to visit, and its parent's description of it."""
 
     page: int
     depth: int
     first: bytes  # the least key that may be below
-    end: bytes | None  # the first that may not
+    end: bytes | None  # the first key that may not
 
 
 @final
@@ -243,7 +242,7 @@ class _Descent:
         return left < right
 
     def _large_values(self, page: bytes, entries: Iterable[Node]) -> int:
-        """Take the pages of large values; return how many. A page that says otherwise is damage of this leaf."""
+        """Mark the pages of large values; return their number. An inconsistent page counts as damage of this leaf."""
         walk, count = self._walk, 0
         if not walk.looks_at_values:
             return 0
@@ -269,7 +268,7 @@ def _children(entries: list[Node], task: _Task) -> list[_Task]:
 
 
 def named_roots(file: DataFile, leaves: Iterable[int]) -> dict[str, TreeRoot]:
-    """Return the named trees that these sound leaves of the tree of names know."""
+    """Return the named trees in these sound leaves of the tree of names."""
     roots: dict[str, TreeRoot] = {}
     for number in leaves:
         page = file.page(number)
@@ -278,7 +277,7 @@ def named_roots(file: DataFile, leaves: Iterable[int]) -> dict[str, TreeRoot]:
 
 
 def readable_roots(file: DataFile, number: int) -> dict[str, TreeRoot]:
-    """Return what in a broken page looks like the roots of named trees. Raises NotSound for one that is not there."""
+    """Return the apparent roots of named trees in a broken page. Raises NotSound for a missing page."""
     page = file.page(number)
     return _roots(file, page, readable_nodes(page))
 
@@ -293,7 +292,7 @@ def _roots(file: DataFile, page: bytes, entries: Iterable[Node]) -> dict[str, Tr
 
 
 def walk_trees(path: Path) -> list[TreeDamage]:
-    """Return where the trees of a data file are broken; nothing for whole ones.
+    """Return the places where the trees of a data file are broken; none for sound trees.
 
     Raises OSError, and StoreFailed for a file that is no database of LMDB.
     """

@@ -1,3 +1,3 @@
-"""Bytes at rest: how journal records, pages, cursors and table rows are encoded, with their checksums.
+"""The at-rest format: encoding of journal records, pages, cursors and table rows, with their checksums.
 
 Pure. Formats have a version and golden bytes in the tests."""

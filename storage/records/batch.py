@@ -22,10 +22,9 @@
 
 Integers are little-endian. Columns are built and cut with calls that run in C, so a row without headers costs about
 four bytes and some tens of nanoseconds (`bench/cores/bench_storage.py`). A table of one topic is written as that
-topic, and a headers column without headers is left out: what is read back is equal row by row. There is no checksum
-here: a batch lies inside a sealed record. Version 1 differed in the headers column only, and is still read. Version 2
-had no flag 8, and is written wherever that is not set. Journal records and pages are in `record_journal` and
-`record_page`.
+topic, and a headers column without headers is omitted: the decoded rows are equal. A batch has no checksum here,
+because it lies inside a sealed record. Version 1 differed in the headers column only, and is still read. Version 2 had
+no flag 8, and is written wherever that is not set. See also: journal records (`journal`) and pages (`page`).
 """
 
 import struct
@@ -124,10 +123,10 @@ def decode_batch(data: bytes, offset: int, where: str = "batch") -> tuple[Messag
 
 
 def decode_whole_rows(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int, int]:
-    """Return the batch at `offset`, the offset behind it, and how many half messages at its end were left out.
+    """Return the batch at `offset`, the offset behind it, and the number of half messages omitted at its end.
 
-    Earlier versions could write a message whose headers are missing behind whole ones, though its publisher was told
-    that it is malformed. Raises DamagedRecord and UnsupportedFormat.
+    Earlier versions could write a message without its headers after whole ones, although the publisher was told that
+    the message is malformed. Raises DamagedRecord and UnsupportedFormat.
     """
     try:
         return _decode(data, offset, where)
@@ -136,7 +135,7 @@ def decode_whole_rows(data: bytes, offset: int, where: str) -> tuple[MessageBatc
 
 
 def batch_end(data: bytes, offset: int, where: str) -> int:
-    """Return the offset behind the batch at `offset`, which need not be readable otherwise. Raises DamagedRecord."""
+    """Return the offset behind the batch at `offset`; only its head must be readable. Raises DamagedRecord."""
     try:
         head = _take_head(data, offset)
     except struct.error as error:

@@ -1,11 +1,11 @@
-"""The batches of a record, each with a checksum of its own: where one is damaged, the others can still be read.
+"""The batches of a record, each with its own checksum: when one is damaged, the others are still readable.
 
-    head            what the record says of its batches, and of anything else
+    head            the record's own fields, and those of its batches
     u32[], u64[]    bytes and xxh3_64 of each batch, as two columns
-    u64             xxh3_64 of all that stands before it
-    batches         one behind the other, see `record`
+    u64             xxh3_64 of everything before it
+    batches         one after the other, see `batch`
 
-The record's seal covers all of this. Only where it does not match are the checksums in here looked at.
+The record's seal covers all of this. The reader checks the checksums in here only when the seal does not match.
 """
 
 import struct
@@ -21,23 +21,23 @@ _CHECKSUM: Final = struct.Struct("<Q")
 
 
 class BatchRead(NamedTuple):
-    """A batch of a record, as far as it can be read."""
+    """The readable part of a batch of a record."""
 
     batch: MessageBatch | None  # None: nothing of it
-    half_count: int = 0  # messages that were left out at its end
+    half_count: int = 0  # messages omitted at its end
 
 
 @final
 class Losses:
-    """What of a record's batches cannot be read."""
+    """The unreadable parts of a record's batches."""
 
     def __init__(self) -> None:
         self.damaged_count = 0  # batches whose checksum does not match
-        self.unreadable_count = 0  # batches that are as they were written, and yet cannot be decoded
-        self.half_count = 0  # messages whose headers cannot be read
+        self.unreadable_count = 0  # intact batches that cannot be decoded
+        self.half_count = 0  # messages with unreadable headers
 
     def description(self, batches_count: int, *, is_sealed: bool) -> str:
-        """Return it in words for operators; nothing when the record is whole."""
+        """Describe the losses for operators; empty when the record is whole."""
         parts: list[str] = []
         if self.damaged_count:
             parts.append(f"the checksums of {self.damaged_count} of {batches_count} batches do not match")
@@ -61,10 +61,10 @@ def put_batches(head: bytes, batches: list[bytes]) -> list[bytes]:
 def take_batches(
     data: bytes, start: int, offset: int, count: int, where: str, losses: Losses, *, is_sealed: bool
 ) -> list[BatchRead]:
-    """Read the batches behind a head that goes from `start` to `offset`; they go to the end of `data`.
+    """Read the batches behind a head from `start` to `offset`; they extend to the end of `data`.
 
-    `is_sealed`: the record's seal is right, so the checksums of its batches are. Raises DamagedRecord, ValueError and
-    struct.error for a head that cannot be right, and UnsupportedFormat.
+    `is_sealed`: the record's seal matches, and so do the checksums of its batches. Raises DamagedRecord, ValueError and
+    struct.error for an invalid head, and UnsupportedFormat.
     """
     sizes = take_column("I", data, offset, count)
     checksums = take_column("Q", data, offset + 4 * count, count)
@@ -92,9 +92,9 @@ def take_batches(
 
 
 def take_batch(data: bytes, at: int, where: str, losses: Losses) -> tuple[BatchRead, int]:
-    """Return what can be read of the batch at `at`, whose bytes are right, and the offset behind it.
+    """Return the readable part of the intact batch at `at`, and the offset behind it.
 
-    Raises DamagedRecord where even its end is not known, and UnsupportedFormat.
+    Raises DamagedRecord when even its end is unknown, and UnsupportedFormat.
     """
     try:
         batch, end, half_count = decode_whole_rows(data, at, where)

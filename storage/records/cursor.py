@@ -1,4 +1,4 @@
-"""A cursor at rest: what one partition or durable reader has settled, and how often it was handed the rest.
+"""A cursor at rest: the settled sequences of a partition or durable reader, and the delivery counts of the others.
 
 Sealed (`seal`) as kind SGC. The content is a row of varints (`fields`):
 
@@ -7,7 +7,7 @@ Sealed (`seal`) as kind SGC. The content is a row of varints (`fields`):
     count of redelivered ranges, then for each: distance likewise, length, delivery count
     count of delays, then for each: distance from the sequence before (the first: from floor), moment, key + 2
 
-The last line is version 2's, which is written only where there are delays: an older release reads the others.
+The last line belongs to version 2, which is written only for cursors with delays: an older release reads the others.
 Distances make a cursor with thousands of exceptions small: two or three bytes each instead of sixteen.
 """
 
@@ -25,14 +25,14 @@ _LEAST_KEY: Final = -2  # messaging.partitions.state.redelivery_delay.EVERYTHING
 
 
 class CursorRecord(NamedTuple):
-    """How far a partition is settled. Ranges are half-open, ascend, do not overlap and lie at or above the floor."""
+    """The settlements of a partition. Ranges are half-open, ascend, do not overlap and lie at or above the floor."""
 
     partition_id: int
     floor: int  # every sequence below is settled
     settled: list[tuple[int, int]]  # (first, end) settled above the floor
-    next_sequence: int  # no sequence at or above was given out: the reserved bound
-    redelivered: list[tuple[int, int, int]]  # (first, end, count) of what was delivered before
-    # (sequence, wall clock in ms, key hash or what stands for one) of failed messages that waited at a clean stop
+    next_sequence: int  # the reserved bound: no sequence at or above was assigned
+    redelivered: list[tuple[int, int, int]]  # (first, end, count) of messages delivered before
+    # (sequence, wall clock in ms, key hash or its substitute) of failed messages that waited at a clean shutdown
     delays: tuple[tuple[int, int, int], ...] = ()
 
 

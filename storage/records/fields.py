@@ -1,4 +1,4 @@
-"""Single fields of variable length, as headers, cursors and table rows use them.
+"""Single fields of variable length, for headers, cursors and table rows.
 
 A `put_` appends pieces to a list that is joined at the end. A `take_` returns the value and the offset behind it; on
 bytes that cannot be right it raises IndexError or ValueError, which the decoder of the whole record turns into

@@ -90,8 +90,8 @@ def encode_headers(column: list[Headers | None]) -> bytes:
 def decode_headers(data: bytes, offset: int, end: int, count: int, version: int) -> tuple[list[Headers | None], int]:
     """Return a column of `count` rows of a batch of this format version, and the offset behind it.
 
-    The column is shorter when it reaches `end` before, or comes to a row that cannot be read: where the next one begins
-    is not known then, and the column is taken to end there.
+    The column is shorter when it reaches `end` early, or at an unreadable row: the beginning of the next row is then
+    unknown, and the column ends there.
     """
     column: list[Headers | None] = []
     while len(column) < count and offset < end:

@@ -1,4 +1,4 @@
-"""A journal record: every message of one commit once, where each goes, and what was settled since the last one.
+"""A journal record: every message of one commit once, its destinations, and the settlements since the last record.
 
 Sealed (`seal`) as kind SGJ, version 2. Content, little-endian:
 
@@ -9,12 +9,12 @@ Sealed (`seal`) as kind SGJ, version 2. Content, little-endian:
         u32         count of matches
         per match   u32 partition, u64 first sequence, u32 count of rows, u32[] rows
                     (a count of 0xFFFFFFFF: every row, and no column)
-    batches         one for each entry, see `batches`: what stands before is its head
+    batches         one for each entry, see `batches`; the fields above are its head
 
-In version 1 each batch stood behind the matches of its entry, without a checksum of its own. It is still read.
+In version 1 each batch followed the matches of its entry, without its own checksum. Version 1 is still read.
 
 The row at position i of a match has the sequence `first_sequence + i` in its partition. The commit number is the
-record's key in the store. Which record may go is decided by the spool's accounting, not here.
+record's key in the store. The spool's accounting decides which records to delete (storage.commit.journal).
 """
 
 import struct
@@ -38,7 +38,7 @@ _ALL_ROWS: Final = 0xFFFF_FFFF
 
 
 class Match(NamedTuple):
-    """One partition that a batch, or a selection of its rows, went to."""
+    """One partition that received a batch, or a selection of its rows."""
 
     partition_id: int  # u32
     first_sequence: int  # u64; the rows have consecutive sequences
@@ -46,14 +46,14 @@ class Match(NamedTuple):
 
 
 class JournalEntry(NamedTuple):
-    """A batch with the partitions it went to."""
+    """A batch with its destination partitions."""
 
     batch: MessageBatch
     matches: list[Match]
 
 
 class Settlement(NamedTuple):
-    """Sequences of one partition that need not be kept any longer, `first` to `end` (exclusive)."""
+    """Settled sequences of one partition, `first` to `end` (exclusive)."""
 
     partition_id: int
     first: int
@@ -61,11 +61,11 @@ class Settlement(NamedTuple):
 
 
 class JournalRecord(NamedTuple):
-    """What one commit wrote, as far as it can be read."""
+    """The readable part of what one commit wrote."""
 
     entries: list[JournalEntry]
     settlements: list[Settlement]
-    lost: str = ""  # what of it cannot be read; empty for a whole one
+    lost: str = ""  # describes the unreadable part; empty for a whole record
 
 
 def encode_journal_record(entries: list[JournalEntry], settlements: list[Settlement]) -> bytes:
@@ -85,7 +85,7 @@ def encode_journal_record(entries: list[JournalEntry], settlements: list[Settlem
 
 
 def decode_journal_record(data: bytes, where: str = "journal record") -> JournalRecord:
-    """Return what can be read of the record. Raises DamagedRecord, when that is nothing, and UnsupportedFormat."""
+    """Return the readable part of the record. Raises DamagedRecord when there is none, and UnsupportedFormat."""
     is_sealed = True
     try:
         unseal_whole(data, JOURNAL_KIND, JOURNAL_FORMAT, where, oldest=JOURNAL_FORMAT_OLDEST)
@@ -129,7 +129,7 @@ def _decode_version_1(data: bytes, where: str) -> JournalRecord:
 
 
 def _add_entry(entries: list[JournalEntry], read: BatchRead, matches: list[Match]) -> None:
-    """Add what can be read of a batch, with where that goes. Raises ValueError for matches that cannot be right."""
+    """Add the readable part of a batch, with its destinations. Raises ValueError for invalid matches."""
     if read.batch is None:
         return
     if read.half_count:
@@ -139,7 +139,7 @@ def _add_entry(entries: list[JournalEntry], read: BatchRead, matches: list[Match
 
 
 def _take_settlements(data: bytes) -> tuple[int, list[Settlement], int]:
-    """Return how many entries follow, the settlements, and the offset behind them."""
+    """Return the number of entries that follow, the settlements, and the offset behind them."""
     counts: tuple[int, int] = _COUNTS.unpack_from(data, SEAL_BYTES)
     entry_count, settlement_count = counts
     offset = SEAL_BYTES + 8
@@ -161,7 +161,7 @@ def _take_matches(data: bytes, offset: int) -> tuple[list[Match], int]:
 
 
 def _without_rows_from(matches: list[Match], count: int) -> list[Match]:
-    """Leave out the rows behind the first `count`, the last ones of each match."""
+    """Remove the rows after the first `count`, which are the last ones of each match."""
     found: list[Match] = []
     for match in matches:
         rows = None if match.rows is None else [row for row in match.rows if row < count]

@@ -1,4 +1,4 @@
-"""A page: a stretch of one partition's unsettled messages, read back in one piece.
+"""A page: a range of one partition's unsettled messages, read back in one piece.
 
 Two sealed parts (`seal`), integers little-endian:
 
@@ -8,12 +8,12 @@ Two sealed parts (`seal`), integers little-endian:
     SGP, version 2      the runs
         u64[] first sequences, then a batch for each, see `batches`
 
-Each run is a batch of consecutive sequences; runs ascend and may leave gaps, where messages were settled before the
-page was written. The directory row is sealed on its own, so the store can keep a copy of it apart and know every
-page of a large backlog without touching a payload.
+Each run is a batch of consecutive sequences. Runs ascend, with gaps where messages were settled before the page was
+written. The directory row has its own seal, so the store can keep a separate copy of it, and list every page of a large
+backlog without reading a payload.
 
-Version 1 of the directory row ended before the marks. In version 1 of the runs each batch stood behind its first
-sequence, without a checksum of its own. Both are still read.
+Version 1 of the directory row ended before the marks. In version 1 of the runs each batch followed its first sequence,
+without its own checksum. Both are still read.
 """
 
 import struct
@@ -29,7 +29,7 @@ from sluicegate.storage.records.seal import SEAL_BYTES, is_sealed_as, seal, seal
 
 SUMMARY_KIND: Final = b"SGD"
 PAGE_KIND: Final = b"SGP"
-SUMMARY_FORMAT: Final = 3  # up to 2 it said payload bytes where it says usage bytes
+SUMMARY_FORMAT: Final = 3  # up to 2, payload bytes in place of usage bytes
 SUMMARY_FORMAT_OLDEST: Final = 1
 PAGE_FORMAT: Final = 2
 PAGE_FORMAT_OLDEST: Final = 1
@@ -52,18 +52,18 @@ class Run(NamedTuple):
 
 
 class PageRuns(NamedTuple):
-    """What a page holds, as far as it can be read: at least one run."""
+    """The readable part of a page: at least one run."""
 
     runs: list[Run]
-    lost: str = ""  # what of it cannot be read; empty for a whole one
+    lost: str = ""  # describes the unreadable part; empty for a whole page
 
 
 class PageSummary(NamedTuple):
-    """What the directory knows of a page."""
+    """The directory's summary of a page."""
 
     first_sequence: int
     end_sequence: int  # behind the last one
-    usage_bytes: int  # what the messages count for in quotas; about, where an earlier release wrote the page
+    usage_bytes: int  # the messages' share in quotas; approximate when an earlier release wrote the page
     message_count: int  # end - first when there are no gaps
     run_count: int
     marks: Marks
@@ -92,7 +92,7 @@ def encode_page(runs: list[Run]) -> bytes:
 
 
 def decode_page_summary(data: bytes, where: str = "page") -> PageSummary:
-    """Return what the directory row at the beginning of `data`, a page or a copy of its row, says."""
+    """Return the summary in the directory row at the beginning of `data`, a page or a copy of its row."""
     _summary_end(data, where)
     fields: tuple[int, int, int, int, int] = _SUMMARY.unpack_from(data, SEAL_BYTES)
     marks = UNKNOWN_MARKS
@@ -105,7 +105,7 @@ def decode_page_summary(data: bytes, where: str = "page") -> PageSummary:
 
 
 def directory_row(page: bytes, where: str = "page") -> bytes:
-    """Return the directory row of a page, to be kept apart. Raises DamagedRecord and UnsupportedFormat."""
+    """Return the directory row of a page, for a separate copy. Raises DamagedRecord and UnsupportedFormat."""
     return page[: _summary_end(page, where)]
 
 
@@ -118,7 +118,7 @@ def _summary_end(data: bytes, where: str) -> int:
 
 
 def decode_page(data: bytes, where: str = "page") -> PageRuns:
-    """Return what can be read of the page. Raises DamagedRecord, when that is nothing, and UnsupportedFormat."""
+    """Return the readable part of the page. Raises DamagedRecord when there is none, and UnsupportedFormat."""
     summary = decode_page_summary(data, where)
     start = _summary_end(data, where)
     is_sealed = True
@@ -163,7 +163,7 @@ def _decode_version_1(data: bytes, offset: int, summary: PageSummary, where: str
 def _readable(
     firsts: list[int], batches: list[BatchRead], summary: PageSummary, losses: Losses, where: str, *, is_sealed: bool
 ) -> PageRuns:
-    """Return the runs that can be read. Raises DamagedRecord where there are none, or they cannot be right."""
+    """Return the readable runs. Raises DamagedRecord when there are none, or they are inconsistent."""
     runs = [Run(first, read.batch) for first, read in zip(firsts, batches, strict=True) if read.batch is not None]
     lost = losses.description(summary.run_count, is_sealed=is_sealed)
     if not runs:
@@ -173,7 +173,7 @@ def _readable(
 
 
 def _check_runs(runs: list[Run], summary: PageSummary, where: str, *, lacks: bool) -> None:
-    """Hold the runs against the directory row; `lacks`: some of its messages are known to be missing."""
+    """Compare the runs with the directory row; `lacks`: some of its messages are known to be missing."""
     end = summary.first_sequence
     messages = 0
     for first_sequence, batch in runs:

@@ -1,4 +1,4 @@
-"""The seal: the envelope around every record at rest, by which damage and foreign formats are told apart.
+"""The seal: the envelope around every record at rest, which distinguishes damage from foreign formats.
 
     offset  type  field
     0       3 B   kind: SGJ journal record, SGP page, SGD page directory row, SGC cursor, SGT table row,
@@ -8,8 +8,8 @@
     8       u64   xxh3_64 of the content, seeded with kind and version
     16            content
 
-Integers are little-endian, here and in every content. The seal itself never changes between releases: only so can a
-flipped version byte (damage: the checksum fails) be told from a newer release's record (an intact one).
+Integers are little-endian, here and in every content. The seal itself never changes between releases. So a flipped
+version byte (damage: the checksum fails) is distinguishable from a newer release's record (an intact one).
 """
 
 import struct
@@ -38,7 +38,7 @@ def sealed_version(data: bytes, offset: int) -> int:
 
 
 def is_sealed_as(data: bytes, kind: bytes, version: int) -> bool:
-    """Return whether data that fail their checksum say that they are whole and of this kind and version."""
+    """Return whether data with a failing checksum have the length, kind and version of a whole record."""
     if len(data) < SEAL_BYTES:
         return False
     fields: tuple[bytes, int, int, int] = _SEAL.unpack_from(data)
@@ -49,7 +49,7 @@ def is_sealed_as(data: bytes, kind: bytes, version: int) -> bool:
 def unseal(data: bytes, offset: int, kind: bytes, version: int, where: str, *, oldest: int = 0) -> int:
     """Check the seal at `offset` and return where its content ends; the content begins at `offset + SEAL_BYTES`.
 
-    The content is of `version`, or with `oldest` above 0 of one from there on. Raises DamagedRecord and
+    The content has `version`, or with `oldest` above 0 any version from `oldest` to `version`. Raises DamagedRecord and
     UnsupportedFormat.
     """
     if len(data) - offset < SEAL_BYTES:

@@ -1,9 +1,9 @@
 """A row of a table (catalog, retained, sessions): any key, any value, under one checksum.
 
-LMDB's keys end at 511 bytes and a topic does not. So the key a row lies under is its own key up to 494 bytes, and
-beyond that the first 479 bytes and a blake2b of the whole in 32: 511 in all, which no short key reaches. The row holds
-its true key as well, so the checksum binds value to key. Sealed (`seal`) as kind SGT, version 1; content: the
-key as `bytes` (`fields`), then the value to the end.
+LMDB limits keys to 511 bytes, and a topic may be longer. So the stored key of a row is its own key up to 494 bytes, and
+beyond that its first 479 bytes and a blake2b of the whole key in 32: 511 in all, which no short key reaches. The row
+also contains its own key, so the checksum binds value to key. Sealed (`seal`) as kind SGT, version 1; content: the key
+as `bytes` (`fields`), then the value to the end.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _SHORT_KEY_BYTES_MAX: Final = 494
 
 
 def stored_key(key: bytes) -> bytes:
-    """Return the key a row lies under. Raises ValueError for an empty key."""
+    """Return the stored key of a row. Raises ValueError for an empty key."""
     if not key:
         raise ValueError("a table row needs a key")
     if len(key) <= _SHORT_KEY_BYTES_MAX:

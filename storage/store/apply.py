@@ -1,4 +1,4 @@
-"""Carrying out a CommitJob inside a write transaction. Begin, commit and what may fail there is the store's."""
+"""Applies a CommitJob inside a write transaction. `SpoolStore` begins and commits the transaction."""
 
 from typing import TYPE_CHECKING, Final
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 _SHARED_PAGE_BYTES_MAX: Final = 2000  # smaller values share a database page, larger ones have pages of their own
 _PAGE_BYTES: Final = 4096
-_KEY_BYTES: Final = 128  # key and node, with air for a page split in two
+_KEY_BYTES: Final = 128  # key and node, with a margin for a page split in two
 
 
 def apply_job(txn: "Transaction", databases: Databases, job: CommitJob) -> None:
-    """Do everything the job says, deletions first. Raises lmdb.Error."""
+    """Apply the whole job, deletions first. Raises lmdb.Error."""
     for damage in job.page_quarantines:
         entry = Quarantined(describe_page(damage.partition_id, damage.first_sequence), "damaged", damage.detail)
         key = PAGE_KEY.pack(damage.partition_id, damage.first_sequence)
@@ -57,7 +57,7 @@ def apply_job(txn: "Transaction", databases: Databases, job: CommitJob) -> None:
 
 
 def growth_bytes(job: CommitJob) -> int:
-    """Return about how much database the job adds, at most."""
+    """Return an upper estimate of the database pages that the job adds, in bytes."""
     values = [len(write.page) for write in job.page_writes]
     values += [len(row.key) + len(row.value) for row in job.table_writes if row.value is not None]
     values += [] if job.record is None else [len(job.record)]
@@ -85,13 +85,13 @@ def touched_databases(job: CommitJob) -> set[str]:
 
 
 def copy_catalog(txn: "Transaction", databases: Databases) -> None:
-    """Copy the catalog of a spool that an earlier release wrote, which kept it once."""
+    """Copy the catalog of a spool of an earlier release, which kept no copy."""
     copy = databases.catalog_copy
     if copy is None or txn.stat(copy)["entries"] > 0:
         return
     with txn.cursor(db=databases.tables[Table.CATALOG]) as cursor:
         for key, data in cursor.iternext():
-            if key:  # of a damaged page it may be empty, which recovery reports
+            if key:  # in a damaged page it may be empty, which recovery reports
                 txn.put(key, data, db=copy)
 
 

@@ -1,14 +1,14 @@
 """Streaming a consistent copy of an LMDB environment that is being written to.
 
-LMDB copies under one read transaction: what was committed before it began is in the copy, nothing later is, and commits
-go on meanwhile. It compacts as it goes (free pages are left out) and needs no interpreter lock. Its output goes through
-a socket, because that can be shut down: a copy straight into a file could not be ended before it is whole.
+LMDB copies under one read transaction: the copy contains all earlier commits and no later one, and commits continue
+meanwhile. LMDB compacts the copy (it omits free pages) and needs no interpreter lock. Its output goes through a socket,
+because a socket can be shut down: a copy directly into a file could not be stopped early.
 
-While a copy runs, three things hold. The map must stay where it is, so whoever moves it ends the copy first. py-lmdb
-waits for all that is under way before it aborts a transaction, so whoever has to abort ends the copy first, too. And
-what commits free cannot be used again, so a spool that is written to grows by what is settled meanwhile.
+While a copy runs, three rules apply. The map must stay in place, so the store ends the copy before it moves the map.
+py-lmdb waits for running operations before it aborts a transaction, so the store also ends the copy before it aborts.
+And pages freed by commits cannot be reused, so the spool grows by the messages settled meanwhile.
 
-See also: what becomes of the bytes (storage.backup.backup), when the map moves (storage.store.store).
+See also: the destination of the bytes (storage.backup.backup), moves of the map (storage.store.store).
 """
 
 import socket
@@ -28,10 +28,10 @@ STORE_CLOSED: Final = "the store was closed"
 
 @final
 class Copying:
-    """The copies of one environment: one at a time, and ended by whoever needs the environment for itself.
+    """The copies of one environment: one at a time. The store ends a copy when it needs the environment alone.
 
-    A copy ends when its socket is shut down, whatever its sink is doing: the disk of a backup that does not answer must
-    not hold up the spool.
+    A copy ends when its socket is shut down, even while its sink blocks: an unresponsive backup disk must not delay the
+    spool.
     """
 
     def __init__(self, env: lmdb.Environment) -> None:
@@ -39,15 +39,15 @@ class Copying:
         self._streaming = threading.Lock()  # held while a sink is served
         self._walking = threading.Lock()  # held while LMDB copies
         self._state = threading.Lock()  # of what follows
-        self._writing: socket.socket | None = None  # what LMDB writes to
-        self._barred = ""  # why there may be no copy now
-        self._ended_by = ""  # why the present copy has ended too early
+        self._writing: socket.socket | None = None  # LMDB writes to it
+        self._barred = ""  # the reason why no copy is allowed now
+        self._ended_by = ""  # the reason why the current copy ended early
         self._closed = False
 
     def stream(self, sink: Callable[[bytes], None]) -> None:
-        """Hand a copy of the data file to `sink`, piece by piece. Blocks: for a thread of its own.
+        """Pass a copy of the data file to `sink`, piece by piece. Blocks: for a separate thread.
 
-        Raises BackupEnded, lmdb.Error, and whatever the sink raises, which ends the copy.
+        Raises BackupEnded, lmdb.Error, and the errors of the sink, which end the copy.
         """
         with self._streaming:
             reading, writing = socket.socketpair()
@@ -55,14 +55,14 @@ class Copying:
                 self._pump(reading, writing, sink)
 
     def end(self, why: str) -> None:
-        """End a copy that runs. It does not wait for that, nor keep others out."""
+        """End a running copy, without waiting for its end or preventing others."""
         with self._state:
             self._end(why)
             self._barred = ""
 
     @contextmanager
     def barred(self, why: str) -> Iterator[None]:
-        """End a copy that runs, wait until LMDB has let go, and keep others out for the length of the block."""
+        """End a running copy, wait until LMDB has released the environment, and prevent copies within the block."""
         with self._state:
             self._end(why)
         try:
@@ -72,7 +72,7 @@ class Copying:
             self._barred = ""
 
     def close(self) -> None:
-        """End a copy that runs, wait until LMDB has let go, and let none begin any more."""
+        """End a running copy, wait until LMDB has released the environment, and prevent all later copies."""
         with self._state:
             self._end(STORE_CLOSED)
             self._closed = True
@@ -104,7 +104,7 @@ class Copying:
                 self._check()
                 sink(piece)
         finally:
-            _shut_down(reading)  # a copy that is not at its end gets EPIPE
+            _shut_down(reading)  # an unfinished copy gets EPIPE
             if copier.ident is not None:
                 copier.join()
         self._check()
@@ -118,7 +118,7 @@ class Copying:
     def _copy(self, writing: socket.socket, failures: list[BaseException]) -> None:
         try:
             self._env.copyfd(writing.fileno(), compact=True)
-        except BaseException as error:  # to be raised where the copy is read
+        except BaseException as error:  # raised where the copy is read
             failures.append(error)
         finally:
             self._release(writing)
@@ -131,6 +131,6 @@ class Copying:
 
 
 def _shut_down(end: socket.socket) -> None:
-    """Let nothing more pass; nothing passes any more when the other side was first."""
+    """Shut the socket down; has no effect when the other side did so first."""
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)

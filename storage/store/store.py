@@ -1,17 +1,17 @@
 """SpoolStore: the Store on a disk, one LMDB environment in one data folder.
 
-A commit is one write transaction and a real fsync. Where the bytes go is in `databases`, what a job does to them in
-`commit_job`, reading everything back in `recovery`. What may be deleted, and when, is decided by the caller.
+A commit is one write transaction and a real fsync. See also: the sub-databases (storage.environment.databases), the
+effect of a job on them (storage.store.apply), recovery (storage.catalog.recovery). The caller decides what to delete
+and when.
 
-Space. LMDB cannot delete without writing: a full database could never be emptied. So `reserve_bytes` of the map and
-of the disk are kept from jobs that bring new messages, and given to jobs that settle, delete or move
-(`CommitJob.uses_reserve`). While LMDB is open its map ends below the reserve; only a job that may use the reserve,
-and does not fit otherwise, sees the whole of it, for the length of its transaction. The map costs address space
-only, the file grows as it is written to, so there is nothing gained by a small map that grows: 1 TiB opens in 0.6 ms
-with a file of 8 KiB.
+Space. LMDB cannot delete without writing, so a full database could never be emptied. Therefore jobs with new messages
+may not use the last `reserve_bytes` of the map and of the disk; jobs that settle, delete or move may
+(`CommitJob.uses_reserve`). While LMDB is open its map ends below the reserve. Only a job that may use the reserve, and
+does not fit otherwise, sees the whole map, during its transaction. The map costs address space only, and the file grows
+with its content, so a small map that grows would save nothing: 1 TiB opens in 0.6 ms with a file of 8 KiB.
 
-Threads. `_remap` keeps the map in place while `read_page` reads from it; it is never held over a decode or an fsync. A
-copy (`stream_copy`) takes too long to be waited for: whoever moves the map ends it.
+Threads. `_remap` keeps the map in place while `read_page` reads from it; no thread holds it over a decode or an fsync.
+A copy (`stream_copy`) takes too long to wait for: the store ends it before it moves the map.
 """
 
 import secrets
@@ -52,11 +52,11 @@ from sluicegate.storage.store.copy import Copying
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
 
-# All that lies in a data folder, the last one while a backup is brought back.
+# All files of a data folder; the last one exists during a restore.
 SPOOL_FILES: Final = (DATA_FILE, READERS_FILE, LOCK_FILE, PARTIAL_FILE)
 
 RESERVE_BYTES: Final = 32 << 20  # a purge writes 8 bytes for each 4 KiB it frees: enough for one of 16 GiB
-RESERVE_SHARE_MAX: Final = 2  # the reserve is at most this part of the map: a half
+RESERVE_SHARE_MAX: Final = 2  # the reserve is at most half of the map
 
 SPOOL_FULL: Final = "the spool became full, and what a backup holds could not be used again"
 
@@ -69,7 +69,7 @@ _Row = TypeVar("_Row")
 
 @final
 class SpoolStore:
-    """The spool of one node. See `interface.Store` for what each verb promises."""
+    """The spool of one node. `interface.Store` documents the guarantees of each method."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class SpoolStore:
         incarnation: int | None,
         cut_short: Quarantined | None,
     ) -> None:
-        """Use `open`; this takes over what it has opened."""
+        """Take over an open environment; callers use `open`."""
         self.folder = folder
         self._lock = lock
         self._env = env
@@ -150,7 +150,7 @@ class SpoolStore:
         return store
 
     def commit(self, job: CommitJob) -> None:
-        """Do all of the job, and return when it is on the disk. See `interface.Store.commit`."""
+        """Apply the whole job, and return when it is on the disk. See `interface.Store.commit`."""
         if job.record is not None and job.record_number <= self._last_record_number:
             raise ValueError(f"journal record {job.record_number} after {self._last_record_number}")
         growth = growth_bytes(job)
@@ -166,14 +166,14 @@ class SpoolStore:
         self._last_record_number = max(self._last_record_number, job.record_number)
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
-        """Return what can be read of a page. See `interface.Store.read_page`."""
+        """Return the readable part of a page. See `interface.Store.read_page`."""
         key = PAGE_KEY.pack(partition_id, first_sequence)
         with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
             data = txn.get(key, db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
 
     def recover(self) -> Recovery:
-        """Return what is stored. See `interface.Store.recover`."""
+        """Return the stored content. See `interface.Store.recover`."""
         scan = RecoveryScan(self._env, self._databases)
         if self._cut_short is not None:
             scan.quarantined.append(self._cut_short)
@@ -191,12 +191,12 @@ class SpoolStore:
             )
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
-        """Hand a consistent copy of the data file to `sink`. See `interface.Store.stream_copy`."""
+        """Pass a consistent copy of the data file to `sink`. See `interface.Store.stream_copy`."""
         with translated(self.folder, needed_bytes=0):
             self._copying.stream(sink)
 
     def usage(self) -> StoreUsage:
-        """Return how full the store is: a statvfs and a few additions, no transaction."""
+        """Return the usage of the store: a statvfs and a few additions, no transaction."""
         return StoreUsage(
             used_bytes=self._used_bytes(),
             file_bytes=self._file_bytes(),
@@ -209,7 +209,7 @@ class SpoolStore:
         )
 
     def mark_clean(self) -> None:
-        """Note, as the last commit, that everything was brought in order. Another commit undoes it."""
+        """Mark a clean shutdown, as the last commit. Another commit removes the mark."""
         with translated(self.folder, needed_bytes=0), self._env.begin(write=True) as txn:
             write_clean(txn, self._databases, clean=True)
         self._marked_clean = True
@@ -231,17 +231,17 @@ class SpoolStore:
                     write_clean(txn, self._databases, clean=False)
                 apply_job(txn, self._databases, job)
                 sizes = self._measure(txn, touched_databases(job))
-            except BaseException as error:  # to abort, py-lmdb waits for the end of a copy
+            except BaseException as error:  # before it aborts, py-lmdb waits for the end of a copy
                 self._copying.end(SPOOL_FULL if isinstance(error, lmdb.MapFullError) else COMMIT_FAILED)
                 raise
         self._marked_clean = False
         self._take_sizes(sizes)
 
     def _turn_over_and_transact(self, job: CommitJob) -> None:
-        """Try again behind another commit, and with the whole map for a job that may use the reserve. Nobody copies.
+        """Retry after another commit, and with the whole map for a job that may use the reserve. No copy is running.
 
-        LMDB gives out what one commit freed from the second commit after it. Without one in between, a store whose
-        last settlement made room would refuse publishes until something else happened to be committed.
+        LMDB reuses the pages that a commit freed from the second commit after it. Without a commit in between, a store
+        whose last settlement made room would refuse publishes until an unrelated commit.
         """
         limit = self._map_bytes_max - self._reserve_bytes
         self._set_map_bytes(self._map_bytes_max)
@@ -251,7 +251,7 @@ class SpoolStore:
             if job.uses_reserve:
                 self._transact(job)
         finally:
-            self._set_map_bytes(limit)  # LMDB takes what is in use, if that is more
+            self._set_map_bytes(limit)  # LMDB keeps the size in use, if that is larger
         if not job.uses_reserve:
             self._transact(job)
 
@@ -285,7 +285,7 @@ class SpoolStore:
 
     def _measure(self, txn: "Transaction", names: set[str]) -> dict[str, tuple[int, int]]:
         sizes: dict[str, tuple[int, int]] = {}
-        for name in names:  # 1.2 us each, so only those that a commit touched
+        for name in names:  # 1.2 us each, so only the ones that a commit touched
             stat = txn.stat(self._names[name])
             sizes[name] = (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"], stat["entries"])
         return sizes
