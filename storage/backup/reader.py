@@ -36,7 +36,6 @@ from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from sluicegate.storage.records.page import PageRuns
 
-
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
 
 

@@ -236,7 +236,7 @@ def node_at(page: bytes, kind: int, index: int) -> Node | None:
 
 
 def readable_nodes(page: bytes) -> Iterator[Node]:
-    """Yield everything in a page that looks like an entry of a leaf, even below a damaged header. Callers check seals."""
+    """Yield all apparent leaf entries of a page, also below a damaged header. Callers check seals."""
     for index in range((len(page) - HEADER_BYTES) // (2 + NODE_BYTES)):
         node = node_at(page, LEAF, index)
         if node is not None:
