@@ -195,7 +195,7 @@ class CursorDirectory(LoopActor):
         cursor.heartbeat(message.epoch, self.runtime.clock.now_ms())  # another binding may have started meanwhile
         cursor.acknowledge(upto, message.batch_ref)
         if cursor.caught_up({each.partition_id: each.low for each in overviews}):
-            self._events.emit(VPN_CURSOR_LAG_CLEAR, f"{_told(cursor)} goes on")
+            self._events.emit(VPN_CURSOR_LAG_CLEAR, f"{_described(cursor)} continues")
         # Stored whatever it changes: an earlier write of the same row may be in progress, or refused.
         await self._store(cursor)
         await self._hold(handle, cursor, overviews)
@@ -263,7 +263,7 @@ class CursorDirectory(LoopActor):
 
     async def _measure(self, handle: QueueHandle, cursor: DurableCursor, overviews: list[LogOverview]) -> None:
         if cursor.tick(self.runtime.clock.now_ms()):
-            text = f"{_told(cursor)}: {as_word(cursor.instance)} was not heard of in time"
+            text = f"{_described(cursor)}: {as_word(cursor.instance)} sent no heartbeat in time"
             self._events.emit(VPN_CURSOR_BINDING_LOST, text)
             self._waiters.fence(cursor)
             await self._release(cursor)
@@ -275,7 +275,7 @@ class CursorDirectory(LoopActor):
         lag_bytes = sum(hold.lag_bytes for hold in holds)
         oldest_ms = min((hold.oldest_ms for hold in holds if hold.oldest_ms), default=0)
         if cursor.measure(lag_bytes, oldest_ms, self.runtime.clock.wall_ms()):
-            text = f"{_told(cursor)} is {lag_bytes} bytes behind; messages may go unread"
+            text = f"{_described(cursor)} is {lag_bytes} bytes behind; messages may go unread"
             self._events.emit(VPN_CURSOR_LAG_EXCEEDED, text)
             await self._write(cursor)
             await self._hold(handle, cursor, overviews)
@@ -418,5 +418,5 @@ def _key_of(queue: str, name: str) -> bytes:
     return f"{queue}\0{name}".encode()
 
 
-def _told(cursor: DurableCursor) -> str:
+def _described(cursor: DurableCursor) -> str:
     return f"cursor {as_word(cursor.name)} on queue {as_word(cursor.queue)}"

@@ -200,15 +200,15 @@ class Publisher:
                     if subscriber.queue is not None:
                         queues.setdefault(subscriber.queue, []).extend(rows)
             if len(receivers) > 1 and asks_for_one(batch, rows):
-                for subscriber, its in self._hands(route, batch, rows, receivers).items():
-                    direct.setdefault(subscriber, []).extend(its)
+                for subscriber, own_rows in self._hands(route, batch, rows, receivers).items():
+                    direct.setdefault(subscriber, []).extend(own_rows)
             else:
                 for subscriber in receivers:
                     direct.setdefault(subscriber, []).extend(rows)
             for queue in route.queues:
-                its = rows if guaranteed or queue.turns is None else direct.pop(queue.turns, [])
-                if its:
-                    queues.setdefault(queue, []).extend(its)
+                own_rows = rows if guaranteed or queue.turns is None else direct.pop(queue.turns, [])
+                if own_rows:
+                    queues.setdefault(queue, []).extend(own_rows)
             for group in route.groups:
                 groups.setdefault(group, []).extend(rows)
         for group in list(groups):
@@ -414,9 +414,9 @@ class Publisher:
         found = None if target.key_source is None else key_hashes(target.key_source, part)
         chosen: dict[int, list[int]] = {}
         for row in range(part.count):
-            its = None if headers is None else headers[row]
-            if its is not None and its.key_hash >= 0:
-                key_hash = its.key_hash
+            row_headers = None if headers is None else headers[row]
+            if row_headers is not None and row_headers.key_hash >= 0:
+                key_hash = row_headers.key_hash
             elif found is not None and found[row] >= 0:
                 key_hash = found[row]
             else:
@@ -425,8 +425,13 @@ class Publisher:
         if len(chosen) == 1:
             return [(target, number, rows, part) for number in chosen]
         return [
-            (target, number, its_rows if rows is None else [rows[row] for row in its_rows], part.select(its_rows))
-            for number, its_rows in chosen.items()
+            (
+                target,
+                number,
+                chosen_rows if rows is None else [rows[row] for row in chosen_rows],
+                part.select(chosen_rows),
+            )
+            for number, chosen_rows in chosen.items()
         ]
 
 

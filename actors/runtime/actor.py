@@ -71,7 +71,7 @@ class LoopActor(pykka.Actor):
 
     def on_failing_too_often(self) -> None:
         """Ask for a new state; its supplier resumes the cell. For actors under the policy RELOAD."""
-        raise RuntimeError(f"{self.cell.path()} has nothing that its state could be made anew from")
+        raise RuntimeError(f"{self.cell.path()} has no source to reload its state from")
 
 
 class _StopFlag:

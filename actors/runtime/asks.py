@@ -143,7 +143,7 @@ def ask_at(address: Address, message: object) -> LoopFuture[Any]:
     assert isinstance(address, Inbox), "the asked actor is on this loop"
     answer: LoopFuture[Any] = LoopFuture()
     if address.closed:
-        dead = pykka.ActorDeadError("whoever was asked is gone")
+        dead = pykka.ActorDeadError("the asked actor has stopped")
         answer.set_exception((pykka.ActorDeadError, dead, None))
     else:
         address.post(Ask(message, answer))

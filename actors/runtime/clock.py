@@ -18,15 +18,15 @@ class Clock:
 
     def now_ms(self) -> int:
         """Return monotonic milliseconds, for intervals and timers."""
-        raise AssertionError("a clock tells the time")
+        raise AssertionError("Clock is abstract")
 
     def wall_ms(self) -> int:
         """Return milliseconds since the epoch, for what is stored or shown."""
-        raise AssertionError("a clock tells the time")
+        raise AssertionError("Clock is abstract")
 
     def now_ns(self) -> int:
         """Return monotonic nanoseconds, for measuring work."""
-        raise AssertionError("a clock tells the time")
+        raise AssertionError("Clock is abstract")
 
     def both_ms(self) -> tuple[int, int]:
         """Return the results of `now_ms` and `wall_ms`, for work that is done at every read of a socket."""

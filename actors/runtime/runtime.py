@@ -66,15 +66,15 @@ class Behaviour:
 
     def receive(self, message: Any) -> Any:
         """Handle a message; return the answer to an ask."""
-        raise AssertionError("an actor does something")
+        raise AssertionError("Behaviour is abstract")
 
     def turn_ended(self) -> None:
         """Do the work that is done once after the messages of a turn."""
-        raise AssertionError("an actor does something")
+        raise AssertionError("Behaviour is abstract")
 
     def carried_out(self, error: BaseException | None) -> None:
         """Continue after a request that `actors.runtime.tasks` ran for the actor; `error` is its failure."""
-        raise AssertionError("who has requests carried out hears of them")
+        raise AssertionError("carried_out is abstract")
 
     def fail(self) -> None:
         """Clean up after a failure, before the actor restarts or is stopped."""
@@ -405,7 +405,7 @@ def _answer(behaviour: Behaviour, message: object, answer: LoopFuture[Any]) -> N
 
 
 def _nobody(cell: ActorCell) -> Behaviour:
-    raise AssertionError("an actor that is stopped is not made anew")
+    raise AssertionError("a stopped actor is not restarted")
 
 
 class TimerHandle(Protocol):

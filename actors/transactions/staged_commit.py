@@ -106,8 +106,8 @@ class StagedCommit:
             read = await self._pages.read(page)
             damage = _damage_of(page, read)
             if damage:
-                what = "some of what" if read.runs else "what"
-                log.error("%s was staged as %s cannot be read, and is lost: %s", what, page, damage)
+                lost = "some messages" if read.runs else "all messages"
+                log.error("%s staged as %s cannot be read, and are lost: %s", lost, page, damage)
             for first, batch in read.runs:
                 if first in self._published:
                     continue

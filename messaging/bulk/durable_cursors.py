@@ -201,7 +201,7 @@ def cursor_from_row(row: dict[str, object]) -> DurableCursor:
     positions, batch_ref, instance = row.get("positions"), row.get("batch_ref"), row.get("instance")
     limits, pins = row.get("limits"), row.get("pins", {})  # older rows have no pins
     if not isinstance(name, str) or not isinstance(queue, str) or not isinstance(mode, str) or mode not in MODES:
-        raise ValueError(f"a cursor of {queue!r} called {name!r} in mode {mode!r}")
+        raise ValueError(f"invalid cursor {name!r} of queue {queue!r} in mode {mode!r}")
     if not isinstance(epoch, int) or not isinstance(positions, dict) or not isinstance(limits, list):
         raise ValueError(f"cursor {name!r} with epoch {epoch!r}, positions {positions!r}, limits {limits!r}")
     if not isinstance(pins, dict):
@@ -235,9 +235,9 @@ class CursorBook:
 
     def remove(self, cursor: DurableCursor) -> None:
         """Remove a cursor."""
-        its = self._by_queue[cursor.queue]
-        del its[cursor.name]
-        if not its:
+        cursors = self._by_queue[cursor.queue]
+        del cursors[cursor.name]
+        if not cursors:
             del self._by_queue[cursor.queue]
 
     def queues(self) -> list[str]:
@@ -246,8 +246,8 @@ class CursorBook:
 
     def of(self, queue: str) -> list[DurableCursor]:
         """Return a queue's cursors by name."""
-        its = self._by_queue.get(queue)
-        return [] if its is None else [its[name] for name in sorted(its)]
+        cursors = self._by_queue.get(queue)
+        return [] if cursors is None else [cursors[name] for name in sorted(cursors)]
 
 
 def check_bind(mode: str, name: str, instance: str, limits: CursorLimits) -> None:

@@ -275,15 +275,15 @@ class NativeFields:
 
     def field(self, native: bytes, name: str) -> UserPropertyValue:
         """Return one of FIELDS, or None when the message does not have it."""
-        raise AssertionError("a form is some protocol's")
+        raise AssertionError("NativeFields is abstract")
 
     def annotation(self, native: bytes, key: str) -> UserPropertyValue:
         """Return a value that an intermediary put on the message, or None."""
-        raise AssertionError("a form is some protocol's")
+        raise AssertionError("NativeFields is abstract")
 
     def with_annotation(self, native: bytes, key: str, value: UserPropertyValue) -> bytes:
         """Return the form with a value added to the message, or replaced."""
-        raise AssertionError("a form is some protocol's")
+        raise AssertionError("NativeFields is abstract")
 
 
 def marked(

@@ -54,7 +54,7 @@ def key_source_from(text: str) -> KeySource | None:
     found = FORM.fullmatch(text)
     level = 0 if found is None or found[1] is None else int(found[1])
     if found is None or level > TOPIC_LEVEL_MAX:
-        raise KeySourceInvalid(f"{text!r} is no source of keys; allowed: {ALLOWED}")
+        raise KeySourceInvalid(f"{text!r} is not a key source; allowed: {ALLOWED}")
     return None if text == PROPERTY else KeySource(level)
 
 

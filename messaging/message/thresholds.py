@@ -32,7 +32,7 @@ class ThresholdPair:
         """Parse a pair such as `80/60%`. Raises ThresholdInvalid."""
         found = PAIR_FORM.fullmatch(text)
         if found is None:
-            raise ThresholdInvalid(f"{text!r} is not of the form; allowed: {PAIR_ALLOWED}")
+            raise ThresholdInvalid(f"{text!r} is not a pair of thresholds; allowed: {PAIR_ALLOWED}")
         self.set = int(found[1])
         self.clear = int(found[2])
         self.is_percent = found[3] == "%"

@@ -26,14 +26,14 @@ _BY_TEXT: Final = {"P1": 1, "P2": 2, "P3": 3, "P4": 4, "DA": DELIVER_ALWAYS}
 
 
 class PriorityInvalid(ValueError):
-    """A text is no Deliver-To-One priority."""
+    """A text is not a Deliver-To-One priority."""
 
 
 def priority_of(text: str) -> int:
     """Return the priority that a text names: 1 to 4, or DELIVER_ALWAYS. Raises PriorityInvalid."""
     found = _BY_TEXT.get(text.upper())
     if found is None:
-        raise PriorityInvalid(f"{text[:20]!r} is no Deliver-To-One priority; allowed: {PRIORITIES_ALLOWED}")
+        raise PriorityInvalid(f"{text[:20]!r} is not a Deliver-To-One priority; allowed: {PRIORITIES_ALLOWED}")
     return found
 
 

@@ -215,7 +215,7 @@ class RouteChoices:
 
     def made(self, met: int) -> Route:
         """Return the route of messages that match exactly these selectors."""
-        raise AssertionError("choices are between routes")
+        raise AssertionError("made is abstract")
 
 
 @final
@@ -253,11 +253,11 @@ class TopicExpander:
 
     def expanded(self, topic: str, matches: Matches) -> Route | None:
         """Return the route of a topic with these matching subscriptions; None when no definition applies to it."""
-        raise AssertionError("an expander has definitions")
+        raise AssertionError("TopicExpander is abstract")
 
     def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
         """Return where definitions forward a message of a topic, and why the topic's own subscribers do not get it."""
-        raise AssertionError("an expander has definitions")
+        raise AssertionError("TopicExpander is abstract")
 
 
 @final

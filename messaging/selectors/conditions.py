@@ -39,11 +39,11 @@ class Condition:
 
     def truth(self, batch: MessageBatch, row: int, headers: Headers | None) -> int:
         """Return TRUE, FALSE or UNKNOWN for a row of a batch with these headers."""
-        raise AssertionError("a condition asks something")
+        raise AssertionError("Condition is abstract")
 
     def text(self) -> str:
         """Return the condition as written."""
-        raise AssertionError("a condition asks something")
+        raise AssertionError("Condition is abstract")
 
     def text_in(self, binds: int) -> str:
         """Return the condition as written within a form that binds this strongly."""

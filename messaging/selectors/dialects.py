@@ -87,11 +87,11 @@ class Dialect:
 
     def null(self, at: int) -> Operand:
         """Return NULL as an operand. Raises SelectorError."""
-        raise SelectorError("'NULL' where an operand has to stand", at=at, allowed="IS NULL, or " + ALLOWED_OPERAND)
+        raise SelectorError("'NULL' in place of an operand", at=at, allowed="IS NULL, or " + ALLOWED_OPERAND)
 
     def value_of(self, condition: Condition, at: int) -> Operand:
         """Return a condition as an operand. Raises SelectorError."""
-        raise SelectorError("a condition where a value has to stand", at=at, allowed="AND between two comparisons")
+        raise SelectorError("a condition in place of a value", at=at, allowed="AND between two comparisons")
 
     def check_equality(self, left: Operand, at: int, right: Operand, right_at: int) -> None:
         """Raise SelectorError for operands of `=` and `<>` that are known to be incomparable."""

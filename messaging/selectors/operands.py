@@ -62,11 +62,11 @@ class Operand:
 
     def value(self, batch: MessageBatch, row: int, headers: Headers | None) -> UserPropertyValue:
         """Return the value for a row of a batch with these headers."""
-        raise AssertionError("an operand is something")
+        raise AssertionError("Operand is abstract")
 
     def text(self) -> str:
         """Return the operand as written."""
-        raise AssertionError("an operand is something")
+        raise AssertionError("Operand is abstract")
 
     def text_in(self, binds: int) -> str:
         """Return the operand as written within a form that binds this strongly."""

@@ -126,12 +126,12 @@ def operand_of(name: str, at: int, natives: Mapping[int, NativeFields]) -> Name:
     if known in NATIVE_FIELDS:
         return NativeField(name, NATIVE_FIELDS[known], natives)
     if known in OF_DELIVERIES:
-        raise SelectorError(f"{name} is of a delivery, not of the message", at=at, allowed="what stays as it is")
+        raise SelectorError(f"{name} belongs to a delivery, not to the message", at=at, allowed="what stays as it is")
     if name.startswith(ANNOTATION_PREFIX):
         return Annotation(name, name[len(ANNOTATION_PREFIX) :], natives)
     if name.startswith(AMQP_PREFIX):
         fields = sorted(each for each in [*HEADERS, *NATIVE_FIELDS] if each.startswith(AMQP_PREFIX))
-        raise SelectorError(f"{name!r} is no field of AMQP", at=at, allowed=", ".join(fields))
+        raise SelectorError(f"{name!r} is not a field of AMQP", at=at, allowed=", ".join(fields))
     return Property(name)
 
 
@@ -285,7 +285,7 @@ class _Parser:
             return self._dialect.between(left, low, high, negated=negated, converts=self._converts)
         if word.text == "IN" and word.kind == RESERVED:
             if not isinstance(left, Name):
-                raise SelectorError("IN behind something that is no name", at=at, allowed="name IN ('text', ...)")
+                raise SelectorError("IN after something other than a name", at=at, allowed="name IN ('text', ...)")
             return In(left, self._listed_texts(), negated=negated)
         raise SelectorError(f"{word!r} behind NOT", at=word.at, allowed="NOT LIKE, NOT BETWEEN or NOT IN")
 
@@ -384,4 +384,4 @@ class _Parser:
         return word.text
 
     def _too_deep(self, at: int) -> SelectorError:
-        return SelectorError("forms lie too deep within each other", at=at, allowed=f"at most {DEPTH_MAX}")
+        return SelectorError("the selector is nested too deeply", at=at, allowed=f"at most {DEPTH_MAX}")

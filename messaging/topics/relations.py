@@ -46,13 +46,13 @@ def overlap(one: TopicFilter, other: TopicFilter) -> bool:
     levels = _levels(one)
     others = _levels(other)
     for index in range(max(len(levels), len(others))):
-        its = levels[index] if index < len(levels) else None
-        others_own = others[index] if index < len(others) else None
-        if (its is not None and its.kind == REST_OR_NONE) or (
-            others_own is not None and others_own.kind == REST_OR_NONE
+        level = levels[index] if index < len(levels) else None
+        other_level = others[index] if index < len(others) else None
+        if (level is not None and level.kind == REST_OR_NONE) or (
+            other_level is not None and other_level.kind == REST_OR_NONE
         ):
             return True
-        if its is None or others_own is None or not _meet(its, others_own):
+        if level is None or other_level is None or not _meet(level, other_level):
             return False
     return True
 

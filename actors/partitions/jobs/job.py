@@ -145,11 +145,11 @@ class PartitionJob(Address):
 
     def run(self) -> None:
         """Start the job."""
-        raise AssertionError("a job has something to do")
+        raise AssertionError("PartitionJob is abstract")
 
     def answered(self, message: Any) -> None:
         """Handle an answer."""
-        raise AssertionError("a job knows what it waits for")
+        raise AssertionError("this job waits for no answer")
 
     def failed(self, error: Exception) -> None:
         """End after a fault of the gateway: decide what becomes of the messages in hand."""

@@ -50,7 +50,7 @@ class MoveJob(PickJob):
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
         """Return the target of a message; None, after handling it, if it has none."""
-        raise AssertionError("somebody moves to somewhere")
+        raise AssertionError("MoveJob is abstract")
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
         """Return the message's headers in the target queue."""
@@ -65,7 +65,7 @@ class MoveJob(PickJob):
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Handle messages that the other queue refused, for this reason: they are still out of delivery."""
-        raise AssertionError("a refusal has consequences")
+        raise AssertionError("MoveJob is abstract")
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Handle messages that the other queue took, but the store refused: they are still out of delivery."""

@@ -43,7 +43,7 @@ class PickJob(PartitionJob):
 
     def wants(self, sequence: int, batch: MessageBatch, row: int) -> bool:
         """Return whether to pick an unsettled message."""
-        raise AssertionError("somebody picks for a reason")
+        raise AssertionError("PickJob is abstract")
 
     def is_full(self) -> bool:
         """Return whether to stop picking."""
@@ -51,7 +51,7 @@ class PickJob(PartitionJob):
 
     def complete(self) -> None:
         """Handle the picked messages: all ranges are done."""
-        raise AssertionError("somebody picks for a reason")
+        raise AssertionError("PickJob is abstract")
 
     def run(self) -> None:
         """Continue until a page has to be read, or all is picked."""

@@ -217,11 +217,11 @@ class MessageGroups(Choice):
             if owner <= _NOBODY or (unannounced and bucket in unannounced):
                 rest.append(row)
                 continue
-            its = by_owner.get(owner)
-            if its is None:
+            owned_rows = by_owner.get(owner)
+            if owned_rows is None:
                 by_owner[owner] = [row]
             else:
-                its.append(row)
+                owned_rows.append(row)
         self._runs.forget_below(state.floor)
         first = state.next_sequence
         order: list[int] = []
@@ -404,8 +404,8 @@ class MessageGroups(Choice):
             self._owners[bucket] = _DRAINS
             self._counts[flow_id] -= 1
             self._unannounced.discard(bucket)
-            its = held.get(bucket)
-            self._draining[bucket] = Draining({} if its is None else {flow_id: its})
+            of_bucket = held.get(bucket)
+            self._draining[bucket] = Draining({} if of_bucket is None else {flow_id: of_bucket})
 
     def _held_by(self, state: LedgerState, flow: LedgerFlow, buckets: set[int]) -> dict[int, RangeSet]:
         """Return the messages that a flow holds of some buckets, of which it holds any."""

@@ -34,7 +34,7 @@ class Choice:
         The run ends before `stop`, and at most `limit` messages are to be taken. Each scan counts against
         `scan_budget`, by its weight; when that is used up, the run ends.
         """
-        raise AssertionError("a flow chooses for a reason")
+        raise AssertionError("run is abstract")
 
 
 @final

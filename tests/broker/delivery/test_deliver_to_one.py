@@ -121,7 +121,7 @@ async def test_a_client_has_the_priority_of_its_profile_where_it_asks_for_none(b
 async def test_an_invalid_priority_is_refused_with_the_allowed_ones(broker: RunningBroker) -> None:
     client = await broker.connect("c", 5)
     for given, reason in (
-        (at("P5"), "'P5' is no Deliver-To-One priority; allowed: P1 (the best) to P4, or DA (deliver always)"),
+        (at("P5"), "'P5' is not a Deliver-To-One priority; allowed: P1 (the best) to P4, or DA (deliver always)"),
         (at("P1", "P2"), "P2, P1 on one subscription; allowed: one of P1 to P4, and DA beside it"),
     ):
         client.send(mqtt.subscribe(("t", 0), packet_id=77, level=5, properties=given))

@@ -277,7 +277,7 @@ def test_priorities_are_read_as_operators_write_them() -> None:
     assert priorities_of([]) == ()
     assert priorities_of(["DA", "p2"]) == (2, DELIVER_ALWAYS)
     with pytest.raises(
-        PriorityInvalid, match=r"'P5' is no Deliver-To-One priority; allowed: P1 \(the best\) to P4, or DA"
+        PriorityInvalid, match=r"'P5' is not a Deliver-To-One priority; allowed: P1 \(the best\) to P4, or DA"
     ):
         priority_of("P5")
     with pytest.raises(PriorityInvalid, match="P2, P1 on one subscription; allowed: one of P1 to P4, and DA beside it"):
