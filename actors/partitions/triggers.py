@@ -1,4 +1,4 @@
-"""Wake the partitions that wait for a consumer's credit, for time, for a commit, or for publishers to be released.
+"""Wake partitions for credit, for time and after commits, and release the publishers that feed them.
 
 messaging.queues.credit decides which partitions are woken for credit. A woken partition may have no messages any more,
 or be gone; so a second check at the end of the turn gives its credit to those after it.

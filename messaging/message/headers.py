@@ -293,7 +293,7 @@ def marked(
     *,
     without: tuple[str, ...] = (),
 ) -> Headers:
-    """Return headers with these user properties in place of those of the same names, and `without` some.
+    """Return headers with the user properties of `marks` added or replaced, and those in `without` removed.
 
     A native form listed in `natives` gets them as annotations. Any other native form repeats the headers, and is
     dropped.

@@ -4,8 +4,7 @@ ActiveMQ's differs from the standard as follows:
 
 - NOT binds stronger than any comparison: `NOT a = 1` is `(NOT a) = 1`. `=`, `<>` and IS bind weaker than the other
   comparisons, and conditions may be compared: `a = b > 1` is `a = (b > 1)`.
-- `<>` is NOT of `=`; a value equals nothing (a missing one): false; nothing equals nothing: true. So `'5' <> 5` is
-  true.
+- `<>` is NOT of `=`. A value equals a missing value: false; two missing values are equal: true. So `'5' <> 5` is true.
 - Texts of properties are ordered, and so are truth values. LIKE is false for a value that is no text, and a name by
   itself is false for a value that is no truth value; a missing value stays unknown.
 - A text and `+` concatenate. Division by zero has a result.

@@ -64,8 +64,8 @@ BY_SELECTOR: Final = BySelector()
 def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice) -> tuple[Segment, int, int] | None:
     """Return at most `limit` ready messages of one segment that the flow takes.
 
-    None when there are none in memory: a page has to be read, or the next turn has to come, or messages. Everything
-    ready is in `requeued`: the caller has gathered the fresh messages.
+    Return None while the flow waits: for a page, for the next turn, or for messages. Everything ready is in
+    `requeued`: the caller has gathered the fresh messages.
     """
     while state.scan_budget > 0:
         first, end = next_unscanned(state, flow)

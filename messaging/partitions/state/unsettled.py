@@ -16,7 +16,7 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 class DeliverySource:
     """The target of settlements: a partition, with the flow, epoch and delivery count of the deliveries.
 
-    Equal sources are one object: deliveries come from several in turn.
+    Equal sources are one dict key: deliveries come from several in turn.
     """
 
     __slots__ = ("delivery_count", "epoch", "flow_id", "partition", "partition_number")
