@@ -80,5 +80,5 @@ def described(model: type[S], values: Mapping[str, object]) -> S:
 def changed(section: N, changes: Mapping[str, object]) -> N:
     """Return a section with some of its keys changed; lists as a whole. Raises QueueInvalid."""
     if changes.get("name", section.name) != section.name:
-        raise QueueInvalid("name", "an object keeps its name", section.name)
+        raise QueueInvalid("name", "an object cannot be renamed", section.name)
     return described(type(section), {**section.to_dict(), **changes})

@@ -118,7 +118,7 @@ def _wrong_name(path: Path, details: ErrorDetails) -> Finding:
     if isinstance(ours, ValueError):
         return Finding(path, str(ours), of_key=True)
     allowed = f"a text of at most {NAME_CHARS_MAX} characters that matches {NAME_PATTERN}"
-    return Finding(path, f"{quoted(details['input'])} is no name of a message VPN", allowed, of_key=True)
+    return Finding(path, f"{quoted(details['input'])} is not a message VPN name", allowed, of_key=True)
 
 
 def _plain_passwords(document: Document, config: Config) -> list[Problem]:

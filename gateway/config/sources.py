@@ -65,7 +65,7 @@ def _apply(document: Document, levels: Iterable[str], text: str, place: Place) -
         value = _value(text, place.source)
     except ConfigError as error:
         reason = error.problems[0].text
-        return [Problem(place, dotted, f"{quoted(text)} starts like a YAML list or mapping and is none: {reason}")]
+        return [Problem(place, dotted, f"{quoted(text)} starts like a YAML list or mapping, but is not one: {reason}")]
     node: object = document.root
     for index, part in enumerate(path):
         last = index + 1 == len(path)

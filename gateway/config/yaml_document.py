@@ -114,9 +114,7 @@ class _Construction:
                 raise ConfigError([Problem(place, _dotted(path), "a key must be a plain word")])
             if key in result:
                 first = self._document.keys[(*path, key)]
-                raise ConfigError(
-                    [Problem(place, _dotted((*path, key)), f"this key stands twice; first in line {first.line}")]
-                )
+                raise ConfigError([Problem(place, _dotted((*path, key)), f"duplicate key; first in line {first.line}")])
             self._document.keys[(*path, key)] = place
             result[key] = self.value(value_node, (*path, key))
         return result

@@ -211,7 +211,7 @@ class Node:
             await (vpn.reload() if vpn.is_started else vpn.start(NOTHING_STORED))
         except Exception as error:  # whatever it is, the other VPNs are reloaded
             until_then = "" if vpn.is_started else ", and until then nobody is let in"
-            text = f"has not taken over what is configured: {error!r}; a reload tries it again{until_then}"
+            text = f"could not apply its configuration: {error!r}; a reload tries again{until_then}"
             vpn.warnings = [f"message VPN {vpn.name!r} {text}"]
             log.error("%s", vpn.warnings[0])
 
@@ -285,7 +285,7 @@ class Node:
         try:
             self._write_clean_state(last_cursors(closed, self.services.planner))
         except StorageError as error:
-            log.error("the spool was not closed in order, and the next start takes it for a crash: %s", error)
+            log.error("the spool was not closed in order; the next start recovers as after a crash: %s", error)
         self.services.store.close()
 
     def _write_clean_state(self, states: list[CursorRecord]) -> None:
@@ -320,7 +320,7 @@ def open_store(config: Config) -> SpoolStore:
         store = SpoolStore.open(folder, map_bytes_max=map_bytes_max, reserve_bytes=reserve_bytes, sync=sync)
         rights = open_to_others(folder, SPOOL_FILES)
     except OSError as error:
-        reason = "it is no folder" if isinstance(error, FileExistsError) else error.strerror or error
+        reason = "it is not a folder" if isinstance(error, FileExistsError) else error.strerror or error
         text = f"the data folder {folder} cannot be used: {reason}"
         raise CannotStart(text, advice="Another one: --data DIR.") from None
     except StorageError as error:

@@ -25,8 +25,8 @@ def raise_file_limit(config: Config) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     wanted = files_wanted(config)
     if most != resource.RLIM_INFINITY and most < wanted:
-        text = "listeners: max_connections: together %d files may be wanted, and this process may open %d:"
-        log.warning(text + " clients beyond are closed at once", wanted, most)
+        text = "listeners: max_connections: %d files may be needed, and this process may open %d:"
+        log.warning(text + " further clients are closed at once", wanted, most)
 
 
 def files_for_clients() -> int:

@@ -342,7 +342,7 @@ def _not_sent(kind: str, name: str, filter_text: str, verdict: str, reason: str)
 
 def _direct(kind: str, name: str, filter_text: str, present: bool) -> DestinationView:
     verdict = "delivered" if present else "dropped"
-    reason = "" if present else "nobody of it is connected, and direct messages are not kept"
+    reason = "" if present else "no client is connected, and direct messages are not kept"
     return DestinationView(kind=kind, name=name, filter=filter_text, verdict=verdict, reason=reason)
 
 

@@ -128,7 +128,7 @@ class MessageOperations:
         if handle is None:
             raise QueueNotFound(to)
         if handle.name == source.name:
-            raise QueueInvalid("to", "that is where they are", "another queue")
+            raise QueueInvalid("to", "it is the queue of the messages", "another queue")
         if not handle.durable:
             raise QueueInvalid("to", f"{to!r} is not durable", "a durable queue")
         return handle.target

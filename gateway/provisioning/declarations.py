@@ -97,7 +97,7 @@ class _Reading:
         if kind not in self._checks:
             self._wrong(path, f"{_dotted(path)}: there is no such kind of objects; allowed: {self._allowed}")
         elif not isinstance(given, list):
-            self._wrong(path, f"{_dotted(path)}: it is no list; allowed: a list of objects with a name each")
+            self._wrong(path, f"{_dotted(path)}: it is not a list; allowed: a list of objects with a name each")
         else:
             for index, each in enumerate(given):
                 self._object((*path, index), kind, each, found)
@@ -105,7 +105,7 @@ class _Reading:
 
     def _object(self, path: Path, kind: str, given: object, found: dict[str, Fields]) -> None:
         if not isinstance(given, Mapping):
-            self._wrong(path, f"{_dotted(path)}: it is no mapping; allowed: an object with a name")
+            self._wrong(path, f"{_dotted(path)}: it is not a mapping; allowed: an object with a name")
             return
         name = given.get("name")
         if not isinstance(name, str) or name in found:
@@ -122,7 +122,7 @@ class _Reading:
     def _mapping(self, path: Path, given: object, allowed: str) -> Mapping[str, object]:
         if isinstance(given, Mapping):
             return given
-        self._wrong(path, f"{_dotted(path)}: it is no mapping; allowed: {allowed}")
+        self._wrong(path, f"{_dotted(path)}: it is not a mapping; allowed: {allowed}")
         return {}
 
     def _wrong(self, path: Path, text: str) -> None:

@@ -46,13 +46,13 @@ async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
         except (TemplateExists, QueueExists):
             continue  # an existing one is left as it is
         except UpdateRefused as refusal:  # it would change the partition count while partitions are read
-            warnings.append(f"{what} does not get back the definition that it lost: {refusal}")
+            warnings.append(f"{what} cannot restore its lost definition: {refusal}")
             log.warning("%s", warnings[-1])
         except StoreRefused as refusal:  # a node with a full store must start, to be emptied
             warnings.append(f"{what} was not created as declared: {refusal}")
             log.warning("%s", warnings[-1])
         else:
-            log.info("%s %s", what, "had lost its definition, and is as declared" if is_lost else "created as declared")
+            log.info("%s %s", what, "had lost its definition; now as declared" if is_lost else "created as declared")
     return warnings + await _not_as_declared(queues, config)
 
 

@@ -108,7 +108,7 @@ class ProvisionedObjects(Generic[T]):
                 self.objects[name.decode()] = kind.read(value)
             except ValueError as problem:
                 shown = name.decode(errors="backslashreplace")
-                log.error("%s %r of the store is left out: %s", kind.not_found.kind, shown, problem)
+                log.error("%s %r in the store cannot be read and is ignored: %s", kind.not_found.kind, shown, problem)
 
     def origin(self, name: str) -> str:
         """Return the origin of the object that is in force. Raises NotFound."""
@@ -121,7 +121,7 @@ class ProvisionedObjects(Generic[T]):
     def changeable(self, name: str) -> T:
         """Return an object that operators created. Raises NotFound and Refused."""
         if self.origin(name) == CONFIGURATION:
-            raise Refused(f"{self._kind.not_found.kind} {name!r} is the configuration's: change it there, and reload")
+            raise Refused(f"{self._kind.not_found.kind} {name!r} is configured: change the configuration, and reload")
         return self.objects[name]
 
     def check_new(self, name: str) -> None:

@@ -63,7 +63,7 @@ def user_request(values: Mapping[str, object]) -> UserRequest:
 def user_changes(user: StoredUser, changes: Mapping[str, object]) -> UserRequest:
     """Return a user with some fields changed; without a new password it keeps the present one. Raises QueueInvalid."""
     if changes.get("name", user.name) != user.name:
-        raise QueueInvalid("name", "a user keeps its name", user.name)
+        raise QueueInvalid("name", "a user cannot be renamed", user.name)
     known = {"name": user.name, "enabled": user.enabled}
     profiles = {"client_profile": user.client_profile, "acl_profile": user.acl_profile}
     return user_request({**known, **profiles, **changes})

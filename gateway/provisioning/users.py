@@ -114,7 +114,7 @@ class Users:
         for field, names in self._profiles().items():
             name = getattr(asked, field)
             if name not in names:
-                raise QueueInvalid(field, f"there is no such profile as {name!r}", ", ".join(names))
+                raise QueueInvalid(field, f"there is no profile {name!r}", ", ".join(names))
         iterations = self._vpn.config.authentication.scram_iterations
         user = await asyncio.to_thread(stored_user, asked, before, iterations, self._random_bytes)
         await self._put(user.name, user)
@@ -126,7 +126,7 @@ class Users:
             name=name,
             origin=CONFIGURATION if name in configured else OPERATOR,
             enabled=user.enabled,
-            reason=f"there is no such profile as {missing[0]!r}" if missing and user.enabled else "",
+            reason=f"there is no profile {missing[0]!r}" if missing and user.enabled else "",
             client_profile=user.client_profile,
             acl_profile=user.acl_profile,
             connected_count=self._vpn.clients.connected_count(name),

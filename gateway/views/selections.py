@@ -129,7 +129,7 @@ def _ids(given: object) -> tuple[MessageId, ...] | None:
         return None
     allowed = f"a list of at most {IDS_MAX} message ids"
     if not isinstance(given, list) or not 0 < len(given) <= IDS_MAX:
-        raise QueueInvalid("ids", "it is no list of ids, empty or too long", allowed)
+        raise QueueInvalid("ids", "it is not a list of ids, is empty or too long", allowed)
     for each in given:
         if not isinstance(each, str):
             raise QueueInvalid("ids", f"{quoted(each)} is no text", allowed)

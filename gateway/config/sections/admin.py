@@ -67,7 +67,7 @@ class Admin(Section):
     def _check_users(self) -> Self:
         unique_names("users", [user.name for user in self.users])
         if self.oauth.jwks_file is not None and not self.users:
-            raise ValueError("oauth.jwks_file is set without users: they say how far whoever has a token may go")
+            raise ValueError("oauth.jwks_file is set without users: users have the access levels of token holders")
         for user in self.users:
             if not user.has_secret() and self.oauth.jwks_file is None:
                 raise ValueError(f"users: {user.name!r} has no password, and tokens are not taken (oauth.jwks_file)")

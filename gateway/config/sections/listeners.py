@@ -65,11 +65,11 @@ class TlsPort(Section):
     def _check_files(self) -> Self:
         if self.enabled:
             if self.client_crl is not None and self.client_ca is None:
-                raise ValueError("client_crl is set, and without client_ca nobody shows a certificate")
+                raise ValueError("client_crl needs client_ca: without it clients show no certificates")
             for name in ("certificate", "key", "client_ca", "client_crl"):
                 file: Path | None = getattr(self, name)
                 if file is None and name in ("certificate", "key"):
-                    raise ValueError(f"{name} is missing, and an enabled TLS listener needs it")
+                    raise ValueError(f"{name} is missing; an enabled TLS listener needs it")
                 if file is not None:
                     _check_file(name, file)
             self.tls(alpn=HTTP_ALPN).context()  # any protocol does for a check of the files

@@ -364,11 +364,11 @@ class Queues(Section):
         names = [queue.config.name for queue in self.declared]
         for name in names:
             if names.count(name) > 1:
-                raise ValueError(f"declared: the name {name!r} stands there {names.count(name)} times")
+                raise ValueError(f"declared: the name {name!r} appears {names.count(name)} times")
         templates = [template.name for template in self.templates]
         for name in templates:
             if templates.count(name) > 1:
-                raise ValueError(f"templates: the name {name!r} stands there {templates.count(name)} times")
+                raise ValueError(f"templates: the name {name!r} appears {templates.count(name)} times")
         return self
 
 

@@ -25,7 +25,9 @@ def status_codes(text: str) -> frozenset[int]:
         first, dash, last = part.strip().partition("-")
         ends = [first, last] if dash else [first]
         if not all(each.isascii() and each.isdigit() and STATUS_MIN <= int(each) <= STATUS_MAX for each in ends):
-            raise ValueError(f"{part.strip()!r:.80} is no status code or range of them; allowed: {STATUS_MIN} to 599")
+            raise ValueError(
+                f"{part.strip()!r:.80} is not a status code or range of codes; allowed: {STATUS_MIN} to 599"
+            )
         codes.update(range(int(ends[0]), int(ends[-1]) + 1))
     return frozenset(codes)
 
@@ -116,7 +118,7 @@ class RestDeliveryPoint(NamedSection):
         ):
             for name in names:
                 if names.count(name) > 1:
-                    raise ValueError(f"{kind}: {name!r} stands there {names.count(name)} times")
+                    raise ValueError(f"{kind}: {name!r} appears {names.count(name)} times")
         return self
 
 
@@ -124,7 +126,7 @@ def _check_names(points: tuple[RestDeliveryPoint, ...]) -> tuple[RestDeliveryPoi
     names = [each.name for each in points]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(f"the name {name!r} stands there {names.count(name)} times")
+            raise ValueError(f"the name {name!r} appears {names.count(name)} times")
     return points
 
 

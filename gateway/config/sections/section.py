@@ -22,7 +22,7 @@ class Section(BaseModel):
         if isinstance(value, bool) and info.field_name is not None:
             annotation = cls.model_fields[info.field_name].annotation
             if {int, float} & {annotation, *get_args(annotation)}:
-                raise ValueError("true and false are no numbers")
+                raise ValueError("true and false are not numbers")
         return value
 
 

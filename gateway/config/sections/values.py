@@ -55,11 +55,11 @@ def parse_size(text: str) -> int:
     """Return the bytes of a text; units count by 1000 (`MB`) or 1024 (`MiB`), in any case. Raises ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"{text!r} is no size")
+        raise ValueError(f"{text!r} is not a size")
     whole, fraction, unit = match.groups()
     factor = _UNIT_BY_LOWER.get(unit.lower() or "b")
     if factor is None:
-        raise ValueError(f"{unit!r} is no unit; the units are {', '.join(UNITS)}")
+        raise ValueError(f"{unit!r} is not a unit; the units are {', '.join(UNITS)}")
     size = int(whole) * factor
     if fraction:
         # In whole numbers: as a float, 0.1 GB is not exact.

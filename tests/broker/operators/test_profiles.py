@@ -79,7 +79,7 @@ async def test_of_two_profiles_of_one_name_that_of_the_configuration_counts(brok
     view = await node.show_profile(ACL, "devices")
     assert view.origin == "configuration"
     for deed in (node.update_profile(ACL, "devices", {}), node.delete_profile(ACL, "devices")):
-        with pytest.raises(Refused, match="change it there, and reload"):
+        with pytest.raises(Refused, match="change the configuration, and reload"):
             await deed
     ada = Mqtt(broker)
     assert await ada.connect("ada", "engine") == OK

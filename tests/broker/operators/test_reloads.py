@@ -89,8 +89,8 @@ async def test_a_message_vpn_accepts_no_client_before_it_has_started(
         warned = (await NodeOperations(broker.node).reload()).warnings
     assert told(caplog, logging.ERROR) == list(warned)
     assert [line for line in warned if "'new'" in line] == [
-        "message VPN 'new' has not taken over what is configured: OSError('for this test'); "
-        "a reload tries it again, and until then nobody is let in"
+        "message VPN 'new' could not apply its configuration: OSError('for this test'); "
+        "a reload tries again, and until then nobody is let in"
     ]
     assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
     assert await comes_in(Mqtt(broker), "x@new") == VPN_DOWN["mqtt"]
@@ -198,7 +198,9 @@ async def test_an_unreadable_row_of_the_store_is_skipped_and_reported(
     await broker.node.default.catalog.ask(WriteRow(TableWrite(Table.CATALOG, b"user/" + name, b"{}")))
     await broker.restart()
     (line,) = told(caplog, logging.ERROR)
-    assert line.startswith(f"user {name.decode(errors='backslashreplace')!r} of the store is left out: ")
+    assert line.startswith(
+        f"user {name.decode(errors='backslashreplace')!r} in the store cannot be read and is ignored: "
+    )
     assert list(broker.node.default.users.provisioned.objects) == ["bob"]
 
 

@@ -300,7 +300,7 @@ async def test_a_user_without_its_profile_is_shut_down_until_the_profile_is_back
     await broker.node_releases("ada")
     view = await node.show_user("ada")
     assert (view.enabled, view.client_profile) == (True, "devices")
-    assert view.reason == "there is no such profile as 'devices'"
+    assert view.reason == "there is no profile 'devices'"
     assert await comes_in(broker, "mqtt", "ada", "engine") == 0x87
     await broker.node.reload(with_profile)
     assert await comes_in(broker, "mqtt", "ada", "engine") == OK
@@ -314,7 +314,7 @@ async def test_a_user_of_the_configuration_is_changed_there(broker: RunningBroke
     (view,) = await node.list_users()
     assert (view.name, view.origin) == ("bob", "configuration")
     for deed in (node.update_user("bob", {"enabled": False}), node.delete_user("bob")):
-        with pytest.raises(Refused, match="change it there, and reload"):
+        with pytest.raises(Refused, match="change the configuration, and reload"):
             await deed
     with pytest.raises(UserAlreadyExists, match="'bob'"):
         await node.create_user({"name": "bob", "password": "other"})
@@ -352,7 +352,7 @@ async def test_an_invalid_user_is_refused_with_its_place(broker: RunningBroker) 
         assert "engine" not in str(refused.value)
     assert await node.list_users() == []
     await node.create_user(fine)
-    with pytest.raises(QueueInvalid, match="keeps its name"):
+    with pytest.raises(QueueInvalid, match="cannot be renamed"):
         await node.update_user("ada", {"name": "eva"})
     for deed in (node.show_user("eva"), node.update_user("eva", {}), node.delete_user("eva")):
         with pytest.raises(UserNotFound, match="'eva'"):

@@ -242,7 +242,7 @@ async def test_a_queue_to_move_to_has_to_be_there_and_another_one(broker: Runnin
     await create(broker)
     with pytest.raises(QueueNotFound, match="'none'"):
         await take(broker, MOVE, to="none")
-    with pytest.raises(QueueInvalid, match="that is where they are"):
+    with pytest.raises(QueueInvalid, match="it is the queue of the messages"):
         await take(broker, MOVE, to="q")
 
 

@@ -129,7 +129,7 @@ async def test_an_invalid_delivery_point_is_refused_with_its_place(broker: Runni
         await node.create_rest_delivery_point(described("p", server))
         with pytest.raises(RestDeliveryPointAlreadyExists, match="'p'"):
             await node.create_rest_delivery_point(described("p", server))
-        with pytest.raises(QueueInvalid, match="keeps its name"):
+        with pytest.raises(QueueInvalid, match="cannot be renamed"):
             await node.update_rest_delivery_point("p", {"name": "other"})
         for deed in (node.update_rest_delivery_point("none", {}), node.delete_rest_delivery_point("none")):
             with pytest.raises(RestDeliveryPointNotFound, match="'none'"):
@@ -142,9 +142,9 @@ async def test_a_point_of_the_configuration_is_changed_there(broker: RunningBrok
     node = NodeOperations(broker.node)
     [view] = await node.list_rest_delivery_points()
     assert (view.name, view.origin, view.enabled, view.up) == ("fixed", "configuration", False, False)
-    with pytest.raises(Refused, match="change it there, and reload"):
+    with pytest.raises(Refused, match="change the configuration, and reload"):
         await node.update_rest_delivery_point("fixed", {"enabled": True})
-    with pytest.raises(Refused, match="change it there, and reload"):
+    with pytest.raises(Refused, match="change the configuration, and reload"):
         await node.delete_rest_delivery_point("fixed")
     with pytest.raises(RestDeliveryPointAlreadyExists):
         await node.create_rest_delivery_point({"name": "fixed"})

@@ -153,7 +153,7 @@ def unique_names(what: str, names: list[str]) -> list[str]:
     """Return the names of named sections. Raises ValueError for a duplicate."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise ValueError(f"{what}: the name {name!r} stands there {count} times")
+            raise ValueError(f"{what}: the name {name!r} appears {count} times")
     return names
 
 

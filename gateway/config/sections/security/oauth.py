@@ -33,7 +33,7 @@ class OAuth(Section):
             return self
         for name in ("issuer", "audience"):
             if not getattr(self, name):
-                raise ValueError(f"{name} is required with jwks_file: a token for somebody else would do otherwise")
+                raise ValueError(f"{name} is required with jwks_file: else tokens for other services would be valid")
         from sluicegate.protocols.security.bearer_tokens import read_keys  # late: its libraries are a tenth of a start
 
         try:

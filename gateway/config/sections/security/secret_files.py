@@ -23,4 +23,4 @@ def read_line(opened: BinaryIO, name: str) -> str:
     try:
         return line.decode().rstrip("\r\n")
     except UnicodeDecodeError:
-        raise ValueError(f"the first line of {name} is no text in UTF-8") from None
+        raise ValueError(f"the first line of {name} is not UTF-8 text") from None

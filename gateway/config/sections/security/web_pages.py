@@ -26,7 +26,7 @@ def _origin(given: str) -> str:
         raise ValueError(f"{text}; allowed: an origin, or {ANY!r}: all")
     if _ORIGIN.fullmatch(origin) is None:
         allowed = f"SCHEME://HOST or SCHEME://HOST:PORT, as 'https://shop.example'; {ANY!r}: all"
-        raise ValueError(f"{quoted(given)} is no origin of a web page; allowed: {allowed}")
+        raise ValueError(f"{quoted(given)} is not an origin of a web page; allowed: {allowed}")
     return origin.removesuffix(DEFAULT_PORTS.get(origin.partition("://")[0], ""))
 
 

@@ -375,7 +375,7 @@ ROOT: Final = f"admin.users=[{{name: root, password: '{HASH}', global_access_lev
         (["admin.users=[{name: root}]"], "'root' has no password"),
         (["admin.users=[{name: root, password: plain}]"], "a plain password stands here"),
         ([f"admin.users=[{{name: root, password: '{HASH}', global_access_level: super}}]"], "read-write, admin"),
-        ([f"admin.users=[{{name: a, password: '{HASH}'}}, {{name: a, password: '{HASH}'}}]"], "stands there 2 times"),
+        ([f"admin.users=[{{name: a, password: '{HASH}'}}, {{name: a, password: '{HASH}'}}]"], "appears 2 times"),
         ([f"admin.users=[{{name: a, password: '{HASH}', password_file: f}}]"], "exactly one of"),
     ],
 )

@@ -165,10 +165,10 @@ def test_a_refusal_ends_it_and_what_was_done_before_stays(shell: Shell, node: Me
     [
         ("version: 2\nmessage_vpns: {}", "version: 2 is not allowed"),
         ("queues: []", "allowed: version and message_vpns"),
-        ("version: 1\nmessage_vpns: []", "message_vpns: it is no mapping"),
+        ("version: 1\nmessage_vpns: []", "message_vpns: it is not a mapping"),
         ("version: 1\nmessage_vpns: {a: {colours: []}}", "message_vpns.a.colours: there is no such kind"),
-        ("version: 1\nmessage_vpns: {a: {queues: {}}}", "message_vpns.a.queues: it is no list"),
-        ("version: 1\nmessage_vpns: {a: {queues: [x]}}", "message_vpns.a.queues[0]: it is no mapping"),
+        ("version: 1\nmessage_vpns: {a: {queues: {}}}", "message_vpns.a.queues: it is not a list"),
+        ("version: 1\nmessage_vpns: {a: {queues: [x]}}", "message_vpns.a.queues[0]: it is not a mapping"),
         ("version: 1\nmessage_vpns: {a: {queues: [{}]}}", "message_vpns.a.queues[0] has no name"),
         ("version: 1\nmessage_vpns: {a: {queues: [{name: q}, {name: q}]}}", "queues[1] is a second 'q'"),
         ("version: 1\nmessage_vpns: {default: {queues: [{name: q, max_ttl: -1}]}}", "'q': max_ttl: -1 is not allowed"),
@@ -202,7 +202,7 @@ message_vpns:
     lines = [line.removeprefix("error: ") for line in told.splitlines() if str(file) in line]
     assert [line.removeprefix(f"{file}:").split(": ")[:3] for line in lines] == [
         ["6:18", "message_vpns.default.queues[0], 'a'", "max_ttl"],
-        ["7:9", "message_vpns.default.queues[1]", "it is no mapping; allowed"],
+        ["7:9", "message_vpns.default.queues[1]", "it is not a mapping; allowed"],
         ["8:32", "message_vpns.default.queues[2], 'b'", "access_type"],
         ["9:14", "message_vpns.default.colours", "there is no such kind of objects; allowed"],
         ["13:21", "message_vpns.lab.users[0], 'ada'", "acl_profil"],

@@ -47,10 +47,10 @@ def test_what_no_browser_says_is_no_origin_and_no_host(tmp_path: Path) -> None:
     assert [line.partition(": ")[2] for line in problems_of(text, tmp_path)] == [
         "http.allowed_origins.0: 'null' is what every page in a sandbox says, whatever its site; "
         "allowed: an origin, or '*': all",
-        f"http.allowed_origins.1: 'https://shop.example/' is no origin of a web page; {origin}",
-        f"http.allowed_origins.2: 'shop.example' is no origin of a web page; {origin}",
-        f"http.allowed_origins.3: 'https://a b' is no origin of a web page; {origin}",
-        f"http.allowed_origins.4: 'http://u@h' is no origin of a web page; {origin}",
+        f"http.allowed_origins.1: 'https://shop.example/' is not an origin of a web page; {origin}",
+        f"http.allowed_origins.2: 'shop.example' is not an origin of a web page; {origin}",
+        f"http.allowed_origins.3: 'https://a b' is not an origin of a web page; {origin}",
+        f"http.allowed_origins.4: 'http://u@h' is not an origin of a web page; {origin}",
         f"node.allowed_hosts.0: 'broker.lan:9000' is no name of a host; {host}",
         f"node.allowed_hosts.1: 'http://broker.lan' is no name of a host; {host}",
     ]
@@ -110,7 +110,7 @@ def test_files_of_rest_delivery_points_are_looked_at(tmp_path: Path) -> None:
         f"gate.yaml:8:11: {at}.2: certificate {certificates.client} with key {certificates.server_key}: "
         "this is not a certificate and its own key, both in PEM (KEY_VALUES_MISMATCH)",
         f"gate.yaml:9:11: {at}.3: authentication_http_basic_password_file '{tmp_path}/none': No such file or directory",
-        f"gate.yaml:10:11: {at}.4: the first line of {secret} is no text in UTF-8",
+        f"gate.yaml:10:11: {at}.4: the first line of {secret} is not UTF-8 text",
     ]
 
 
@@ -190,7 +190,7 @@ def test_a_wrong_item_of_a_list_is_reported_with_the_form_of_an_item(tmp_path: P
 
 def test_a_rule_of_a_whole_list_says_what_breaks_it(tmp_path: Path) -> None:
     assert problems_of("rest_delivery_points: [{name: a}, {name: a}]\n", tmp_path) == [
-        "gate.yaml:1:23: rest_delivery_points: the name 'a' stands there 2 times"
+        "gate.yaml:1:23: rest_delivery_points: the name 'a' appears 2 times"
     ]
 
 
@@ -274,7 +274,7 @@ def test_invalid_yaml_is_refused_with_the_position(tmp_path: Path) -> None:
 
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     assert problems_of("log:\n  level: info\n  level: debug\n", tmp_path) == [
-        "gate.yaml:3:3: log.level: this key stands twice; first in line 2"
+        "gate.yaml:3:3: log.level: duplicate key; first in line 2"
     ]
 
 

@@ -35,7 +35,7 @@ def test_the_longest_secret_is_whole_and_a_longer_one_is_refused_and_not_cut(tmp
 def test_invalid_text_is_refused_without_showing_it(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_bytes(b"s3cret\xff\n")
-    with pytest.raises(ValueError, match="is no text in UTF-8") as refused:
+    with pytest.raises(ValueError, match="is not UTF-8 text") as refused:
         first_line(file)
     assert "s3cret" not in str(refused.value)
     assert refused.value.__suppress_context__, "a log with the cause would have the bytes"

@@ -56,7 +56,7 @@ def test_lists_and_their_items_can_be_set_from_outside() -> None:
 @pytest.mark.parametrize("value", ["[a", "[!!int '']", "[&a [*a]]", "[" * 100 + "]" * 100, "{a: 1, a: 2}"])
 def test_a_setting_that_starts_like_a_list_and_is_none_is_reported(value: str) -> None:
     with pytest.raises(
-        ConfigError, match=r"^--set queues.declared: .* starts like a YAML list or mapping and is none: "
+        ConfigError, match=r"^--set queues.declared: .* starts like a YAML list or mapping, but is not one: "
     ):
         load(settings=[f"queues.declared={value}"])
 

@@ -65,8 +65,8 @@ def test_a_process_may_open_all_files_that_it_is_allowed_and_says_if_that_is_too
     assert limits == f"{HARD} {HARD} {HARD - KEPT_BACK}"
     assert len(said) == warnings
     if warnings:
-        assert said[0].startswith("WARNING listeners: max_connections: together 401 files may be wanted")
-        assert said[0].endswith("may open 400: clients beyond are closed at once")
+        assert said[0].startswith("WARNING listeners: max_connections: 401 files may be needed")
+        assert said[0].endswith("may open 400: further clients are closed at once")
 
 
 MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
