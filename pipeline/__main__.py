@@ -1,4 +1,4 @@
-"""`python -m sluicegate.pipeline`, which is what `sluicegate pipeline` becomes."""
+"""`python -m sluicegate.pipeline`, the program behind `sluicegate pipeline`."""
 
 from sluicegate.pipeline.cli import main
 

@@ -1,8 +1,8 @@
 """`sluicegate pipeline`: the command line of jobs.
 
-Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, and what the job looked at is not as it should be; 2 the
-command line or the file is wrong; 3 the job failed, and another try would fail as well; 130, 143 a job that works on
-what is there was ended by Ctrl-C, SIGTERM.
+Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, with findings; 2 the
+command line or the file is wrong; 3 the job failed, and another attempt would fail as well; 130, 143 a job without a
+stream was ended by Ctrl-C, SIGTERM.
 """
 
 import json
@@ -41,14 +41,14 @@ UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 _log: Final = logging.getLogger("pipeline")
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="As `list` names them.")]
-ConfigOption = Annotated[Path, typer.Option(metavar="FILE", help="What the job is to do, in TOML.")]
-MasterOption = Annotated[str | None, typer.Option(metavar="URL", help="Where Spark runs; before the file's.")]
-CheckpointOption = Annotated[str | None, typer.Option(metavar="DIR", help="Where the job keeps its place.")]
+ConfigOption = Annotated[Path, typer.Option(metavar="FILE", help="The job's configuration, in TOML.")]
+MasterOption = Annotated[str | None, typer.Option(metavar="URL", help="Where Spark runs; overrides the file.")]
+CheckpointOption = Annotated[str | None, typer.Option(metavar="DIR", help="The folder of the job's checkpoint.")]
 
 app = typer.Typer(
     name="sluicegate pipeline",
     cls=ReadGroup,
-    help="Jobs of Spark over queues.",
+    help="Spark jobs over queues.",
     no_args_is_help=True,
     add_completion=False,  # a shell completes the commands of a program, and this is one of its commands
     pretty_exceptions_enable=False,
@@ -69,10 +69,10 @@ def run(
     config: ConfigOption,
     master: MasterOption = None,
     checkpoint: CheckpointOption = None,
-    once: Annotated[bool, typer.Option("--once", help="End when everything that is there now is through.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the messages that are there now, and end.")] = False,
     every: Annotated[str | None, typer.Option(metavar="TIME", help="Make a batch every 500ms, 5s, 1m, 1h.")] = None,
 ) -> None:
-    """Run a job. One that reads a stream goes on until it is ended: batch after batch, or --every so often."""
+    """Run a job. A job that reads a stream runs until it is ended: batch after batch, or at the interval of --every."""
     job = _job(name)
     if once and every is not None:
         raise typer.BadParameter("--once and --every exclude each other")
@@ -103,7 +103,7 @@ def plan(
 
 @app.command("status")
 def status(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
-    """Print where a job that reads a stream stands, as JSON: by its checkpoint, and by its cursor at the gateway."""
+    """Print the position of a job that reads a stream, as JSON: in its checkpoint, and of its cursor in the gateway."""
     with _errors_told():
         found = place_of(load(config, StreamPlace, checkpoint=checkpoint))
     typer.echo(json.dumps(found.figures(), indent=2))
@@ -111,7 +111,7 @@ def status(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
 
 @app.command("ack")
 def ack(config: ConfigOption, checkpoint: CheckpointOption = None) -> None:
-    """Acknowledge what the checkpoint of a job says is through. The job must not run."""
+    """Acknowledge the batches that the checkpoint of a job records as done. The job must not run."""
     with _errors_told():
         found = load(config, StreamPlace, checkpoint=checkpoint)
         told_count = sweep(SourceOptions.of(found.source_options).connect, found.checkpoint)
@@ -129,9 +129,9 @@ def _job(name: str) -> Job:
 
 @contextmanager
 def _errors_told() -> Iterator[None]:
-    """Tell of what ends a command in one line, and end it with the code for that.
+    """Report the error that ends a command in one line, and exit with its code.
 
-    Python ends with 1 whatever a mistake of ours raises, or Java's process that died; here that is what a job found.
+    Python exits with 1 for an unexpected error, or a dead Java process; here, 1 means that a job has findings.
     """
     try:
         yield
@@ -146,7 +146,7 @@ def _errors_told() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
     except Exception:
-        _log.exception("the command failed for a reason that nobody thought of")
+        _log.exception("the command failed with an unexpected error")
         raise typer.Exit(FATAL) from None
 
 
@@ -159,9 +159,9 @@ def _interval_ms(text: str) -> int:
 
 def main() -> None:
     """Run the command and end the process with its exit code."""
-    # Process 1, which a job in a container is, hears no signal that it does not take. Jobs that read a stream take
-    # this one themselves.
+    # Process 1, such as a job in a container, receives only signals that it handles. Jobs that read a stream install
+    # their own handler.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(TERMINATED))
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every callback
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it logs every callback
     app(prog_name="sluicegate pipeline")

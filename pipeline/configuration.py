@@ -1,7 +1,6 @@
-"""What a job's TOML file says, checked once; a mistake is named by file and key.
+"""The TOML file of a job, checked once; an error names file and key.
 
-`[source]` holds options of the data source under the names that `docs/spark.md` gives them, and is checked by the same
-code.
+`[source]` contains options of the data source under the names of `docs/spark.md`. The data source's own code checks it.
 """
 
 import tomllib
@@ -22,7 +21,7 @@ CSV: Final = "csv"
 AVRO: Final = "avro"
 PROTOBUF: Final = "protobuf"
 
-# Which keys each format needs; of several in one set exactly one.
+# The keys that each format needs: exactly one of each set.
 NEEDED: Final[dict[str, tuple[frozenset[str], ...]]] = {
     RAW: (),
     JSON: (frozenset({"columns", "schema_file"}),),
@@ -38,11 +37,11 @@ OFFSET_COLUMNS: Final = ("partition", "sequence")  # by which an undecodable mes
 
 
 class ConfigError(ValueError):
-    """A job's file that is missing, is no TOML, or says what makes no sense; one line for each mistake."""
+    """A job's file that is missing, is no TOML, or has invalid values; one line for each mistake."""
 
 
 class Section(BaseModel):
-    """A table of the file: nothing in it may be unknown."""
+    """A table of the file; it may have no unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -56,13 +55,13 @@ class SessionSettings(Section):
 
 
 class JobFile(Section):
-    """What every job's file may have."""
+    """The keys of every job's file."""
 
     session: SessionSettings = SessionSettings()
 
 
 class QueueJob(JobFile):
-    """What every job has that reads a queue."""
+    """The keys of every job that reads a queue."""
 
     source: dict[str, bool | int | str]
 
@@ -79,11 +78,13 @@ class QueueJob(JobFile):
 
 
 class StreamJob(QueueJob):
-    """What every job has that reads a queue as a stream."""
+    """The keys of every job that reads a queue as a stream."""
 
     checkpoint: Annotated[str, Field(min_length=1)]
-    admin_url: Annotated[str, Field(pattern="^https?://")] | None = None  # of the gateway, which is told of batches
-    admin_user: str = ""  # an account there; empty: there are none, or a token says who
+    admin_url: Annotated[str, Field(pattern="^https?://")] | None = (
+        None  # of the gateway, which receives the figures of batches
+    )
+    admin_user: str = ""  # an account there; empty: there are none, or a token identifies the user
     admin_credential_ref: str = ""  # env:NAME or file:PATH, of its password, or of a token
 
     @model_validator(mode="after")
@@ -98,7 +99,7 @@ class StreamJob(QueueJob):
 
 
 class SchemaTable(Section):
-    """What a job's file says of payloads. `raw`: they stay as they are."""
+    """The schema of payloads in a job's file. `raw`: they are not decoded."""
 
     format: Literal["raw", "json", "csv", "avro", "protobuf"] = RAW
     columns: Annotated[str, Field(min_length=1)] | None = None  # json, csv: as Spark writes schemas
@@ -107,7 +108,7 @@ class SchemaTable(Section):
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","  # csv
 
     def needed(self) -> tuple[frozenset[str], ...]:
-        """Return which keys the format needs; of several in one set exactly one."""
+        """Return the keys that the format needs: exactly one of each set."""
         return NEEDED[self.format]
 
     @model_validator(mode="after")
@@ -127,15 +128,17 @@ class SchemaTable(Section):
 class DecodeTable(SchemaTable):
     """`[decode]` of a job that keeps rows: no payload is dropped."""
 
-    undecodable: Annotated[str, Field(min_length=1)] | None = None  # where payloads go that the schema does not fit
+    undecodable: Annotated[str, Field(min_length=1)] | None = (
+        None  # the destination of payloads that do not fit the schema
+    )
 
     def needed(self) -> tuple[frozenset[str], ...]:
-        """Return which keys the format needs, and where to with what is undecodable."""
+        """Return the keys that the format needs, and the destination of undecodable payloads."""
         return super().needed() if self.format == RAW else (*super().needed(), frozenset({"undecodable"}))
 
 
 class ArchiveTable(Section):
-    """An archive: where its rows lie, and how. Every job that writes or reads one names it so."""
+    """An archive: the place and format of its rows. Every job that writes or reads archives uses this table."""
 
     path: Annotated[str, Field(min_length=1)]
     format: Literal["parquet", "delta"] = PARQUET
@@ -167,7 +170,7 @@ class ArchiveJob(StreamJob):
 
     @model_validator(mode="after")
     def _check_undecodable_is_apart(self) -> Self:
-        """Both have directories of the same names, and what is written second replaces what was written first."""
+        """Both have directories of the same names, so the second to be written would replace the first."""
         aside = self.decode.undecodable
         if aside is not None and Path(aside) == Path(self.archive.path):
             raise ValueError(f"decode.undecodable is {aside!r}, where the archive is; it needs a place of its own")
@@ -178,7 +181,7 @@ File = TypeVar("File", bound=JobFile)
 
 
 def load(path: Path, kind: type[File], *, master: str | None = None, checkpoint: str | None = None) -> File:
-    """Return what a file says, but for what the command line does. Raises ConfigError, which names every mistake."""
+    """Return a file's configuration, with the command line's overrides. Raises ConfigError with every mistake."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -207,7 +210,7 @@ def _said(mistake: ErrorDetails) -> str:
 
 
 def as_options(table: Mapping[str, bool | int | str]) -> dict[str, str]:
-    """Return a table of TOML as Spark takes options: texts."""
+    """Return a table of TOML as options of Spark, which are texts."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
 
 

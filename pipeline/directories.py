@@ -1,7 +1,7 @@
 """Batches of a stream as directories of Parquet files: `PATH/queue=Q/dt=DAY/batch=NAME/*.parquet`.
 
-A batch has directories of its own, and writing it again replaces them; so each message is there once for any reader of
-the files, whatever crashed. Spark's own file sink keeps that promise to Spark alone, through a log beside the files.
+Each batch has its own directories, and writing it again replaces them; so any reader of the files finds each message
+once, after any crash. Spark's own file sink guarantees that to Spark only, through a log beside the files.
 """
 
 import logging
@@ -21,7 +21,7 @@ PLACING_COLUMNS: Final = ("queue", "received")  # directories are made of them
 DAY: Final = "dt"
 BATCH: Final = "batch"
 PARTITIONED_BY: Final = ("queue", DAY)
-STAGING: Final = ".spark-staging-"  # how Spark calls folders in which it writes, before it moves files in place
+STAGING: Final = ".spark-staging-"  # prefix of the folders in which Spark writes before it moves files in place
 STAGING_LEFT_AFTER_S: Final = 86_400  # no batch takes so long between two of its files
 LINEAGE_CHARACTERS: Final = 8  # of the query's id: 32 bits, for the few queries that ever write to one place
 _OF_PATTERNS: Final = re.compile(r"[\\[\]{}*?]")
@@ -30,20 +30,20 @@ _log: Final = logging.getLogger("pipeline")
 
 
 def batch_name(query_id: str, batch: int) -> str:
-    """Return what a batch is called: after its query too, for a lost checkpoint counts from 0 again.
+    """Return the name of a batch, which includes its query: after a lost checkpoint the count restarts at 0.
 
-    Between the two is an underscore, with which no name is taken for a number: `1234567e-5` would be.
+    An underscore separates the two, so that no name parses as a number, as `1234567e-5` would.
     """
     return f"{query_id[:LINEAGE_CHARACTERS]}_{batch}"
 
 
 def with_day(rows: DataFrame, of: str = "received") -> DataFrame:
-    """Return the rows with their day: that of a time, in UTC."""
+    """Return the rows with the day of a time column, in UTC."""
     return rows.withColumn(DAY, fn.to_date(of))
 
 
 def write_batch(rows: DataFrame, path: str, name: str, by: Sequence[str] = PARTITIONED_BY) -> None:
-    """Write rows that have their day, in place of what the batch wrote before; `by` names the directories around it."""
+    """Write rows with their day, and replace the batch's earlier files; `by` names the enclosing directories."""
     _remove_staging_left(path)
     (
         rows.withColumn(BATCH, fn.lit(name))
@@ -55,30 +55,30 @@ def write_batch(rows: DataFrame, path: str, name: str, by: Sequence[str] = PARTI
 
 
 def _remove_staging_left(path: str) -> None:
-    """Remove what jobs that were killed had begun to write, from a folder of this host.
+    """Remove the unfinished files of killed jobs from a folder of this host.
 
-    Spark draws a name for each, so nothing but their age says that nobody will go on.
+    Spark gives each a random name, so only their age shows that no job will continue.
     """
     before_s = time.time() - STAGING_LEFT_AFTER_S
     for each in Path(path).glob(f"{STAGING}*"):
         try:
             youngest_s = max(inside.stat().st_mtime for inside in (each, *each.rglob("*")))
         except FileNotFoundError:
-            continue  # somebody moves files away, so it is used
+            continue  # another process moves files out of it, so it is in use
         if youngest_s < before_s:
             shutil.rmtree(each, ignore_errors=True)
-            _log.info("removed %s, which a job that was killed had left", each)
+            _log.info("removed %s, a leftover of a killed job", each)
 
 
 def as_it_is(path: str | Path) -> str:
-    """Return a path as Spark's readers take it, who see a pattern in some names; its writers see none."""
+    """Return a path escaped for Spark's readers, which interpret patterns in names; its writers do not."""
     return _OF_PATTERNS.sub(r"\\\g<0>", str(path))
 
 
 @final
 @dataclass(frozen=True)
 class BatchFile:
-    """A file that a batch wrote."""
+    """A file of a batch."""
 
     path: Path
     queue: str

@@ -1,7 +1,7 @@
-"""Why a query ended: what to tell operators, and whether to try again.
+"""The reasons why a query ended: the text for operators, and whether to try again.
 
-Errors of the data source are raised in other processes and come back as text with a traceback of Python, often inside
-one of Java. So their names are looked for in the text; there is nothing else to go by.
+Errors of the data source are raised in other processes and arrive as text with a Python traceback, often inside a Java
+one. So this module searches the text for their names; no other information is available.
 """
 
 import re
@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 
 from sluicegate import ConnectFailed, RequestInterrupted
 
-# What passes by itself, in words; whatever else is wrong stays wrong, however often it is tried.
+# Texts of temporary failures; all other failures are permanent.
 GATEWAY_AWAY: Final = "the gateway was away"
 HOST_TOO_BUSY: Final = "Python did not start within the ten seconds that Spark gives it, for its host is too busy"
 
@@ -29,20 +29,20 @@ _UNREADABLE: Final = re.compile(r"\[(?:CANNOT_MERGE_SCHEMAS|FAILED_READ_FILE)[.\
 
 
 class JobFailed(Exception):
-    """A job cannot go on, and trying again is of no use."""
+    """A job cannot continue, and another attempt would fail, too."""
 
 
 @final
 @dataclass(frozen=True)
 class Failure:
-    """What ended a query."""
+    """The error that ended a query."""
 
     text: str  # one line
-    passes: str | None  # why it is worth another try; None: it is not
+    passes: str | None  # why another attempt may succeed; None: it would not
 
 
 def failure_of(error: Exception) -> Failure:
-    """Return what an error of Spark, or of our own, means."""
+    """Return the failure behind an error of Spark or of this project."""
     name, text = type(error).__name__, str(error)
     raised = _RAISED.findall(text)
     if raised:
@@ -58,6 +58,6 @@ def failure_of(error: Exception) -> Failure:
 
 
 def unreadable_by(error: Exception) -> str | None:
-    """Return, in one line, why Spark cannot read files: one is damaged, or types differ. None: it is something else."""
+    """Return, in one line, why Spark cannot read files: a damaged file, or different types. None for other errors."""
     found = _UNREADABLE.search(str(error))
     return None if found is None else " ".join(found[1].split())

@@ -1,10 +1,11 @@
-"""A Delta table of an archive: the same directories of Parquet files, and a log that says which of them count.
+"""A Delta table of an archive: the same directories of Parquet files, and a log that lists the valid ones.
 
-Tasks write the files; the driver enters those of a batch as one commit, together with the query's id and the batch's
-number (Delta's transaction identifiers). A batch that is entered is not written again, so readers of the table find
-each message once, and a batch whole or not at all. The table is a folder that the driver and all tasks see.
+Tasks write the files; the driver enters the files of a batch as one commit, together with the query's id and the
+batch's number (Delta's transaction identifiers). A batch that is already entered is not written again, so readers of
+the table find each message once, and a batch completely or not at all. The driver and all tasks see the table as a
+folder.
 
-Everything that is asked of the library `deltalake` is asked here: its errors have many lines, and name no table.
+All calls of the library `deltalake` are in this module: its errors have many lines, and name no table.
 """
 
 import json
@@ -34,7 +35,7 @@ APPEND: Final = "append"
 
 
 class TableMismatch(ConfigError):
-    """A Delta table whose columns are not those of the job."""
+    """A Delta table whose columns differ from the job's."""
 
 
 class TableFailed(JobFailed):
@@ -44,18 +45,18 @@ class TableFailed(JobFailed):
 @final
 @dataclass(frozen=True, kw_only=True)
 class CompactedTable:
-    """What became of a table's days."""
+    """The result for a table's days."""
 
     day_count: int
     files_before_count: int
     files_after_count: int
-    removed_count: int  # files that no version names any more
+    removed_count: int  # files that no version names any longer
 
 
 def ensure_table(path: str, schema: StructType) -> None:
-    """Make the table unless it is there. Raises TableMismatch when it is, with other columns or partitions.
+    """Create the table if it is missing. Raises TableMismatch for a table with other columns or partitions.
 
-    Raises TableFailed, as everything here does.
+    Raises TableFailed, as all functions here do.
     """
     wanted = Schema.from_arrow(_arrow(schema))
     with _told(path, "made"):
@@ -91,11 +92,11 @@ def enter_batch(path: str, name: str, schema: StructType, query_id: str, batch: 
 
 
 def rows_of(spark: SparkSession, path: str) -> DataFrame:
-    """Return the rows of a table as it is now.
+    """Return the current rows of a table.
 
-    Spark itself finds queue and day in the directories, and opens those only that a condition leaves. It wants all
-    files of a read equally deep, so those that batches wrote are one read, and those that `compact_table` made another.
-    In their directories stand the bytes of UTF-8, each of which Spark takes for a character.
+    Spark finds queue and day in the directories, and opens only those that match a condition. It requires files of equal
+    depth in one read, so the files of batches and those of `compact_table` are separate reads. The latter's directory
+    names contain the bytes of UTF-8, each of which Spark takes for a character.
     """
     with _told(path, "read"):
         table = DeltaTable(path)
@@ -117,7 +118,7 @@ def rows_of(spark: SparkSession, path: str) -> DataFrame:
 
 
 def compact_table(path: str, before: date, *, file_bytes: int, replaced_kept_h: int) -> CompactedTable:
-    """Make the days before one few files of about a size, and remove what no version of the table names for so long."""
+    """Merge the days before a date into few files of about `file_bytes`, and remove files long unnamed."""
     with _told(path, "compacted"):
         table = DeltaTable(path)
         found = table.optimize.compact(partition_filters=[(DAY, "<", before.isoformat())], target_size=file_bytes)
@@ -133,7 +134,7 @@ def compact_table(path: str, before: date, *, file_bytes: int, replaced_kept_h: 
 
 @contextmanager
 def _told(path: str, done: str) -> Iterator[None]:
-    """Raise TableFailed for what the library raises: one line, which names the table."""
+    """Translate the library's errors to TableFailed: one line, which names the table."""
     try:
         yield
     except (DeltaError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What the job `archive` has written, read again: a table of a job's file that names an archive, or a part of one."""
+"""Reads archives of the job `archive`, as a table of a job's file names them: the whole archive, or a part of it."""
 
 from pathlib import Path
 from typing import Annotated, Final, final
@@ -22,9 +22,9 @@ class Archived(ArchiveTable):
     where: Annotated[str, Field(min_length=1)] = "true"
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the rows, with the columns of the source and `dt`; one that was left out is null.
+        """Return the rows, with the columns of the source and `dt`; omitted columns are null.
 
-        Raises JobFailed, else what Spark does.
+        Raises JobFailed and Spark's errors.
         """
         check_format(self)
         if self.format == DELTA:
@@ -40,9 +40,9 @@ class Archived(ArchiveTable):
 
 
 def check_format(archive: ArchiveTable) -> None:
-    """Raise JobFailed unless an archive that is there is what `format` says.
+    """Raise JobFailed unless an existing archive has the configured `format`.
 
-    Only the log of a Delta table says which of its files count: by the files alone those that were replaced would, too.
+    Only the log of a Delta table lists its valid files: a reader of the files alone would count replaced ones, too.
     """
     is_table = _is_table(archive)
     if is_table != (archive.format == DELTA):
@@ -50,9 +50,9 @@ def check_format(archive: ArchiveTable) -> None:
 
 
 def check_continues(archive: ArchiveTable) -> None:
-    """Raise JobFailed where batches would come into an archive of the other format, in which nobody would find them.
+    """Raise JobFailed for an archive of the other format, whose readers would not find new batches.
 
-    A folder without batches is none yet.
+    A folder without batches is not an archive yet.
     """
     if has_batches(archive.path) or _is_table(archive):
         check_format(archive)

@@ -1,5 +1,5 @@
-"""The decode stage: payloads become typed columns, and a payload that does not is set aside with the reason.
+"""The decode stage: turns payloads into typed columns, and sets undecodable payloads aside with the reason.
 
-`stage` is what jobs call; `decoder` says what a format has to do, and each format has a file. Where rows come from, and
-where those that were set aside go, is the jobs' matter. Nothing here connects to a gateway.
+Jobs call `stage`; `decoder` defines the interface of a format, and each format has a module. The jobs provide the rows,
+and store the undecodable ones. Nothing here connects to a gateway.
 """

@@ -1,6 +1,6 @@
-"""What every format does: a payload in, a record out.
+"""The interface of a format: a payload in, a record out.
 
-A decoder is made where the job starts and pickled to where tasks run, so it holds plain values only.
+The driver creates a decoder and pickles it to the tasks, so it contains plain values only.
 """
 
 from abc import ABC, abstractmethod
@@ -15,11 +15,11 @@ Record: TypeAlias = dict[str, Any]  # a value for each field, as pyarrow takes t
 
 
 class SchemaError(ConfigError):
-    """A schema that is none, or that no table can have; the text says which part of it."""
+    """An invalid schema, or one without a table form; the text names the part."""
 
 
 class Undecodable(ValueError):
-    """A payload that the schema does not fit; the text says why."""
+    """A payload that does not fit the schema; the text gives the reason."""
 
 
 class Decoder(ABC):
@@ -50,7 +50,7 @@ class Decoder(ABC):
             return pa.array(records, self.value_type), reasons
 
     def _set_aside_what_arrow_refuses(self, records: list[Record | None], reasons: list[str | None]) -> None:
-        """A format may say more than a column can hold, such as a time in the year 20,000."""
+        """Handle values that a format allows and a column does not, such as a time in the year 20,000."""
         for at, record in enumerate(records):
             try:
                 pa.array([record], self.value_type)

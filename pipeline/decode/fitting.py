@@ -1,4 +1,4 @@
-"""Whether a value of JSON, or a cell of CSV, is what a column wants.
+"""Checks whether a value of JSON, or a cell of CSV, fits a column.
 
 Arrow itself would cut 1.5 to 1, take `true` for 1.0, and a number for microseconds since 1970.
 """
@@ -24,7 +24,7 @@ NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?
 
 
 def fit_for(kind: ArrowType) -> Fit:
-    """Return what makes values fit a type: nothing is guessed, null fits all. Raises SchemaError."""
+    """Return the function that fits values to a type, without guesses; null fits all types. Raises SchemaError."""
     if pa.types.is_struct(kind):
         return _struct(kind)
     if pa.types.is_list(kind):
@@ -41,7 +41,7 @@ def fit_for(kind: ArrowType) -> Fit:
 
 
 def reading_of_cells(kind: ArrowType) -> Fit:
-    """Return what makes of a cell of CSV a value for `fit_for` to look at."""
+    """Return the function that parses a cell of CSV into a value for `fit_for`."""
     if pa.types.is_integer(kind):
         return _integer_in
     if pa.types.is_floating(kind):

@@ -1,8 +1,8 @@
-"""Rows of a queue with what their payloads say.
+"""Rows of a queue with their decoded payloads.
 
 Each row gets two columns: `value`, a struct of the schema's columns, and `decode_error`, the reason where there is no
-value. No row is dropped: a job writes those with a reason to where `undecodable` says, with everything the queue said
-of them, their offset (queue, partition and sequence) included.
+value. No row is dropped: a job writes rows with a reason to the folder of `undecodable`, with all columns of the queue,
+including their offset (queue, partition and sequence).
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,7 +26,7 @@ DECODE_ERROR: Final = "decode_error"
 
 
 def decoder_for(table: SchemaTable) -> Decoder | None:
-    """Return what decodes payloads, None when they stay as they are. Raises SchemaError; needs a session of Spark."""
+    """Return the decoder of payloads, None for raw ones. Raises SchemaError; needs a session of Spark."""
     try:
         if table.format == AVRO:
             return AvroDecoder(_file(table).decode("utf-8"))

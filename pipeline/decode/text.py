@@ -13,7 +13,7 @@ csv.field_size_limit(sys.maxsize)  # of all CSV in the process; 128 KiB otherwis
 
 
 class _TextDecoder(Decoder):
-    """Closures do not travel in pickles: what fits values is made where it is used."""
+    """Closures cannot be pickled, so the fitting function is created where it is used."""
 
     def __init__(self, value_type: ArrowType) -> None:
         """Raises SchemaError for types that are not for texts."""

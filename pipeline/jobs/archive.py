@@ -1,7 +1,7 @@
-"""`archive`: what comes into a queue, as Parquet files or a Delta table.
+"""`archive`: archives the messages of a queue as Parquet files or a Delta table.
 
-The batch is the unit: `directories` says how one is written so that it counts once, `delta` how a table takes it. With
-a decode stage, what is undecodable goes into directories of its own, in the same way.
+The batch is the unit: `directories` writes a batch so that it counts once, `delta` enters it in a table. With a decode
+stage, undecodable rows go to their own directories, in the same way.
 """
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,8 +20,8 @@ from sluicegate.pipeline.run.trigger import Trigger
 def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> StreamingQuery:
     """Start the query: `PATH/queue=Q/dt=DAY/batch=LINEAGE_N/*.parquet`, with the day in UTC of `received`.
 
-    Raises SchemaError; JobFailed where an archive of the other format is there; of a Delta table TableFailed, and
-    TableMismatch where one is there that is another one.
+    Raises SchemaError; JobFailed for an existing archive of the other format; for a Delta table TableFailed, and
+    TableMismatch when the existing table differs.
     """
     check_continues(config.archive)
     rows = with_day(spark.readStream.format("sluicegate").options(**config.source_options).load())
@@ -38,7 +38,7 @@ def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> Stream
         if config.decode.undecodable is None:
             _keep(batch, config, query, number)
             return
-        batch.persist()  # it is gone through twice, and read from the gateway once
+        batch.persist()  # it is used twice, and read from the gateway once
         try:
             undecodable = batch.where(fn.col(DECODE_ERROR).isNotNull()).drop(VALUE)
             write_batch(undecodable, config.decode.undecodable, batch_name(query, number))

@@ -1,4 +1,4 @@
-"""The jobs there are, by the names that operators give."""
+"""All jobs, by their names on the command line."""
 
 from collections.abc import Mapping
 from typing import Final, Protocol
@@ -19,7 +19,7 @@ from sluicegate.pipeline.run.streaming_job import StreamingJob
 
 
 class Job(Protocol):
-    """What the command line needs of a job, whatever its file says."""
+    """The interface of a job for the command line."""
 
     @property
     def does(self) -> str:

@@ -1,9 +1,9 @@
-"""`replay`: a part of an archive goes into a queue, or to topics, again.
+"""`replay`: publishes a part of an archive again, to a queue or to topics.
 
-The rows of each partition go in the order that they had, in chunks that are a transaction each, one after the other. A
-chunk's transaction is named after the replay, the sizes of all its chunks, and its number, so that a replay that is
-begun again, after whatever ended it, publishes each row once. One that would be cut into other chunks is refused: what
-was published would be in several of them, or what was not in none. That holds as long as as many rows are the same.
+The rows of each partition are published in their original order, in chunks of one transaction each, one after the
+other. The name of a chunk's transaction contains the replay, the sizes of all its chunks, and its number. So a replay
+that starts again, after any failure, publishes each row once. The job refuses a replay with other chunks: a published
+row could be in several of them, or an unpublished one in none. This relies on an unchanged number of rows.
 """
 
 import hashlib

@@ -1,8 +1,7 @@
 """One run of a streaming job, from its checkpoint to its end.
 
-A query that is stopped has not acknowledged its last batch; so the checkpoint is swept before and after, and a listener
-acknowledges between (`pyspark_sluicegate.reading.acknowledging` says why both). What becomes of a run that fails is for
-`supervision`.
+A stopped query has not acknowledged its last batch. So the run sweeps the checkpoint before and after, and a listener
+acknowledges in between (`pyspark_sluicegate.reading.acknowledging` explains both). `supervision` handles failed runs.
 """
 
 from collections.abc import Callable
@@ -40,7 +39,7 @@ class Attempt:
     stopping: Event
 
     def run(self) -> None:
-        """Return when the query has ended by itself, or was to stop. Raises what Spark and the client library do."""
+        """Return when the query has ended. Raises the errors of Spark and the client library."""
         connect = SourceOptions.of(self.config.source_options).connect
         sweep(connect, self.config.checkpoint)
         lines = ProgressLines(self.name, self.write)

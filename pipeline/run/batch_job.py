@@ -1,6 +1,6 @@
-"""Jobs that work on what is there and end: a line of JSON with what they found, and an exit code.
+"""Jobs that process the present data and end: they write a line of JSON with their results, and return an exit code.
 
-They keep no place of their own. A signal ends them wherever they are: what such a job writes is whole or not there.
+They store no position. A signal ends them at any point: such a job writes its output completely or not at all.
 """
 
 import json
@@ -17,18 +17,18 @@ from sluicegate.pipeline.run.supervision import supervise
 from sluicegate.pipeline.spark.session import spark_session
 
 ISO_8601: Final = "yyyy-MM-dd'T'HH:mm:ss.SSSX"  # how figures tell times, which Spark formats
-FOUND: Final = 1  # exit code: the job ran well, and something is wrong with what it looked at
+FOUND: Final = 1  # exit code: the job succeeded, and has findings
 
 
 class Result(Protocol):
-    """What such a job returns."""
+    """The result of such a job."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong with what it looked at."""
+        """Whether the job has no findings."""
 
     def figures(self) -> Mapping[str, object]:
-        """Return what it found, as JSON has it."""
+        """Return the results, as JSON values."""
 
 
 Config = TypeVar("Config", bound=JobFile)
@@ -37,7 +37,7 @@ Config = TypeVar("Config", bound=JobFile)
 @final
 @dataclass(frozen=True)
 class BatchJob(Generic[Config]):
-    """A job that works on what is there."""
+    """A job that processes the present data."""
 
     does: str  # a line for people
     config: type[Config]
@@ -48,7 +48,7 @@ class BatchJob(Generic[Config]):
         return load(asked.file, self.config, master=asked.master)
 
     def run(self, name: str, asked: Invocation) -> int:
-        """Do the work and tell of it; return the exit code. Raises ConfigError, JobFailed."""
+        """Run the job and print its results; return the exit code. Raises ConfigError, JobFailed."""
         config = self.read(asked)
         with spark_session(name, config.session) as spark:
             result = supervise(lambda: self.work(spark, config), lambda: 0, Event())

@@ -1,7 +1,6 @@
-"""Telling the gateway of a job's batches, for its metrics: over the admin port, at the job's cursor.
+"""Reports a job's batches to the gateway, for its metrics: over the admin port, under the job's cursor.
 
-A batch of which the gateway hears nothing is missing from its sums and nowhere else, so a failure is logged and the job
-goes on.
+An unreported batch is missing only from the gateway's sums, so a failure is logged and the job continues.
 """
 
 import json
@@ -32,7 +31,7 @@ _log: Final = logging.getLogger("pipeline")
 
 
 class BatchFigures(StreamingQueryListener):
-    """Tells of each batch that had rows."""
+    """Reports each batch with rows."""
 
     def __init__(self, job: str, admin_url: str, *, vpn: str = "", user: str = "", credential_ref: str = "") -> None:
         self._job = job
@@ -45,7 +44,7 @@ class BatchFigures(StreamingQueryListener):
         """There is no batch yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, Spark's name
-        """Tell of the batch, at each cursor that it read with."""
+        """Report the batch, under each cursor that it used."""
         progress = event.progress
         if progress.numInputRows == 0:
             return
@@ -64,7 +63,7 @@ class BatchFigures(StreamingQueryListener):
         """There was no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
-        """The last batch was told of."""
+        """The last batch has been reported."""
 
     def _put(self, offset: Offset, figures: dict[str, object]) -> None:
         path = f"/queues/{quote(offset.queue, safe='')}/cursors/{quote(offset.cursor, safe='')}/batch{self._query}"
@@ -78,7 +77,7 @@ class BatchFigures(StreamingQueryListener):
             _log.warning("the gateway at %s was not told of batch %s: %s", self._admin_url, figures["reference"], error)
 
     def _authorization(self) -> dict[str, str]:
-        """Return the header that says who tells; without a user the secret is a token. Raises OptionError."""
+        """Return the header that authenticates the job; without a user the secret is a token. Raises OptionError."""
         if not self._credential_ref:
             return {}
         secret = secret_of(self._credential_ref)

@@ -1,7 +1,7 @@
-"""Where a streaming job stands: by its checkpoint, which is Spark's, and by the gateway, which has its cursor.
+"""The position of a streaming job: in its checkpoint, which is Spark's, and of its cursor in the gateway.
 
-The two agree but for a moment, or after a crash: then the gateway is behind until the job runs again or somebody
-acknowledges for it.
+The two differ briefly during a batch, and after a crash: then the gateway is behind until the job runs again or an
+operator acknowledges for it.
 """
 
 from collections.abc import Mapping

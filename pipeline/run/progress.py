@@ -1,4 +1,4 @@
-"""What a job says of itself: one line of JSON for each batch."""
+"""The progress of a job: one line of JSON for each batch."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Trying again, from the checkpoint, what failed for a reason that passes; and giving up on anything else."""
+"""Retries temporary failures from the checkpoint, and gives up on permanent ones."""
 
 import logging
 from collections.abc import Callable
@@ -26,7 +26,7 @@ Done = TypeVar("Done")
 def supervise(attempt: Callable[[], Done], batch_count: Callable[[], int], stopping: Event) -> Done | None:
     """Run attempts until one ends well, and return what it did; None when the job is to stop. Raises JobFailed.
 
-    `batch_count` says how many batches were through: a job that gets on, though slowly, is never given up.
+    `batch_count` returns the number of completed batches: a job that makes progress, even slowly, is never given up.
     """
     failed_count, seen = 0, batch_count()
     while not stopping.is_set():
@@ -44,6 +44,6 @@ def supervise(attempt: Callable[[], Done], batch_count: Callable[[], int], stopp
         if failure.passes is None or failed_count == ATTEMPTS_MAX:
             raise JobFailed(failure.text)
         delay_s = min(DELAY_MAX_S, DELAY_FIRST_S * 2 ** (failed_count - 1))
-        _log.warning("the job begins again in %.0f s, for %s: %s", delay_s, failure.passes, failure.text)
+        _log.warning("the job restarts in %.0f s, because %s: %s", delay_s, failure.passes, failure.text)
         stopping.wait(delay_s)
     return None

@@ -1,6 +1,6 @@
-"""What the processes of Spark find in their environment: its home, a Java, a Python, and where temporary files go.
+"""The environment of Spark's processes: its home, a Java, a Python, and the folder of temporary files.
 
-Whatever is set already stands.
+Existing settings are kept.
 """
 
 import os
@@ -36,7 +36,7 @@ exec "{java}" "$@"
 
 @contextmanager
 def spark_environment(folder: Path) -> Iterator[None]:
-    """Set it for the length of a block; what it needs is made in a folder. Raises JobFailed where there is no Java."""
+    """Set the environment within a block, with its files in `folder`. Raises JobFailed when there is no Java."""
     found = {**_python(), **_home(folder / "home"), **_java(folder / "java"), **_temporary_files(folder)}
     before = {name: os.environ.get(name) for name in found}
     os.environ.update(found)

@@ -1,7 +1,7 @@
-"""The folder of a job's temporary files, Spark's among them; and what jobs that were killed left of theirs.
+"""The folder of a job's temporary files, including Spark's, and the removal of those of killed jobs.
 
-A folder is its job's for as long as that holds a lock on it, which the system takes away from a process however it
-ends. So each job removes those that nobody holds before it makes its own.
+A job owns its folder while it holds a lock on it; the system releases the lock when the process ends, in every case. So
+each job removes the unlocked folders before it creates its own.
 """
 
 import fcntl
@@ -48,7 +48,7 @@ def _remove_if_left(folder: Path) -> None:
     if handle is not None:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
-        _log.info("removed %s, which a job that was killed had left", folder)
+        _log.info("removed %s, a leftover of a killed job", folder)
 
 
 def _held(folder: Path) -> int | None:

@@ -122,7 +122,7 @@ def test_what_was_replaced_is_removed_when_its_time_is_over(spark: SparkSession,
 
 
 def test_two_compactions_of_one_archive_exclude_each_other(spark: SparkSession, archive: Path) -> None:
-    with alone_in(archive), pytest.raises(JobFailed, match="is under way"):
+    with alone_in(archive), pytest.raises(JobFailed, match="is running"):
         compacted(spark, archive)
 
 

@@ -1,5 +1,4 @@
-"""`aggregate`: what comes into a queue, by windows of time.
+"""`aggregate`: aggregates the messages of a queue by windows of time.
 
-`job` is its file and the query, `windows` says what is grouped and measured, and `page` shows people
-what came of it.
+`job` has its file and the query, `windows` defines groups and measures, and `page` makes the report.
 """

@@ -1,7 +1,7 @@
-"""The job `aggregate`: its file, the query, and where what it finds goes.
+"""The job `aggregate`: its file, the query, and the destinations of its results.
 
-A batch is written under its query's name and its own, and published as a transaction of that name; so a batch that runs
-again after a crash writes and publishes nothing twice.
+A batch is written under the names of its query and itself, and published as a transaction of that name; so a batch that
+runs again after a crash writes and publishes nothing twice.
 """
 
 from datetime import timedelta
@@ -29,14 +29,14 @@ REPORT_DAYS_MAX: Final = 3_660
 
 @final
 class AggregateTable(Section):
-    """`[aggregate]`: what is measured, and where it goes."""
+    """`[aggregate]`: the measures and their destinations."""
 
     windows: WindowsTable
     path: Annotated[str, Field(min_length=1)] | None = None  # Parquet: PATH/dt=DAY/batch=NAME
-    report: Annotated[str, Field(min_length=1)] | None = None  # a page of what is at path
+    report: Annotated[str, Field(min_length=1)] | None = None  # a page of the data at path
     report_days: Annotated[int, Field(ge=1, le=REPORT_DAYS_MAX)] = 90  # of it, up to the newest
     target: dict[str, bool | int | str] | None = None  # options of the sink, with queue or topic
-    state_partitions: Annotated[int, Field(ge=1, le=STATE_PARTITIONS_MAX)] = 8  # for good, from the first start on
+    state_partitions: Annotated[int, Field(ge=1, le=STATE_PARTITIONS_MAX)] = 8  # fixed at the first start
 
     @field_validator("target")
     @classmethod
@@ -66,14 +66,14 @@ class AggregateJob(StreamJob):
 
 
 def aggregate(spark: SparkSession, config: AggregateJob, trigger: Trigger) -> StreamingQuery:
-    """Start the query. Raises SchemaError, else what Spark does."""
+    """Start the query. Raises SchemaError and Spark's errors."""
     table = config.aggregate
     # Spark's default of 200 is for clusters: each is a store of state that every batch opens.
     spark.conf.set("spark.sql.shuffle.partitions", table.state_partitions)
 
     def write(found: DataFrame, number: int) -> None:
         name = batch_name(query_id(config.checkpoint), number)
-        found.persist()  # it is gone through more than once, and taken out of the state once
+        found.persist()  # it is read more than once, and taken from the state once
         try:
             if not found.isEmpty():
                 _keep(found, table, name)
@@ -104,7 +104,7 @@ def _keep(found: DataFrame, table: AggregateTable, name: str) -> None:
 
 
 def _latest_days(found: DataFrame, path: str, count: int) -> DataFrame:
-    """Return what is kept of so many days up to the newest that a batch found. No older ones are looked at."""
+    """Return the stored rows of the last `count` days up to the newest in a batch. Older ones are not read."""
     newest: Any = found.agg(fn.max(fn.to_date(START)).alias("day")).first()
     days = ",".join(str(newest.day - timedelta(days=each)) for each in range(count))
     # By the columns of now: earlier measures were others perhaps, and Spark would go by those of one file.

@@ -1,4 +1,4 @@
-"""Aggregates as people read them: a plot for each measure, with lines for the groups that have the most windows."""
+"""The report on aggregates: a plot for each measure, with lines for the groups with the most windows."""
 
 import json
 from collections import defaultdict
@@ -22,7 +22,7 @@ _START_MS: Final = "_start_ms"
 
 
 def page(kept: DataFrame, table: WindowsTable, path: str) -> Report:
-    """Return the page on the windows that were kept. There is one at least."""
+    """Return the page on the stored windows. There is at least one."""
     named = kept.withColumn(_GROUP, fn.to_json(fn.struct(*table.by)) if table.by else fn.lit("{}"))
     totals: Any = named.agg(
         fn.count("*").alias("windows"),
@@ -86,7 +86,7 @@ def _table(table: WindowsTable, shown: list[Row]) -> Table:
 
 
 def _read(group: str, table: WindowsTable) -> str:
-    """Return a group as people read it."""
+    """Return a group as text for people."""
     values = json.loads(group)
     return " / ".join(str(values.get(each, "none")) for each in table.by) or "all"
 

@@ -1,7 +1,7 @@
-"""Windows of time over a stream: what is grouped, measured, and when a window is over.
+"""Windows of time over a stream: groups, measures, and the closing of windows.
 
-A window is over, and written once, when the watermark has passed its end: the latest event time seen, less the delay
-that events may have. Whatever comes for it later is late, and counted by Spark; what has no event time is counted here.
+A window closes, and is written once, when the watermark passes its end: the latest event time seen, less the allowed
+delay of events. Spark counts later events as late; this module counts rows without an event time.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`audit`: was everything that came in also done, once, and in order for each key?
+"""`audit`: checks that every input message was processed once, and in order for each key.
 
-`job` is what operators run, `comparison` asks Spark, `findings` is what comes of it, and `page` shows that to people.
+`job` is the operator's job, `comparison` queries Spark, `findings` has the results, and `page` makes the report.
 """

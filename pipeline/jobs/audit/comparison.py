@@ -1,8 +1,7 @@
-"""Comparing what came in with what came out, by Spark.
+"""Compares input and output messages, by Spark.
 
-- Lost: it came in more often than it came out. Duplicated: the other way round. Foreign: it came out and never in.
-- Out of order: of the messages of its key, one that came in later had come out before. Of a message that came several
-  times, the first counts.
+- Lost: more often in the input than in the output. Duplicated: the reverse. Foreign: in the output, never in the input.
+- Out of order: a later input message of the same key came out before it. Of a repeated message, the first counts.
 - Sequences are compared within a partition, where they mean order. The messages of a key are in one partition, except
   while the number of partitions changes.
 """

@@ -1,11 +1,11 @@
-"""What an audit finds, in numbers and examples. How it is found is `comparison`'s matter, how it looks `page`'s."""
+"""The findings of an audit, in numbers and examples. See also: `comparison` (the queries), `page` (the report)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, final
 
-# What may be wrong, in the order in which people ask.
+# The kinds of findings, in the order of the report.
 LOST: Final = "lost"
 DUPLICATED: Final = "duplicated"
 FOREIGN: Final = "foreign"
@@ -17,7 +17,7 @@ WRONGS: Final = (LOST, DUPLICATED, FOREIGN, OUT_OF_ORDER, UNIDENTIFIED)
 @final
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """A message with which something is wrong."""
+    """A message with a finding."""
 
     wrong: str  # of WRONGS
     identity: str
@@ -43,7 +43,7 @@ class Moment:
 @final
 @dataclass(frozen=True, kw_only=True)
 class AuditResult:
-    """What an audit found. Counts are of messages; of what is repeated the surplus counts."""
+    """The result of an audit. Counts are of messages; of repetitions the surplus counts."""
 
     sent_count: int
     arrived_count: int
@@ -60,7 +60,7 @@ class AuditResult:
         return not any(self.wrong_counts.values())
 
     def figures(self) -> Mapping[str, object]:
-        """Return what a program wants to know, as JSON has it."""
+        """Return the figures for programs, as JSON values."""
         return {
             "sent": self.sent_count,
             "arrived": self.arrived_count,

@@ -1,4 +1,4 @@
-"""The job `audit`: its file, and what it does. What is compared, and how, is in `comparison`."""
+"""The job `audit`: its file and its steps. See also: the comparison itself (`comparison`)."""
 
 from typing import Annotated, Final, final
 
@@ -18,7 +18,7 @@ JUDGES_ALL: Final = "true"
 
 @final
 class AuditTable(Section):
-    """`[audit]`: what is compared, and where the page goes."""
+    """`[audit]`: the archives to compare, and the file of the page."""
 
     report: Annotated[str, Field(min_length=1)]
     ingress: Archived
@@ -37,7 +37,7 @@ class AuditJob(JobFile):
 
 
 def audit(spark: SparkSession, config: AuditJob) -> AuditResult:
-    """Compare the archives, and write the page. Raises JobFailed when nothing came in, else what Spark does."""
+    """Compare the archives, and write the page. Raises JobFailed when the input is empty, and Spark's errors."""
     table = config.audit
     pairs = paired(table.ingress.rows(spark), table.egress.rows(spark), identity=table.identity, key=table.key)
     judged = pairs.where(table.judge).persist()
@@ -46,7 +46,7 @@ def audit(spark: SparkSession, config: AuditJob) -> AuditResult:
     finally:
         judged.unpersist()
     if not found.sent_count:
-        # Nothing lost of nothing would look like success, and is a mistake in the file more likely.
+        # An empty input would look like success, and is more likely a mistake in the file.
         judged_so = "" if table.judge == JUDGES_ALL else f", of those that audit.judge takes: {table.judge}"
         raise JobFailed(f"audit.ingress: no message in {table.ingress.path} where {table.ingress.where}{judged_so}")
     from sluicegate.pipeline.jobs.audit.page import page  # late: jobs begin without Matplotlib

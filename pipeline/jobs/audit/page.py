@@ -1,4 +1,4 @@
-"""An audit as people read it."""
+"""The report of an audit."""
 
 from typing import Final
 

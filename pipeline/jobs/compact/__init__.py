@@ -1,1 +1,1 @@
-"""The job `compact`: `job` has its file and what it does, `days` how a day of Parquet files is exchanged."""
+"""The job `compact`: `job` has its file and its steps, `days` exchanges a day of Parquet files."""

@@ -1,19 +1,19 @@
-"""Days of an archive of Parquet files, written anew: few large files, in order, and each message once.
+"""Rewrites days of an archive of Parquet files: few large files, in order, and each message once.
 
-A day is exchanged in steps that can be taken up again after a crash, in a folder `_compact/NAME` of the archive, which
-readers of Parquet leave out as they do all names with an underscore:
+A day is exchanged in steps that can resume after a crash, in a folder `_compact/NAME` of the archive. Readers of
+Parquet ignore it, as all names with an underscore:
 
-- `new/` is written. Without a manifest it counts for nothing, and the next run begins again;
-- `manifest.json` says which batches it replaces. From here on the exchange is carried through;
-- `new/` becomes a batch of the day, and then the batches that it replaces go to `old/`: for that moment, and after a
-  crash until the next run, a reader finds messages twice, but never misses one;
-- `done` says when that was. `old/` is kept for those who are still reading it, and then removed.
+- `new/` is written. Without a manifest it has no effect, and the next run starts over;
+- `manifest.json` lists the batches that it replaces. From here on the exchange is always completed;
+- `new/` becomes a batch of the day, and then the replaced batches move to `old/`: in between, and after a crash until
+  the next run, a reader finds messages twice, but never misses one;
+- `done` has the time of the exchange. `old/` is kept for its current readers, and then removed.
 
-A day that cannot be read as one, for a file is damaged or a column has several types, stays as it is.
+A day that cannot be read as a whole, because of a damaged file or a column with several types, stays unchanged.
 
-What comes into the day meanwhile is a batch of its own, and waits for the next run. So does one that the job `archive`
-wrote again after a crash; its messages are dropped as repeats. The same message has the same sequence and was received
-at the same time: sequences alone begin again with another incarnation of the spool.
+Messages that arrive for the day meanwhile are a separate batch, and wait for the next run. So does a batch that the job
+`archive` wrote again after a crash; its messages are dropped as repeats. The same message has the same sequence and
+time of receipt: sequences alone restart with another incarnation of the spool.
 """
 
 import fcntl
@@ -49,13 +49,13 @@ ORDER: Final = ("partition", "sequence")
 
 
 class DayLeft(Exception):
-    """A day cannot be compacted, and is as it was; the text says why."""
+    """A day cannot be compacted, and is unchanged; the text gives the reason."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Compacted:
-    """What became of a day."""
+    """The result for a day."""
 
     files_before_count: int
     files_after_count: int
@@ -64,18 +64,18 @@ class Compacted:
 
 @contextmanager
 def alone_in(root: Path) -> Iterator[None]:
-    """Keep other compactions of the archive out. Raises JobFailed when one is under way."""
+    """Lock the archive against other compactions. Raises JobFailed when one is running."""
     (root / WORK).mkdir(exist_ok=True)
     with (root / WORK / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise JobFailed(f"another compaction of {root} is under way") from None
+            raise JobFailed(f"another compaction of {root} is running") from None
         yield
 
 
 def carry_on(root: Path, *, remove_before_s: float) -> int:
-    """Carry through what an earlier run left, and remove what was replaced before a time; return of how many days."""
+    """Complete the exchanges of earlier runs, and remove files replaced before a time; return the number of days."""
     removed_count = 0
     for work in sorted(each for each in (root / WORK).iterdir() if each.is_dir()):
         if not (work / MANIFEST).exists():
@@ -95,7 +95,7 @@ def closed_days(root: Path, before: date) -> list[Path]:
 
 
 def compact_day(spark: SparkSession, root: Path, day: Path, *, file_bytes: int) -> Compacted | None:
-    """Write a day anew; return None when there is nothing to gain. Raises DayLeft, else what Spark does."""
+    """Rewrite a day; return None when there is nothing to gain. Raises DayLeft and Spark's errors."""
     batches = sorted(each.name for each in day.glob(f"{BATCH}=*"))
     files = [file for each in batches for file in sorted((day / each).glob("*.parquet"))]
     if len(files) < 2 or (len(batches) == 1 and batches[0].startswith(f"{BATCH}={COMPACTED}_")):
@@ -156,7 +156,7 @@ def _exchange(root: Path, work: Path) -> None:
 
 
 def _put_in_place(path: Path, text: str) -> None:
-    """Write a file that is there whole or not at all."""
+    """Write a file atomically."""
     unfinished = path.with_suffix(".unfinished")
     with unfinished.open("w", encoding="utf-8") as file:
         file.write(text)

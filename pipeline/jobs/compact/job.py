@@ -1,7 +1,7 @@
-"""The job `compact`: days of an archive that are over become few large files.
+"""The job `compact`: merges the files of past days of an archive into few large files.
 
-How a day of Parquet files is exchanged is in `days`. A Delta table does that by itself, in its log,
-where no message is ever there twice.
+The module `days` exchanges a day of Parquet files. A Delta table does that in its own log, where no message ever
+appears twice.
 """
 
 import logging
@@ -26,7 +26,7 @@ _log: Final = logging.getLogger("pipeline")
 
 @final
 class CompactTable(ArchiveTable):
-    """`[compact]`: which archive, and which of its days are over."""
+    """`[compact]`: the archive, and the definition of its past days."""
 
     path: Annotated[str, Field(pattern="^/")]  # a folder of this host
     file_mb: Annotated[int, Field(ge=1, le=4096)] = 256
@@ -44,7 +44,7 @@ class CompactJob(JobFile):
 @final
 @dataclass(frozen=True, kw_only=True)
 class CompactResult:
-    """What was done."""
+    """The result of a compaction."""
 
     day_count: int
     files_before_count: int
@@ -55,7 +55,7 @@ class CompactResult:
 
     @property
     def is_clean(self) -> bool:
-        """Whether no day was left as it is for something that is wrong with it."""
+        """Whether no day was left unchanged because of a problem."""
         return not self.left
 
     def figures(self) -> Mapping[str, object]:
@@ -71,7 +71,7 @@ class CompactResult:
 
 
 def compact(spark: SparkSession, config: CompactJob) -> CompactResult:
-    """Compact the days that are over. Raises JobFailed, else what Spark does."""
+    """Compact the past days. Raises JobFailed and Spark's errors."""
     table, now = config.compact, datetime.now(UTC)
     if not Path(table.path).is_dir():
         raise JobFailed(f"compact.path: there is no folder {table.path}")

@@ -1,1 +1,1 @@
-"""The job `dmq`: what lies in a dead message queue and why, and what to do about it."""
+"""The job `dmq`: shows the messages of a dead message queue, the reasons, and the action to take."""

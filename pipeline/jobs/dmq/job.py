@@ -1,7 +1,7 @@
-"""The job `dmq`: what lies in a dead message queue and why, and what to do about it.
+"""The job `dmq`: shows the messages of a dead message queue, the reasons, and the action to take.
 
-It reads and takes nothing. Dead messages say themselves where and why they died (`messaging.message.headers`).
-Driving messages back, moving and deleting them is the gateway's: the plan names the commands.
+It reads without removing messages. Dead messages contain the queue and reason of their dead-lettering
+(`messaging.message.headers`). The gateway redrives, moves and deletes messages: the plan names the commands.
 """
 
 import shlex
@@ -20,7 +20,7 @@ from sluicegate.pipeline.configuration import QueueJob, Section
 from sluicegate.pipeline.report.likeness import alike
 from sluicegate.pipeline.run.batch_job import ISO_8601
 
-GROUPS_MAX: Final = 200  # that are told of, the largest ones; the others are counted
+GROUPS_MAX: Final = 200  # the largest groups are listed; the others are counted
 SAMPLES_MAX: Final = 100
 TOPICS_SHOWN: Final = 5  # of each group
 CAUTIOUS_RATE: Final = 50  # messages per second of a re-drive whose consumer has failed before
@@ -33,7 +33,7 @@ EXAMINE: Final = "examine"
 
 @final
 class DmqTable(Section):
-    """`[dmq]`: what is told."""
+    """`[dmq]`: the contents of the output."""
 
     samples: Annotated[int, Field(ge=0, le=SAMPLES_MAX)] = 3  # ids of messages, of each group
 
@@ -48,11 +48,11 @@ class DmqJob(QueueJob):
 @final
 @dataclass(frozen=True, kw_only=True)
 class DeadGroup:
-    """Messages that died in one queue for one reason, with causes that are alike."""
+    """Messages dead-lettered from one queue for one reason, with similar causes."""
 
-    queue: str | None  # None: they never died, and were published here
+    queue: str | None  # None: they were published here directly
     reason: str | None
-    cause: str | None  # with # for numbers; None: nobody said
+    cause: str | None  # with # for numbers; None: unknown
     count: int
     payload_bytes: int
     deliveries_max: int
@@ -66,7 +66,7 @@ class DeadGroup:
 @final
 @dataclass(frozen=True)
 class Step:
-    """What to do about the messages that died in one queue for one reason."""
+    """The action for the messages dead-lettered from one queue for one reason."""
 
     do: str  # REDRIVE or EXAMINE
     count: int
@@ -77,12 +77,12 @@ class Step:
 @final
 @dataclass(frozen=True, kw_only=True)
 class DmqResult:
-    """What a dead message queue holds."""
+    """The contents of a dead message queue."""
 
     queue: str
     count: int
     groups: Sequence[DeadGroup]  # the largest first
-    others_count: int  # messages of groups that are not told of
+    others_count: int  # messages of unlisted groups
     plan: Sequence[Step]
 
     @property
@@ -96,13 +96,13 @@ class DmqResult:
 
 
 def dmq(spark: SparkSession, config: DmqJob) -> DmqResult:
-    """Read the queue as it is now. Raises what Spark and the data source do."""
+    """Read the queue's current messages. Raises the errors of Spark and the data source."""
     rows = spark.read.format("sluicegate").options(**config.source_options).load()
     return findings(rows, config.source_options["queue"], samples=config.dmq.samples)
 
 
 def findings(rows: DataFrame, queue: str, *, samples: int) -> DmqResult:
-    """Return what the rows of a dead message queue say."""
+    """Return the groups and plan for the rows of a dead message queue."""
     groups = _grouped(rows, samples).persist()
     try:
         shown = [_group_of(row) for row in groups.orderBy(fn.desc("count"), *GROUPED_BY).limit(GROUPS_MAX).collect()]
@@ -127,7 +127,7 @@ def findings(rows: DataFrame, queue: str, *, samples: int) -> DmqResult:
 
 
 def step_for(queue: str, died_in: str, reason: str, *, count: int, died_again_count: int) -> Step:
-    """Return what to do about the messages that died in one queue for one reason."""
+    """Return the action for the messages dead-lettered from one queue for one reason."""
     redrive = (
         f"sluicegate queue redrive {shlex.quote(queue)} --dead-queue {shlex.quote(died_in)} --dead-reason {reason}"
     )

@@ -1,1 +1,1 @@
-"""The job `presence`: who was connected when, by the events of the gateway."""
+"""The job `presence`: shows when clients were connected, from the events of the gateway."""

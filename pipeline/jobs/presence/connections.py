@@ -1,9 +1,9 @@
-"""From the gateway's events to the times at which clients were connected.
+"""Derives the times of client connections from the gateway's events.
 
-An event says its kind and the client in its topic (`messaging.observability.events`), and the client's address in its
-text: a connection is known by node, client and address. It ends with its disconnect. An event may be missing, for
-floods of them are cut and direct messages may be dropped: then a connection ends where its address connects anew, or
-where its node starts. A client is present while any of its connections is.
+The topic of an event has its kind and the client (`messaging.observability.events`), its text the client's address.
+Node, client and address identify a connection. It ends with its disconnect event. Events may be missing, because the
+gateway limits floods of events and may drop direct messages: then a connection ends when its address connects again, or
+its node starts. A client is present while it has a connection.
 """
 
 from datetime import datetime
@@ -84,7 +84,7 @@ def presence_of(found: DataFrame) -> DataFrame:
 
 
 def silent_in(stays: DataFrame, before: datetime) -> DataFrame:
-    """Return `client, since` of those who have no connection now, and had none at or after a moment."""
+    """Return `client, since` of the clients without a connection now, and without one at or after a time."""
     return (
         stays.groupBy("client")
         .agg(fn.max("ended").alias("since"), fn.count_if(fn.col("ended").isNull()).alias("present"))

@@ -1,4 +1,4 @@
-"""The job `presence`: the table of who was connected when, and what is remarkable in it."""
+"""The job `presence`: writes the table of client connections, and summarizes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ SHOWN_MAX: Final = 1_000
 
 @final
 class PresenceTable(Section):
-    """`[presence]`: where the table goes, and how many are told of."""
+    """`[presence]`: the folder of the table, and the number of listed clients."""
 
     path: Annotated[str, Field(min_length=1)]
     restless: Annotated[int, Field(ge=0, le=SHOWN_MAX)] = 10  # clients that came and went most often
@@ -38,7 +38,7 @@ class PresenceJob(QueueJob):
 @final
 @dataclass(frozen=True, kw_only=True)
 class PresenceResult:
-    """What the events tell."""
+    """The result from the events."""
 
     clients_count: int
     present_count: int  # by the last event of each
@@ -50,7 +50,7 @@ class PresenceResult:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nobody is silent: nothing else is wrong with coming and going."""
+        """Whether no client is silent."""
         return self.silent_count == 0
 
     def figures(self) -> Mapping[str, object]:

@@ -1,1 +1,1 @@
-"""The job `profile`: what payloads of a queue are like, topic by topic."""
+"""The job `profile`: describes the payloads of a queue, topic by topic."""

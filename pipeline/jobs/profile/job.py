@@ -1,7 +1,7 @@
-"""The job `profile`: of each topic's payloads the format, the sizes, and the columns that JSON would make.
+"""The job `profile`: the formats and sizes of each topic's payloads, and the columns of JSON payloads.
 
-It reads and takes nothing. With a decode stage in its file it also says what of the payloads that schema does not fit:
-the drift since it was written.
+It reads without removing messages. With a decode stage in its file it also counts the payloads that do not fit that
+schema: the drift since the schema was written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ from sluicegate.pipeline.decode.decoder import Decoder
 from sluicegate.pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
 from sluicegate.pipeline.report.likeness import alike
 
-TOPICS_MAX: Final = 200  # that are told of, the most frequent ones; the others are counted
+TOPICS_MAX: Final = 200  # the most frequent topics are listed; the others are counted
 REASONS_SHOWN: Final = 3
 FRACTIONS: Final = (0.5, 0.99)  # of sizes
 
@@ -69,11 +69,11 @@ class TopicProfile:
 @final
 @dataclass(frozen=True, kw_only=True)
 class ProfileResult:
-    """What the payloads of a queue are like."""
+    """The profile of a queue's payloads."""
 
     queue: str
     topics: Sequence[TopicProfile]  # the most frequent first
-    others_count: int  # messages of topics that are not told of
+    others_count: int  # messages of unlisted topics
     undecodable_count: int  # of all topics
 
     @property
@@ -95,7 +95,7 @@ def profile(spark: SparkSession, config: ProfileJob) -> ProfileResult:
 
 
 def findings(rows: DataFrame, queue: str, *, levels: int, decoder: Decoder | None) -> ProfileResult:
-    """Return what the rows of a queue are like."""
+    """Return the profile of a queue's rows."""
     rows = rows.withColumn(DECODE_ERROR, fn.lit(None).cast("string")) if decoder is None else decoded(rows, decoder)
     found = _by_topic(rows, levels).persist()
     try:
