@@ -14,10 +14,10 @@ from sluicegate.pipeline.failures import JobFailed
 
 
 def main(
-    folder: Annotated[Path, typer.Option(help="Where a folder for this run is made.")] = Path("build/demo"),
+    folder: Annotated[Path, typer.Option(help="Parent of the folder of this run.")] = Path("build/demo"),
     most: Annotated[int | None, typer.Option(min=1, help="At most so many readings of each sensor.")] = None,
 ) -> None:
-    """Show the whole way: devices, gateway, workers, archive, audit. Ends with 1 when the audit found something."""
+    """Show the whole path: devices, gateway, workers, archive, audit. Exits with 1 when the audit has findings."""
     run = folder.resolve() / datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
     try:
         is_clean = show(run, Console(), most=most)

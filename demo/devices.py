@@ -1,6 +1,6 @@
-"""The demo's devices: a connection of MQTT 5 for each sensor, which publishes what it measures with QoS 1.
+"""The demo's devices: an MQTT 5 connection for each sensor, which publishes its readings with QoS 1.
 
-The sensor's name is the partition key; so its readings stay in order, whoever works on them.
+The sensor's name is the partition key, so its readings stay in order across the workers.
 """
 
 import threading
@@ -38,11 +38,11 @@ class Device:
 
     @property
     def is_done(self) -> bool:
-        """Whether the gateway has answered for every reading."""
+        """Whether the gateway has acknowledged every reading."""
         return self.confirmed_count + self.refused_count == len(self._readings)
 
     def begin(self, host: str, port: int) -> None:
-        """Connect, and hand all readings to paho, whose thread sends them."""
+        """Connect, and pass all readings to paho, whose thread sends them."""
         self._client.connect(host, port)
         self._client.loop_start()
         for each in self._readings:
@@ -65,7 +65,7 @@ class Device:
 
 
 def publish_all(url: str, readings: Mapping[str, Sequence[Reading]], progress: Callable[[int], None]) -> None:
-    """Publish everything and wait until it is confirmed; `progress` hears how many are. Raises DemoFailed."""
+    """Publish everything and wait until it is confirmed; `progress` receives the count. Raises DemoFailed."""
     place = urlsplit(url)
     devices = [Device(sensor, rows) for sensor, rows in readings.items()]
     try:

@@ -1,5 +1,5 @@
-"""Why the demo cannot go on."""
+"""The error that ends the demo."""
 
 
 class DemoFailed(Exception):
-    """A part of the demo did not do what it is there for; the text says which, and where more is written."""
+    """A part of the demo failed; the text names it, and the file with the details."""

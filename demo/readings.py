@@ -1,7 +1,7 @@
-"""What the demo's devices measure: the weather tables that the package `vega_datasets` has inside.
+"""The readings of the demo's devices: the weather tables in the package `vega_datasets`.
 
 Hourly temperatures of Seattle and San Francisco in 2010, in Fahrenheit, and Seattle's weather for each day of 2012 to
-2015, in metric units. No network is asked.
+2015, in metric units. It needs no network.
 """
 
 import csv
@@ -31,7 +31,7 @@ class Reading:
 
     @property
     def identity(self) -> bytes:
-        """What the reading is known by wherever it goes."""
+        """The value that identifies the reading everywhere."""
         return f"{self.sensor}#{self.number}".encode()
 
     @property

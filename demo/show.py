@@ -1,4 +1,4 @@
-"""The order of events in the demo, and what is said of them."""
+"""Runs the steps of the demo in order, and prints their progress."""
 
 import json
 from functools import partial
@@ -25,7 +25,7 @@ def show(folder: Path, console: Console, *, most: int | None = None) -> bool:
     folder.mkdir(parents=True)
     measured = readings(most)
     total = sum(len(rows) for rows in measured.values())
-    console.print(f"Everything of this run is in [bold]{folder}[/]", soft_wrap=True)
+    console.print(f"All files of this run are in [bold]{folder}[/]", soft_wrap=True)
     with gateway(folder) as urls:
         console.print("The gateway is up:", *(urls[name] for name in ("mqtt", "amqp", "flow")), soft_wrap=True)
         console.print(f"{len(measured)} devices publish {total:,} readings, {WORKERS} workers share them:")

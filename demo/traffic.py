@@ -29,7 +29,7 @@ def traffic(
     worked_on: Callable[[int], None],
     killed: Callable[[int], None],
 ) -> None:
-    """Send everything through; the callbacks hear how far it is. Raises DemoFailed."""
+    """Send all readings through; the callbacks receive the progress. Raises DemoFailed."""
     total = sum(len(rows) for rows in readings.values())
     with BlockingClient(urls["flow"]) as client:
         # From here on the gateway keeps what comes in for the archive, however fast the workers are.
@@ -64,7 +64,7 @@ def _watch(
     refusal: Sequence[DemoFailed],
     folder: Path,
 ) -> None:
-    """Wait until there is a result for everything; half way, kill a worker with its hands full."""
+    """Wait until every reading has a result; halfway, kill a worker in the middle of its work."""
     pause = threading.Event()
     done, waited_s = 0, 0.0
     while done < total and not refusal:

@@ -1,7 +1,8 @@
-"""A worker of the demo: takes readings with AMQP 1.0, brings them to metric units, and sends them on.
+"""A worker of the demo: consumes readings with AMQP 1.0, converts them to metric units, and sends the results.
 
-`python -m demo.worker URL SOURCE TARGET`, as a process of its own, for one of them is going to be killed. What it takes
-and what it sends belong to one transaction: whenever it dies, both happened or neither. It runs until it is ended.
+`python -m demo.worker URL SOURCE TARGET` runs as a separate process, because the demo kills one worker. A transaction
+covers both the consumed and the sent messages: when the worker dies, both took effect or neither. It runs until it is
+ended.
 """
 
 import json

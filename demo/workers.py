@@ -1,4 +1,4 @@
-"""The demo's workers, as processes: begun, one of them killed, and ended."""
+"""The processes of the demo's workers: start, kill of one, and end."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
-"""The data source: what `spark.read.format("sluicegate")` and its three siblings lead to.
+"""The data source behind `spark.read.format("sluicegate")` and its three siblings.
 
-Spark makes it in three kinds of processes, and pickles what it returns: so nothing here connects. Each face has a file
-of its own, imported when it is asked for: Spark imports this one whenever it looks for any source at all.
+Spark creates it in three kinds of processes, and pickles the results, so nothing here connects. Each reader and writer
+has its own module, imported on demand: Spark imports this module whenever it searches for any source.
 """
 
 import uuid
@@ -24,11 +24,11 @@ class SluicegateSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what stands behind `format`."""
+        """Return the name for `format`."""
         return "sluicegate"
 
     def schema(self) -> str:
-        """Return the columns that were asked for. Raises OptionError."""
+        """Return the selected columns. Raises OptionError."""
         from pyspark_sluicegate.columns import chosen_columns, schema_of
 
         return schema_of(chosen_columns(SourceOptions.of(self.options).columns))
@@ -69,7 +69,7 @@ class SluicegateSource(DataSource):
 
 
 def _source_options(given: Mapping[str, str], schema: StructType) -> SourceOptions:
-    """Check options, and that the schema, if a user gave one, is the one that they lead to. Raises OptionError."""
+    """Check the options, and that a user's schema equals theirs. Raises OptionError."""
     from pyspark_sluicegate.columns import chosen_columns
 
     options = SourceOptions.of(given)
@@ -81,7 +81,7 @@ def _source_options(given: Mapping[str, str], schema: StructType) -> SourceOptio
 
 
 def _sink_options(given: Mapping[str, str], schema: StructType) -> SinkOptions:
-    """Check options and columns before any task begins: each would fail, as often as tasks are tried."""
+    """Check options and columns before any task begins: otherwise every attempt of every task would fail."""
     from pyspark_sluicegate.writing.rows_out import check_columns
 
     options = SinkOptions.of(given, schema.names)

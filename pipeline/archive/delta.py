@@ -94,7 +94,7 @@ def enter_batch(path: str, name: str, schema: StructType, query_id: str, batch: 
 def rows_of(spark: SparkSession, path: str) -> DataFrame:
     """Return the current rows of a table.
 
-    Spark finds queue and day in the directories, and opens only those that match a condition. It requires files of equal
+    """Merge the days before a date into few files of about `file_bytes`, and remove long unnamed files."""
     depth in one read, so the files of batches and those of `compact_table` are separate reads. The latter's directory
     names contain the bytes of UTF-8, each of which Spark takes for a character.
     """

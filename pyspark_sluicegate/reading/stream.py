@@ -1,8 +1,8 @@
-"""The stream source: batches that are the same whenever they are planned again, and a place that the gateway knows.
+"""The stream source: repeatable batches, with a position in the gateway.
 
-Spark keeps one of these in a process of its own for as long as a query runs, beside throw-away copies that are only
-pickled to tasks; so it connects when something is first asked of it. It is killed rather than stopped: the gateway ends
-its binding when its heartbeat stays out.
+Spark keeps one reader in a separate process while a query runs, beside temporary copies that are only pickled to tasks.
+So a reader connects at its first request. Spark kills the process instead of stopping it: the gateway ends the binding
+when the heartbeat is missing.
 """
 
 import os
@@ -32,10 +32,10 @@ from sluicegate.messaging.bulk.durable_cursors import EARLIEST, LATEST
 from sluicegate.protocols.flow.codec.codes import FENCED, NOT_FOUND
 from sluicegate.protocols.flow.codec.frames.cursor import Position
 
-HEARTBEAT_S: Final = 60.0  # a binding of which nothing is heard for so long has ended
+HEARTBEAT_S: Final = 60.0  # a binding without a heartbeat for this time has ended
 BEAT_S: Final = HEARTBEAT_S / 4
-BINDING_GONE: Final = frozenset({FENCED, NOT_FOUND})  # refusals that say so: bound by another, deleted
-UNNAMED_BATCH: Final = "spark"  # Spark says which batch it is to listeners only
+BINDING_GONE: Final = frozenset({FENCED, NOT_FOUND})  # the refusals that end a binding: bound by another, deleted
+UNNAMED_BATCH: Final = "spark"  # Spark tells the batch to listeners only
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,10 +48,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._stood_when_bound: tuple[Position, ...] = ()
         self._target: Sequence[Position] | None = None  # with availableNow: where the query ends
 
-    # --- what Spark asks in the driver ---
+    # --- calls of Spark in the driver ---
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802, Spark's name
-        """Return where a query without a checkpoint begins: where the cursor stands, or as the user wishes."""
+        """Return the start of a query without a checkpoint: the cursor's position, or the user's choice."""
         self._bound()
         options = self._options
         stands = acked_places(self._stood_when_bound)
@@ -70,7 +70,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(stands, self._stood_when_bound).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802, Spark's name
-        """Return the limit of a batch that the options name."""
+        """Return the limit of a batch from the options."""
         if self._options.rows_max:
             return ReadMaxRows(self._options.rows_max)
         if self._options.bytes_max:
@@ -78,39 +78,39 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802, Spark's name
-        """Remember where the query ends."""
+        """Store the end of the query."""
         self._target = self._next_now(above={}, wait_ms=0)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802, Spark's name
-        """Return where the next batch ends; waits for new messages up to `longPollMs`. Raises OffsetError.
+        """Return the end of the next batch; wait for new messages up to `longPollMs`. Raises OffsetError.
 
-        Spark asks once the batch before is in its commit log: so what lies before `start` is acknowledged here.
+        Spark calls this when the batch before is in its commit log, so it acknowledges the messages before `start`.
         """
         begin = self._resumed(start)
         self._acknowledge(begin)
         ends = self._target
         if ends is None:
-            # Partitions that came later have nothing to read before their first sequence, and are not in `begin` yet.
+            # Partitions added later have no messages before their first sequence, and are not in `begin` yet.
             above = begin.places(self._bound().positions)
             ends = self._next_now(above=above, wait_ms=self._options.long_poll_ms)
         chosen = self._limited(begin, ends, limit)
         if not chosen:
-            return start  # equal to the last: Spark makes no batch
+            return start  # equal to the last offset: Spark makes no batch
         return begin.moved(chosen, ends, self._bound().epoch).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802, Spark's name
-        """Return where the queue ends, for Spark's progress."""
+        """Return the end of the queue, for Spark's progress."""
         positions = self._next_now(above={}, wait_ms=0)
         return self._offset({each.partition: each.next_sequence for each in positions}, positions).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Plan the tasks of a batch, and have the gateway keep its messages until it is acknowledged."""
+        """Plan the tasks of a batch, and make the gateway keep its messages until the batch is acknowledged."""
         begin, stop = self._resumed(start), self._resumed(end)
         cursor = self._bound()
         positions = cursor.positions  # once: heartbeats bring others
         if not positions:
             raise OffsetError(f"the queue {self._options.queue} was deleted while a batch of it was planned")
-        # Of a partition that went since the batch was planned there is nothing to read: its consumers had it all.
+        # A partition removed after the batch was planned has no messages: its consumers took them all.
         ends = {each: end for each, end in stop.places(positions).items() if each in stop.next}
         firsts = begin.places(positions) | self._rewound_in(begin, ends)
         ranges = [RangeToRead(each, firsts[each], end) for each, end in sorted(ends.items()) if firsts[each] < end]
@@ -123,7 +123,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for task in tasks
         ]
 
-    # --- what Spark asks where a task runs ---
+    # --- calls of Spark in a task ---
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield record batches."""
@@ -132,7 +132,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- the gateway ---
 
     def __getstate__(self) -> dict[str, Any]:
-        """Copies go to tasks, and bind nothing."""
+        """Return the state of a copy for tasks, without a binding."""
         return {**self.__dict__, "_cursor": None}
 
     def _bound(self) -> BlockingCursor:
@@ -172,17 +172,17 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _resumed(self, found: dict[str, Any]) -> Offset:
-        """Return an offset of the checkpoint. Raises OffsetError when the gateway cannot go on from there."""
+        """Return an offset of the checkpoint. Raises OffsetError when the gateway cannot continue from there."""
         offset = Offset.of_json(found)
         cursor = self._bound()
         offset.check_is_of(self._options.queue, cursor.vpn, cursor.incarnation)
         return offset
 
     def _rewound_in(self, begin: Offset, wanted: Container[int]) -> dict[int, int]:
-        """Return where reading goes on in those of the partitions in which the cursor was further when it was bound.
+        """Return where reading continues in the partitions whose cursor was ahead of the checkpoint when it was bound.
 
-        Then the checkpoint is an older one, and what lies between may be gone. Raises OffsetError unless the user
-        wants it passed over.
+        Then the checkpoint is older, and the messages in between may be gone. Raises OffsetError unless the user wants
+        to skip them.
         """
         firsts: dict[int, int] = {}
         for position in self._stood_when_bound:
@@ -214,9 +214,10 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _beat(cursor: BlockingCursor) -> None:
-    """Keep a binding alive while a long batch keeps Spark from asking anything. Ends with the binding, or its client.
+    """Keep a binding alive during a long batch, in which Spark makes no calls. Ends with the binding, or its client.
 
-    Other refusals pass: a right that an operator takes away and gives back, a store that cannot be read for a moment.
+    Other refusals are temporary: a permission that an operator revokes and restores, a store that is unreadable for a
+    moment.
     """
     while True:
         time.sleep(BEAT_S)
@@ -224,6 +225,6 @@ def _beat(cursor: BlockingCursor) -> None:
             cursor.status()
         except RequestRefused as refused:
             if refused.code in BINDING_GONE:
-                return  # whoever asks next hears why
+                return  # the next call reports the reason
         except FlowClientError:
-            return  # likewise
+            return  # the same

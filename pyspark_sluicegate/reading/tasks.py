@@ -1,7 +1,7 @@
-"""Reading the ranges of one task, in whatever process the task runs.
+"""Reads the ranges of one task, in the process of the task.
 
-Every sequence of a range arrives as a row, or the gateway says what became of it. What it cannot say anything about, or
-has lost, is a loss of data, and the task fails with it unless the user wants otherwise.
+Every sequence of a range arrives as a row, or the gateway gives the reason for its absence. A sequence without a
+reason, or lost by the gateway, is a loss of data: the task fails, unless `failOnDataLoss` is false.
 """
 
 import logging
@@ -18,19 +18,19 @@ from pyspark_sluicegate.reading.offsets import OffsetError
 from pyspark_sluicegate.reading.planning import RangeToRead
 from sluicegate import Column
 
-# What gaps tell of a failure, and not of what consumers, operators or rules did to messages.
+# The reasons of gaps that mean a failure, as opposed to actions of consumers, operators or rules.
 LOSS_REASONS: Final = frozenset({"damaged", "partition_failed"})
 
 _log: Final = logging.getLogger("pyspark_sluicegate")
 
 
 class DataLossError(Exception):
-    """Messages of a range are neither there nor accounted for."""
+    """Messages of a range are missing without a reason."""
 
 
 @final
 class RangesPartition(InputPartition):
-    """What one task reads. Travels to it as a pickle."""
+    """The ranges of one task. Spark sends it to the task as a pickle."""
 
     def __init__(self, ranges: Sequence[RangeToRead], *, incarnation: int, cursor: str, epoch: int) -> None:
         super().__init__(tuple((each.partition, each.first, each.end) for each in ranges))
@@ -46,14 +46,14 @@ class RangesPartition(InputPartition):
 
 @final
 class RangeReader:
-    """Reads what tasks are given. Holds options and the schema only, for it is pickled to wherever they run."""
+    """Reads the ranges of tasks. It has options and the schema only, because Spark pickles it to the tasks."""
 
     def __init__(self, options: SourceOptions, schema: Any) -> None:
         self._options = options
         self._schema = schema  # Arrow's
 
     def read(self, task: InputPartition) -> Iterator[Any]:
-        """Yield record batches. Raises DataLossError, OffsetError, or what the client library does."""
+        """Yield record batches. Raises DataLossError, OffsetError, and the errors of the client library."""
         if not isinstance(task, RangesPartition):
             return  # Spark's stand-in for no partitions at all
         for each in task.ranges:

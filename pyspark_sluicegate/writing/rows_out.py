@@ -1,4 +1,4 @@
-"""Record batches of Spark as the wire's columns: buffers are handed over, and no step of Python goes over rows."""
+"""Encodes record batches of Spark as the wire's columns: by whole buffers, without a Python loop over rows."""
 
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
@@ -19,7 +19,7 @@ _OF_PAYLOADS: Final = (pa.types.is_string, pa.types.is_large_string, pa.types.is
 
 
 class RowError(ValueError):
-    """A row without what every message needs, or with a value that no message can have."""
+    """A row without a required value, or with a value that no message can have."""
 
 
 def check_columns(schema: Any, options: SinkOptions) -> None:
@@ -56,8 +56,8 @@ def _destination(options: SinkOptions) -> str:
 def encode_rows(rows: Any) -> ColumnWriter:
     """Return the columns of a STAGE.
 
-    Raises RowError when a row lacks what every message needs, or a value is none that its column can have; OptionError
-    when none of that type is.
+    Raises RowError for a row without a required value, or with a value that its column cannot have; OptionError for a
+    column of an unsupported type.
     """
     out = ColumnWriter()
     for name, (bit, put) in WRITTEN.items():

@@ -1,7 +1,7 @@
-"""The sinks: rows become messages, all of a batch or none, and once.
+"""The sinks: publish the rows of a batch as messages, all or none, and once.
 
-A batch of a stream is a transaction named after the query and the batch, which are the same when it is tried again: so
-the gateway knows one it has committed, though Spark crashed before it wrote that down.
+A batch of a stream is a transaction named after the query and the batch. A retry has the same names, so the gateway
+recognizes a committed batch, even when Spark crashed before it recorded the commit.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         commit(self._options, _parts(messages))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803, Spark's name
-        """Drop what tasks staged. What a failed batch leaves is dropped by the next attempt's commit, or in time."""
+        """Drop the staged rows. The next attempt's commit, or a timeout, drops the rest of a failed batch."""
         for transaction in {each.transaction for each in _parts(messages)}:
             abort(self._options, transaction)
 

@@ -1,7 +1,7 @@
 """Rows of Spark on their way into a transaction of the gateway: staged by tasks, committed by the driver.
 
-A task stages its rows under a part (its partition) and an attempt that nobody else has; the commit names one attempt of
-each part. So what a task left that was tried again, or a driver that crashed, is never published.
+A task stages its rows under a part (its partition) and a unique attempt; the commit names one attempt of each part. So
+leftover rows of a retried task, or of a crashed driver, are never published.
 """
 
 import logging
@@ -22,7 +22,7 @@ from sluicegate.protocols.flow.codec.limits import ROWS_MAX
 PAYLOAD_BYTES_MAX: Final = 8 * 1024 * 1024  # of one request: half of what the gateway takes, so that properties fit
 REASONS_MAX: Final = 10  # rejected rows that a task reports in words
 
-# What is wrong with a row, at any time. Whatever else is refused is the gateway's state, or the job's own mistake.
+# The refusals for faults of a row. All others are the gateway's state, or the job's own mistake.
 ROW_REFUSALS: Final = frozenset({MALFORMED, MESSAGE_TOO_LARGE, TOPIC_INVALID, NOT_PERMITTED})
 
 _log: Final = logging.getLogger("pyspark_sluicegate")
@@ -31,7 +31,7 @@ _log: Final = logging.getLogger("pyspark_sluicegate")
 @final
 @dataclass
 class StagedPart(WriterCommitMessage):
-    """What one task has staged."""
+    """The staged rows of one task."""
 
     transaction: str
     part: int
@@ -55,7 +55,7 @@ class Stager:
         self._staged = StagedPart(transaction, part, secrets.randbits(63))
 
     def stage_all(self, batches: Iterable[Any]) -> StagedPart:
-        """Stage record batches, in their order. Raises SinkFailed, or what the client library does."""
+        """Stage record batches, in their order. Raises SinkFailed, and the errors of the client library."""
         for batch in batches:
             for rows in _in_pieces(rows_with_destination(batch, self._options)):
                 self._stage(rows)
@@ -88,7 +88,7 @@ class Stager:
             staged.staged_count += rows.num_rows
 
     def _refused(self, rows: Any, refused: Exception) -> None:
-        """One row refuses them all, so with `drop` it is looked for by halves."""
+        """Handle a refusal: one bad row refuses a batch, so with `drop` a search by halves finds it."""
         staged = self._staged
         if self._options.on_reject != DROP:
             raise SinkFailed(f"{refused}. With onReject=drop such rows are counted and left out") from refused
@@ -118,7 +118,7 @@ def _in_pieces(rows: Any) -> Iterator[Any]:
 
 
 def commit(options: SinkOptions, parts: Iterable[StagedPart]) -> None:
-    """Publish what tasks staged: all or nothing, and once however often it is said. Raises SinkFailed."""
+    """Publish the staged rows: all or nothing, and once for any number of calls. Raises SinkFailed."""
     found = list(parts)
     if not found:
         return
@@ -135,5 +135,5 @@ def commit(options: SinkOptions, parts: Iterable[StagedPart]) -> None:
 
 
 def abort(options: SinkOptions, transaction: str) -> None:
-    """Drop what tasks staged; after the commit it changes nothing."""
+    """Drop the staged rows; no effect after the commit."""
     bulk_for(options.connect).abort_staged(transaction)
