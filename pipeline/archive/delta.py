@@ -94,9 +94,9 @@ def enter_batch(path: str, name: str, schema: StructType, query_id: str, batch: 
 def rows_of(spark: SparkSession, path: str) -> DataFrame:
     """Return the current rows of a table.
 
-    """Merge the days before a date into few files of about `file_bytes`, and remove long unnamed files."""
-    depth in one read, so the files of batches and those of `compact_table` are separate reads. The latter's directory
-    names contain the bytes of UTF-8, each of which Spark takes for a character.
+    Spark finds queue and day in the directories, and opens only files that match a condition. It requires files of
+    equal depth in one read, so the files of batches and those of `compact_table` are separate reads. The latter's
+    directory names contain the bytes of UTF-8, each of which Spark takes for a character.
     """
     with _told(path, "read"):
         table = DeltaTable(path)
