@@ -17,10 +17,6 @@ CLIENT_SETUP = runpy.run_path(str(ROOT / "client" / "setup.py"), run_name="clien
 
 Arrows = Mapping[str, Collection[str]]
 
-# Circles that are still to be broken, by the package in which they run: each is a handler that is given the whole
-# object which dispatches to it. What stands here may lose names, and gain none.
-KNOWN: dict[str, set[str]] = {}
-
 
 def modules() -> dict[str, Path]:
     """Return the file of every module, by its name."""
@@ -106,14 +102,7 @@ def all_circles() -> dict[str, set[str]]:
 
 
 def test_imports_run_in_no_circle() -> None:
-    new = {package: nodes - KNOWN.get(package, set()) for package, nodes in all_circles().items()}
-    assert {package: nodes for package, nodes in new.items() if nodes} == {}
-
-
-def test_circles_that_are_broken_are_known_no_more() -> None:
-    found = all_circles()
-    broken = {package: nodes - found.get(package, set()) for package, nodes in KNOWN.items()}
-    assert {package: nodes for package, nodes in broken.items() if nodes} == {}
+    assert all_circles() == {}
 
 
 def test_a_circle_of_types_is_found() -> None:
