@@ -1,4 +1,4 @@
-"""`python -m bench`: run cases on brokers, turn and turn about, and print what came out.
+"""`python -m bench`: run cases on brokers in turn, and print the results.
 
 `--brokers mosquitto,mosquitto` compares a broker with itself, and so shows the noise of the machine.
 """
@@ -30,7 +30,7 @@ from bench.wire.mqtt import WireError
 
 
 def main() -> int:
-    """Run what the command line asks for; return 1 when a case failed, or a message was lost, doubled or disordered."""
+    """Run the requested cases; return 1 when a case failed, or a message was lost, repeated or disordered."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, _end)  # by an exception, so that brokers are stopped on the way out
@@ -88,7 +88,7 @@ def _turns(cases: list[Case], rounds: int, labels: dict[str, str]) -> Iterator[t
 
 @contextmanager
 def _running(case: Case, kind: str, cores: Cores, executable: Path | None) -> Iterator[Broker]:
-    """A fresh broker on a directory that goes when the block ends."""
+    """A fresh broker on a temporary directory, which is removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         broker = start(kind, Path(directory), cores, replace(case.conditions, executable=executable))
         try:

@@ -1,4 +1,4 @@
-"""`python -m bench.markdown runs.json ...`: what `python -m bench --json` wrote, as a Markdown table for documents.
+"""`python -m bench.markdown runs.json ...`: prints the results of `python -m bench --json` as a Markdown table.
 
 A row has the first broker's median, and how many times as good it was as each of the others: minimum, median and
 maximum of the rounds.

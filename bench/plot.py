@@ -1,4 +1,4 @@
-"""`python -m bench.plot runs.json ... plot.svg`: what `python -m bench --json` wrote, as a picture.
+"""`python -m bench.plot runs.json ... plot.svg`: draws the results of `python -m bench --json`.
 
 One panel has the ratios of the first broker to the others, case by case; the others have the curves: cases whose names
 differ only in a number at their end. Needs matplotlib (`pip install sluicegate[bench]`).

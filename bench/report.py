@@ -1,4 +1,4 @@
-"""Results as a table for people and as JSON for later comparison."""
+"""Prints results as a table, and writes and reads them as JSON for later comparison."""
 
 import json
 from dataclasses import asdict, astuple, dataclass, replace

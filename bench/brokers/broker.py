@@ -1,4 +1,4 @@
-"""A broker that is measured: its process, its directory, how it becomes ready, is restarted and stopped.
+"""A measured broker: its process and directory, its readiness, restart and stop.
 
 The modules `gateway` and `peers` define the brokers and their configuration. Each listens on 127.0.0.1 only,
 on ports that were free, and leaves nothing behind.
@@ -34,7 +34,7 @@ Addresses = dict[str, Address]  # by protocol
 
 
 class Traffic(Enum):
-    """What a case will send, for a broker with a setting that suits one kind and not the other."""
+    """The kind of traffic of a case, for brokers with a setting for one kind."""
 
     BULK = "as much as fits"
     SINGLE = "each message is waited for"
@@ -42,7 +42,7 @@ class Traffic(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
-    """What a broker is started for."""
+    """The requirements of a case for the start of a broker."""
 
     traffic: Traffic = Traffic.BULK
     tls: bool = False  # it needs a port with TLS as well
@@ -70,24 +70,24 @@ class Broker(ABC):
     @classmethod
     @abstractmethod
     def is_installed(cls) -> bool:
-        """Return whether this machine has it."""
+        """Return whether this machine has the broker."""
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """Return what to execute."""
+        """Return the command to execute."""
 
     @abstractmethod
     def _started_at(self) -> Addresses | None:
-        """Return where clients connect, None while the broker is not ready."""
+        """Return the addresses for clients, None while the broker is not ready."""
 
     def _open_at(self) -> Addresses | None:
-        """Return the same, None while clients are not let in."""
+        """Return the addresses for clients, None while the broker does not accept clients."""
         return self._started_at()
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
-        """Make the queues of a plan, and return the plan with the addresses that this broker has for them.
+        """Create the queues of a plan, and return the plan with this broker's addresses for them.
 
-        A broker without queues hands messages straight to the subscribers.
+        A broker without queues delivers messages directly to the subscribers.
         """
         return plan
 
@@ -119,7 +119,7 @@ class Broker(ABC):
     def restart(self, *, for_clients: bool = False) -> float:
         """Start again on the same directory, after `stop` or `kill`; return the seconds until it is ready.
 
-        `for_clients` is until they are let in, where that is before all else is ready.
+        With `for_clients`, until the broker accepts clients, where that is earlier than full readiness.
         """
         begun_s = time.monotonic()
         self._process = self._spawn()
@@ -146,7 +146,7 @@ class Broker(ABC):
                     raise BrokerError(f"{self.kind} ended while starting: {self._log_tail()}")
                 time.sleep(WAIT_S)
             raise BrokerError(f"{self.kind} was not ready after {START_TIMEOUT_S} s: {self._log_tail()}")
-        except BaseException:  # an interrupt too leaves no process behind
+        except BaseException:  # also for an interrupt: leave no process behind
             self.kill()
             raise
 
@@ -155,7 +155,7 @@ class Broker(ABC):
 
 
 def found(program: str) -> str | None:
-    """Return where a program of the system is, also in the folders that only root has on its PATH."""
+    """Return the path of a system program, also from folders that only root has on its PATH."""
     for folder in _SYSTEM_FOLDERS.split(":"):
         path = Path(folder, program)
         if path.is_file() and os.access(path, os.X_OK):
@@ -164,9 +164,9 @@ def found(program: str) -> str | None:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports of 127.0.0.1 that nobody listens on, each another.
+    """Return distinct free ports of 127.0.0.1.
 
-    The system gives none of these to clients, so no client takes one before the broker listens on it.
+    The system assigns none of them to clients, so no client takes one before the broker listens on it.
     """
     with contextlib.ExitStack() as probes:
         ports: list[int] = []
@@ -181,7 +181,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def accept_connections(addresses: Addresses) -> bool:
-    """Return whether somebody listens on all of these."""
+    """Return whether all of these addresses accept connections."""
     try:
         for address in addresses.values():
             socket.create_connection(address, timeout=1.0).close()
@@ -191,7 +191,7 @@ def accept_connections(addresses: Addresses) -> bool:
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:
-    """Return a new certificate of 127.0.0.1, signed by itself, and its key."""
+    """Return a new self-signed certificate of 127.0.0.1, and its key."""
     certificate, key = directory / "certificate.pem", directory / "key.pem"
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
     try:

@@ -1,4 +1,4 @@
-"""Sluicegate as a broker that is measured: started as an operator starts it, one process with fsync and its ports."""
+"""Sluicegate as a measured broker: started as an operator starts it, one process with fsync and its ports."""
 
 import json
 import sys
@@ -32,12 +32,12 @@ class Sluicegate(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Return True: it is what is measured."""
+        """Return True: the benchmark requires it."""
         return True
 
     @property
     def admin_url(self) -> str:
-        """Where operators' requests go."""
+        """The URL of the admin port."""
         host, port = self.address_of(_ADMIN)
         return f"http://{host}:{port}"
 

@@ -1,4 +1,4 @@
-"""Which brokers there are to be compared, by name."""
+"""The brokers to compare, by name."""
 
 from pathlib import Path
 from typing import Final
@@ -14,7 +14,7 @@ BROKERS: Final[dict[str, type[Broker]]] = {
 
 
 def installed() -> list[str]:
-    """Return the names of those that this machine has, Sluicegate first."""
+    """Return the names of the installed brokers, Sluicegate first."""
     return [kind for kind, each in BROKERS.items() if each.is_installed()]
 
 

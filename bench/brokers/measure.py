@@ -1,4 +1,4 @@
-"""What the kernel says about a process and its children: processor time and resident memory, read from /proc."""
+"""The processor time and resident memory of a process and its children, read from /proc."""
 
 import os
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")  # 100 almost everywhere: runs of a second or more, not less
-TICK_S: Final = 1 / _TICKS_PER_S  # the shortest processor time that can be told
+TICK_S: Final = 1 / _TICKS_PER_S  # the resolution of processor time
 _STAT_UTIME: Final = 11  # counted from the field after the command's closing parenthesis, proc(5)
 _STAT_STIME: Final = 12
 MIB: Final = 1024 * 1024

@@ -1,4 +1,4 @@
-"""Which cores the broker runs on and which the load generator.
+"""The cores of the broker and those of the load generator.
 
 Left alone, some schedulers pack both onto one core while the other idles (seen on a two-core virtual machine: the
 broker at 60 %, the generator at 40 %), in one run and not in the next, and the wall rate then halves.

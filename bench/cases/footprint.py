@@ -1,4 +1,4 @@
-"""Cases that ask what waits cost: idle connections, a backlog in memory, and a restart with one.
+"""Cases that measure idle state: idle connections, a backlog in memory, and a restart with a backlog.
 
 A backlog is not believed until it has been read back: each of these cases drains what it published, and counts.
 """

@@ -1,4 +1,4 @@
-"""A load as the measuring process sees it: worker processes, their progress in shared memory, their reports."""
+"""The measuring process's side of a load: worker processes, their progress in shared memory, their reports."""
 
 import mmap
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The case of consumers that read slowly beside others that read at once: the others must not notice."""
+"""The case of slow consumers beside fast ones: the fast ones must not be affected."""
 
 import select
 import threading

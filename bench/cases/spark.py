@@ -1,4 +1,4 @@
-"""Cases that ask how fast Spark reads queues and publishes to them, through the gateway and Spark as users run them.
+"""Cases that measure how fast Spark reads queues and publishes to them, with the gateway and Spark as users run them.
 
 Spark runs in a process of its own (`spark_program`), on all cores of the machine: it and the gateway share them, as
 they do where both run on one host. So the headlines are wall rates; the gateway's processor time stands beside them.

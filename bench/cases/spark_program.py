@@ -1,4 +1,4 @@
-"""The Spark side of the cases `spark-*`, in a process of its own.
+"""The Spark side of the cases `spark-*`, in a separate process.
 
 It takes a case, the gateway's URL, a folder and how many rounds, and prints one line of JSON: what each round came to.
 Spark finds the data source by its name; nothing of it is imported. It runs as a job does, and the first round of a case

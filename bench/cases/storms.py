@@ -1,4 +1,4 @@
-"""Cases in which much comes at once: connections, the same ones again after a restart, and retained messages.
+"""Cases with bursts: new connections, reconnections after a restart, and retained messages.
 
 All clients of a storm have one subscription, and in the end get one message: a connection that nothing reaches does not
 count.

@@ -1,4 +1,4 @@
-"""The table of cases. A case is data: what it asks, which kind of run with which plan answers it, and of whom."""
+"""The table of cases. A case is data: its question, its kind of run and load plan, and its brokers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

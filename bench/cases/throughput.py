@@ -1,4 +1,4 @@
-"""Loads on a broker: as much as it takes, and how late messages come when so many are due in each second.
+"""Loads on a broker: saturation, and the latency of messages at a given rate.
 
 Wall rates on one machine say as much about the load generator as about the broker; processor time of the broker's
 process tree does not, so it makes the headline of a saturated load. Both are reported, with the load of both sides: a

@@ -1,4 +1,4 @@
-"""The AMQP clients of a lane: one sender, and one receiver that checks the order of what it gets and accepts it.
+"""The AMQP clients of a lane: one sender, and one receiver that checks the order of messages and accepts them.
 
 It accepts a range for each read. Messages are durable and unsettled in both directions; with QoS 0 they are neither:
 settled by whoever sends them, and in memory only.

@@ -1,4 +1,4 @@
-"""The HTTP publisher of a lane: a POST for each message on a connection that is kept, the next after the answer."""
+"""The HTTP publisher of a lane: a POST for each message on a persistent connection, one after the other."""
 
 import select
 from typing import Final, final

@@ -1,4 +1,4 @@
-"""How the lanes of a worker are connected: which functions make the clients of which protocol."""
+"""Connects the lanes of a worker, with the functions that create the clients of each protocol."""
 
 import select
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ _SUBSCRIBERS: Final[dict[str, ConnectSubscribers]] = {
 
 
 def connect_worker(plan: LoadPlan, lane_numbers: range, address_of: Callable[[str], Address]) -> Worker:
-    """Connect everything in some lanes of a plan, subscribers first: nothing is published to nobody."""
+    """Connect all clients in some lanes of a plan, subscribers first, so that every message has a subscriber."""
     poll = select.epoll()
     lanes: list[Lane] = []
     ends: list[End] = []

@@ -1,4 +1,4 @@
-"""The MQTT clients of a lane: publishers, and subscribers that check and acknowledge what they get."""
+"""The MQTT clients of a lane: publishers, and subscribers that check and acknowledge messages."""
 
 import select
 from typing import Final, final

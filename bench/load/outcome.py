@@ -1,4 +1,4 @@
-"""What one run of one case on one broker gave: a headline number for ratios, and the figures behind it."""
+"""The outcome of one run of one case on one broker: a headline number for ratios, and the other figures."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What a load is: a typed value that crosses to the worker processes, and the report that comes back."""
+"""The load plan, a typed value for the worker processes, and the report that they return."""
 
 from array import array
 from dataclasses import dataclass, field, fields

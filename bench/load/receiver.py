@@ -1,4 +1,4 @@
-"""The check on one subscriber's stream: what came, what is missing, what came twice, and the PUBACKs it calls for.
+"""The check of one subscriber's stream: received, missing and repeated messages, and the PUBACKs to send.
 
 One publisher's, with QoS 0 or 1; streams of several, or with QoS 2, or shared by consumers, are for `tally`. Every
 message is checked, at a cost that lets one core take in tens of millions of them a second: the first packet tells the

@@ -1,4 +1,4 @@
-"""The check on streams that come mixed: of several publishers, of many topics or keys, or shared by consumers.
+"""The check of mixed streams: of several publishers, of many topics or keys, or shared by consumers.
 
 A `Tally` knows each message by stream and sequence; a `TallyReceiver` cuts one subscriber's bytes into messages, and
 answers them, with QoS 2 too. A run of packets of one layout is taken in with one call, so that one core takes in some

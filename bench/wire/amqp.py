@@ -1,4 +1,4 @@
-"""AMQP 1.0 as the load generator speaks it: frames written out beforehand, and just enough reading of what comes back.
+"""AMQP 1.0 for the load generator: frames prepared in advance, and minimal decoding of the replies.
 
 Independent of the gateway's own codec, like `mqtt`. A client is one connection with one session and one link.
 """

@@ -1,4 +1,4 @@
-"""The flow protocol as the load generator speaks it: frames written out beforehand, and just enough reading of answers.
+"""The flow protocol for the load generator: frames prepared in advance, and minimal decoding of the replies.
 
 Independent of the gateway's own codec, like `mqtt`. Frames of one kind and size lie side by side, so numbers are
 put into many of them, and looked at in many, a byte of all of them at a time.

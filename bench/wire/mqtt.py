@@ -1,4 +1,4 @@
-"""The MQTT packets a load generator sends, and how it cuts those it gets. Bytes only, no socket.
+"""The MQTT packets of the load generator: encoding, and splitting of received bytes. Bytes only, no socket.
 
 Publishers do not encode while they run: a `stream` is a whole cycle of PUBLISH packets joined into one bytes object,
 and what goes out is a slice of it. Each payload starts with the number of its stream and its sequence in it, modulo the
