@@ -405,10 +405,10 @@ def test_commands_say_who_they_are(guarded: RunningAdmin, node: MemoryNode, tmp_
     ada = ("--admin-user", "writer", "--admin-password-file", str(file))
     assert shell.run(*ada, "queue", "create", "q").startswith("created")
     assert "read-write" in shell.run(*ada, "reload", expect=FAILED)
-    assert "is missing" in shell.run("--admin-user", "writer", "queue", "list", expect=USAGE)
+    assert "no password is given" in shell.run("--admin-user", "writer", "queue", "list", expect=USAGE)
     file.write_text("another-word\n")
     refused = shell.run(*ada, "queue", "list", expect=FAILED)
-    assert "is not believed" in refused
+    assert "password or token is wrong" in refused
     assert "--admin-user" not in refused
     file.write_text("writer-word\n")
     node.reloads.append(ReloadView(taken_over=(), restart_needed=(), warnings=()))

@@ -114,7 +114,7 @@ def test_what_is_not_there_and_what_is_not_allowed_is_said(admin: RunningAdmin) 
         ("count=0", "1 to 100"),
         ("count=101", "1 to 100"),
         ("cursor=*", "cursorQuery"),
-        ("colour=red", "no parameter 'colour'"),
+        ("colour=red", "unknown parameter 'colour'"),
         ("count=1&count=2", "twice"),
     ):
         code, status, description = error(admin, f"{queues}?{query}")
