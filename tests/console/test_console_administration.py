@@ -36,7 +36,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
 
 def test_pages_say_that_nothing_was_made_on_this_node_yet(page: Page) -> None:
     """So this test is the first."""
-    for path, said in (("templates", "No template yet"), ("spool", "None since the node began.")):
+    for path, said in (("templates", "No queue templates."), ("spool", "No backup since the node started.")):
         go(page, path)
         expect(page.locator("#page")).to_contain_text(said)
 
@@ -67,7 +67,7 @@ def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running
     go(page, "users")
     expect(row(page, "fixed").get_by_role("button")).to_have_count(0)
     row(page, "fixed").click()
-    expect(page.locator("#notices")).to_contain_text("stands in the configuration")
+    expect(page.locator("#notices")).to_contain_text("is defined in the configuration")
     go(page, "rest-delivery-points/fixed-point")
     expect(page.locator("#page")).to_contain_text("of the configuration")
     for deed in ("Edit", "Delete delivery point"):
@@ -87,8 +87,8 @@ def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: Gatewa
     expect(row(page, "server", table="REST consumers")).to_contain_text("down: ")
 
     page.get_by_role("button", name="Edit").click()
-    fill_in(page, "Change", queue_bindings="no JSON")
-    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("no JSON")
+    fill_in(page, "Change", queue_bindings="not JSON")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("not JSON")
     lines = [json.dumps({"queue": each, "post_request_target": "/a"}) for each in (queue, "also")]
     answer(page, "Change", queue_bindings="\n".join(lines), enabled="false")
     expect(page.locator("#page")).to_contain_text("shut down, made here")
@@ -126,7 +126,7 @@ def test_a_cursor_that_a_browser_cannot_name_is_left_and_so_is_its_queue(
         client.bulk.bind_cursor(name, "..", instance="job-7", start="earliest")
         row(page, "job-7", table="Durable cursors").get_by_role("button", name="Delete").click()
         fill_in(page, "Delete")
-        expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("the command sluicegate can")
+        expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("use the command sluicegate")
     assert running.queue(name)
     told = running.command("queue", "delete-cursor", name, "..", "--yes")
     assert told.returncode == 0, told.stderr
@@ -137,7 +137,7 @@ def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess, own: Ow
     name = own("before-the-move")
     go(page, "spool")
     page.get_by_role("button", name="New backup").click()
-    answer(page, "Begin", name=name)
+    answer(page, "Start", name=name)
 
     expect(page.locator("#page")).to_contain_text(f"name{name}")
     expect(page.locator("#page")).to_contain_text("statedone")

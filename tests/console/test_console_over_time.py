@@ -166,7 +166,9 @@ def test_an_edit_does_not_undo_what_another_operator_changed_meanwhile(
     added = HTTP.patch(f"{running.admin_url}/queues/{name}", json={"subscriptions": ["a", "b"]}, timeout=WAIT_MS / 1000)
     assert added.status_code == 200, added.text
     fill_in(page, "Change", subscriptions="a\nc")
-    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("subscriptions was changed meanwhile")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text(
+        "subscriptions was changed by another operator"
+    )
     assert running.queue(name)["subscriptions"] == ["a", "b"]
 
     answer(page, "Change", subscriptions="a", max_msg_size="1000")

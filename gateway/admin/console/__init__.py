@@ -1,5 +1,4 @@
-"""The web console: a page, a style sheet and modules of JavaScript, served as they are (gateway.admin.console_files).
+"""The web console: a page, a style sheet and JavaScript modules, served without a build (gateway.admin.console_files).
 
-No Python lives here but this sign. Nothing is built, and nothing comes from elsewhere. What the console knows it asks
-of the admin port, like every other client.
+There is no Python here, and no dependency. The console reads everything from the admin API, as any client does.
 """

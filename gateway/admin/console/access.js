@@ -1,40 +1,40 @@
-// Who looks, and how far the gateway lets them go: it decides, and here is only shown what it would refuse.
+// The account of the operator, and its access levels. The gateway enforces them; the console only disables buttons.
 
 import { get } from "./admin.js";
 import { h } from "./elements.js";
 
-const LEVELS = ["none", "read-only", "read-write", "admin"]; // each may what those before it may
+const LEVELS = ["none", "read-only", "read-write", "admin"]; // each level includes the ones before it
 
 let account = { name: "", global_access_level: "admin", msg_vpn_access_level: "admin" }; // until it is known
 
 const reaches = (has, wanted) => LEVELS.indexOf(has) >= LEVELS.indexOf(wanted);
 
-/** Ask who this browser is signed in as, and what that is worth in the message VPN that is shown. */
+/** Read the account of this browser, with its access level in the message VPN that is shown. */
 export async function learnAccess() {
   account = await get("account");
 }
 
-/** The account in words; nothing where the gateway has none. */
+/** The account as a text; empty where the gateway has no accounts. */
 export function accountWords() {
   return account.name && `${account.name}, ${account.msg_vpn_access_level}`;
 }
 
-/** Whether what there is once for the node may be looked at, and not only a message VPN. */
+/** Whether the account may see the node, and not only a message VPN. */
 export function seesNode() {
   return reaches(account.global_access_level, "read-only");
 }
 
 /**
- * Say why this account may not do what takes a level, which is one in the message VPN that is shown, and for `admin`
- * the one in the node; null where it may.
+ * Return why this account lacks a level, or null if it has it. `admin` is a level in the node, the others are levels in
+ * the message VPN that is shown.
  */
 export function refusal(level = "read-write") {
   const has = level === "admin" ? account.global_access_level : account.msg_vpn_access_level;
-  return reaches(has, level) ? null : `this takes the access level ${level}, and ${account.name} has ${has}`;
+  return reaches(has, level) ? null : `this needs the access level ${level}; ${account.name} has ${has}`;
 }
 
-/** Return a button for what changes something: it is off for who may not. */
-export function deedButton(label, press, { kind = null, level } = {}) {
+/** Return a button for an action that changes something; it is disabled if the account lacks the level. */
+export function actionButton(label, press, { kind = null, level } = {}) {
   const why = refusal(level);
   return h("button", { type: "button", class: kind, onclick: press, disabled: why !== null, title: why }, label);
 }

@@ -1,10 +1,10 @@
-// The admin port, asked. Its address is that of this page, one level up, so that a proxy may put it below a path.
+// Requests to the admin API. Its address is relative to this page, so that a proxy may serve it below a path.
 
 const ROOT = new URL("../", location.href);
-const ANSWER_MS = 35_000; // longer than the node takes to say that it is stuck
+const ANSWER_MS = 35_000; // longer than the node's own timeout for a stuck operation
 export const DEFAULT_VPN = "default";
 
-/** What the gateway did not do, in its own words. `status` is 0 when nobody answered. */
+/** An error that the gateway reported. `status` is 0 if there was no response. */
 export class Problem extends Error {
   constructor(status, text) {
     super(text);
@@ -12,7 +12,7 @@ export class Problem extends Error {
   }
 }
 
-/** The message VPN that is shown: the address names it, so what somebody types there counts, and a link leads to it. */
+/** The message VPN that is shown. It is part of the page's address, so that links include it. */
 export function vpn() {
   return new URLSearchParams(location.search).get("vpn") || DEFAULT_VPN;
 }
@@ -29,7 +29,7 @@ export const post = (path, body) => ask("POST", path, {}, body);
 export const patch = (path, body) => ask("PATCH", path, {}, body);
 export const remove = (path) => ask("DELETE", path);
 
-/** Return what became of the latest one of something, a backup say; null when there was none. */
+/** Return the latest operation of a kind, such as a backup; null if there was none. */
 export async function latest(path) {
   try {
     return await get(path);
@@ -39,16 +39,16 @@ export async function latest(path) {
   }
 }
 
-/** The path of a queue, or of something below it. */
+/** The path of a queue, or of a resource below it. */
 export function queuePath(name, below = "") {
   return `queues/${encodeURIComponent(name)}${below}`;
 }
 
-/** Return what the gateway answers; null for nothing. Throws Problem. */
+/** Send a request; return the JSON document of the response, null for an empty one. Throws Problem. */
 async function ask(method, path, query = {}, body = undefined) {
-  // As a part of an address a browser takes them for the way to somewhere else, however they are written.
+  // Browsers resolve these path segments, even percent-encoded ones.
   if (path.split("/").some((part) => part === "." || part === "..")) {
-    throw new Problem(400, "a browser cannot ask for what is named . or .., the command sluicegate can");
+    throw new Problem(400, "a browser cannot request an object named . or ..; use the command sluicegate");
   }
   const url = new URL(path, ROOT);
   for (const [name, value] of Object.entries(query)) {
@@ -64,19 +64,19 @@ async function ask(method, path, query = {}, body = undefined) {
   try {
     answer = await fetch(url, request);
   } catch (error) {
-    throw new Problem(0, error.name === "TimeoutError" ? "the gateway does not answer in time" : "no gateway answers");
+    throw new Problem(0, error.name === "TimeoutError" ? "the gateway did not answer in time" : "the gateway cannot be reached");
   }
   const found = parsed(await answer.text());
-  // A node that is not ready answers 503 with its health: that is what was asked for.
+  // A node that is not ready answers 503 with its health, which is a valid response.
   if (!answer.ok && found?.ready === undefined) {
     const why = found?.detail ?? `the gateway answered ${answer.status}`;
     throw new Problem(answer.status, answer.status === 401 ? `${why}; reload the page to log in` : why);
   }
-  if (found === undefined) throw new Problem(answer.status, "what answers there is no admin port of Sluicegate");
+  if (found === undefined) throw new Problem(answer.status, "the server is not a Sluicegate admin port");
   return found;
 }
 
-/** Return a JSON document; null for an empty text, undefined for what is none, such as a proxy's page. */
+/** Return a JSON document; null for an empty text, undefined for other content, such as a proxy's page. */
 function parsed(text) {
   if (!text) return null;
   try {

@@ -1,4 +1,4 @@
-// The console: which page is open, and one look at the gateway after the other for it. Pages are in pages/.
+// The console: navigation between pages, and the periodic refresh of the open page. The pages are in pages/.
 
 import { accountWords, learnAccess, seesNode } from "./access.js";
 import { DEFAULT_VPN, chooseVpn, get, vpn } from "./admin.js";
@@ -19,7 +19,7 @@ import * as spool from "./pages/spool.js";
 import * as templates from "./pages/templates.js";
 import * as users from "./pages/users.js";
 
-const LOOK_MS = 2_000;
+const REFRESH_MS = 2_000;
 
 const PAGES = [
   { path: "", title: "Overview", page: overview },
@@ -36,12 +36,12 @@ const PAGES = [
 const place = document.getElementById("page");
 const state = document.getElementById("state");
 const vpnChoice = document.getElementById("vpn");
-let open = { refresh: async () => {} }; // of the open page: {refresh, keys, back}, the last two if it has any
-let looking = null; // the page that a look is under way for
+let open = { refresh: async () => {} }; // the open page: {refresh, keys, back}; keys and back are optional
+let refreshing = null; // the page that is being refreshed
 let paused = false;
 let timer = 0;
 
-/** Return a part of the address as it reads; as it stands where somebody typed a `%` that encodes nothing. */
+/** Decode a part of the address; return it unchanged if it is not valid percent-encoding. */
 function decoded(part) {
   try {
     return decodeURIComponent(part);
@@ -72,27 +72,27 @@ function turn() {
   }
   document.title = [...parts.slice(1, 2), PAGES.find((each) => each.path === name)?.title, "Sluicegate"].filter(Boolean).join(" · ");
   window.scrollTo(0, 0);
-  look();
+  refresh();
 }
 
-/** Look once, and again after a while; not while nobody sees the page, nor while a look at it is under way. */
-async function look() {
-  if (looking === open) return;
+/** Refresh the open page now and then periodically, except while it is hidden or being refreshed. */
+async function refresh() {
+  if (refreshing === open) return;
   clearTimeout(timer);
-  const looked = open;
-  looking = looked;
+  const page = open;
+  refreshing = page;
   try {
-    await looked.refresh();
-    if (open === looked) tell(paused ? "paused" : "live", "");
+    await page.refresh();
+    if (open === page) showState(paused ? "paused" : "live", "");
   } catch (problem) {
-    if (open === looked) tell(problem.status ? "refused" : "no answer", problem.message);
+    if (open === page) showState(problem.status ? "refused" : "no answer", problem.message);
   }
-  if (open !== looked) return; // that page has looks of its own
-  looking = null;
-  if (!paused && !document.hidden) timer = setTimeout(look, LOOK_MS);
+  if (open !== page) return; // the other page has its own refresh
+  refreshing = null;
+  if (!paused && !document.hidden) timer = setTimeout(refresh, REFRESH_MS);
 }
 
-function tell(word, why) {
+function showState(word, why) {
   setText(state, why ? `${word}: ${why}` : word);
   state.className = why ? "wrong" : word;
 }
@@ -101,19 +101,19 @@ function pause() {
   paused = !paused;
   if (paused) {
     clearTimeout(timer);
-    tell("paused", "");
+    showState("paused", "");
   } else {
-    look();
+    refresh();
   }
 }
 
-/** Show who is signed in, and the pages that are of use to them. */
+/** Show the account, and the pages that it may open. */
 async function showAccess() {
   try {
     await learnAccess();
   } catch (problem) {
     if (problem.status !== 404) throw problem;
-    chooseVpn(DEFAULT_VPN); // the one that was chosen is gone
+    chooseVpn(DEFAULT_VPN); // the chosen one does not exist any more
     await learnAccess();
   }
   const line = document.getElementById("account");
@@ -124,7 +124,7 @@ async function showAccess() {
   }
 }
 
-/** Offer the message VPNs, to who may see them all; others name theirs in the address, as `?vpn=NAME`. */
+/** Offer the message VPNs if the account may see them all; otherwise the address names one, as `?vpn=NAME`. */
 async function offerVpns() {
   if (!seesNode()) return;
   const { message_vpns: known } = await get("message-vpns");
@@ -134,7 +134,7 @@ async function offerVpns() {
   document.getElementById("vpn-choice").hidden = names.length < 2;
 }
 
-/** Learn what there is for whom, and open the page that the address names. */
+/** Read the access levels, and open the page that the address names. */
 async function begin() {
   try {
     await showAccess();
@@ -149,7 +149,7 @@ function focusFilter() {
   place.querySelector("input[type=search], input:not([type=checkbox])")?.focus();
 }
 
-/** Close what the page has open, else go one level up. */
+/** Close the open details of the page, or go one level up. */
 function back() {
   if (open.back?.()) return;
   const { parts, name } = target();
@@ -162,18 +162,18 @@ document.getElementById("pages").append(
 );
 document.getElementById("help").addEventListener("click", showKeys);
 listen([
-  { key: "?", meaning: "this list", press: showKeys },
+  { key: "?", meaning: "show this list", press: showKeys },
   ...PAGES.map(({ path, title }, at) => ({ key: String(at + 1), meaning: title, press: () => (location.hash = `#/${path}`) })),
   { key: "j", meaning: "next row", press: () => moveRow(1) },
-  { key: "k", meaning: "row before", press: () => moveRow(-1) },
+  { key: "k", meaning: "previous row", press: () => moveRow(-1) },
   { key: "Enter", meaning: "open the row", press: () => document.activeElement?.click() },
   { key: "/", meaning: "filter", press: focusFilter },
-  { key: "r", meaning: "look now", press: look },
-  { key: "p", meaning: "pause, go on", press: pause },
+  { key: "r", meaning: "refresh now", press: refresh },
+  { key: "p", meaning: "pause or resume", press: pause },
   { key: "Escape", meaning: "back", press: back },
 ]);
 window.addEventListener("hashchange", turn);
-document.addEventListener("visibilitychange", () => document.hidden || paused || look());
+document.addEventListener("visibilitychange", () => document.hidden || paused || refresh());
 vpnChoice.addEventListener("change", () => {
   chooseVpn(vpnChoice.value);
   const { parts, name } = target();

@@ -1,6 +1,6 @@
-// Two small pictures: how a number went, and how full something is.
+// Charts: a sparkline for the course of a number, a bar for a usage, and tiles with a number and its sparkline.
 
-import { h } from "./elements.js";
+import { h, setText } from "./elements.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 160;
@@ -32,11 +32,27 @@ export class Sparkline {
   }
 }
 
-/** A bar for a part of a whole; it warns from 80 %, and alarms from 95 %. A whole of 0 has no bound. */
+/** A bar for a part of a whole, with a warning from 80 % and an alarm from 95 %. A whole of 0 means no limit. */
 export function bar(part, whole, text) {
   const share = whole > 0 ? Math.min(part / whole, 1) : 0;
   const fill = h("span", { class: "bar-fill" });
   fill.style.width = `${(share * 100).toFixed(1)}%`;
   const level = share >= 0.95 ? "bar full" : share >= 0.8 ? "bar high" : "bar";
   return h("span", { class: level, title: text }, fill, h("span", { class: "bar-text" }, text));
+}
+
+/** A number with a title, a note and a sparkline. */
+export class Tile {
+  constructor(title) {
+    this.number = h("strong", {}, "–");
+    this.note = h("small");
+    this.spark = new Sparkline(title);
+    this.element = h("section", { class: "tile" }, h("h2", {}, title), this.number, this.note, this.spark.element);
+  }
+
+  show(number, note, series) {
+    setText(this.number, number);
+    setText(this.note, note);
+    this.spark.show(series);
+  }
 }

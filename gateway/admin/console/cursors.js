@@ -1,9 +1,9 @@
-// The durable cursors of a queue: who reads it in bulk, and how far they are.
+// The durable cursors of a queue, with the position of each reader.
 
-import { deedButton } from "./access.js";
+import { actionButton } from "./access.js";
 import { get, queuePath } from "./admin.js";
 import { bar } from "./charts.js";
-import { askToDelete } from "./deleting.js";
+import { askToDelete } from "./dialogs.js";
 import { h } from "./elements.js";
 import { LiveTable } from "./table.js";
 import { count, size } from "./words.js";
@@ -24,11 +24,11 @@ export class Cursors {
         { title: "Behind", value: (each) => each.lag_count, cell: (each) => count(each.lag_count), numeric: true },
         { title: "Bytes behind", value: (each) => each.lag_bytes, cell: (each) => lag(each), wide: true },
         { title: "Last batch", value: (each) => each.batch_ref || "–", wide: true },
-        { title: "", value: () => null, numeric: true, cell: (each) => deedButton("Delete", () => this.#drop(each.name)) },
+        { title: "", value: () => null, numeric: true, cell: (each) => actionButton("Delete", () => this.#drop(each.name)) },
       ],
       key: (each) => each.name,
       sort: { column: 0, descending: false },
-      empty: "Nobody reads it by a cursor.",
+      empty: "No durable cursors.",
     });
     this.element = this.#table.element;
   }
@@ -39,12 +39,12 @@ export class Cursors {
 
   #drop(name) {
     const path = queuePath(this.#queue, `/cursors/${encodeURIComponent(name)}`);
-    const text = "Its position goes, and what the queue keeps for it.";
+    const text = "Its position is deleted, and the messages that the queue keeps for it are released.";
     return askToDelete({ title: `Delete cursor ${name}?`, text, path, name }, () => this.refresh());
   }
 }
 
-/** One that lagged too far was let go: messages may go unread. */
+/** A cursor that lagged too far is `exceeded`: it may have missed messages. */
 function state({ state: word }) {
   return word === "exceeded" ? h("span", { class: "wrong" }, word) : word;
 }

@@ -1,21 +1,22 @@
-// Questions to the operator, and notices of what became of them.
+// Dialogs that ask the operator, and notices of the results.
 
 import { refusal } from "./access.js";
+import { remove } from "./admin.js";
 import { h, setText } from "./elements.js";
 
 const NOTICE_MS = 8_000;
-const FIELDS_IN_A_COLUMN = 6; // more of them stand in columns
-const LINE_CHARS = 50; // about so many fit into a line of a text of several,
-const LINES_MAX = 10; // of which so many are shown at once
+const FIELDS_IN_A_COLUMN = 6; // more fields are shown in columns
+const LINE_CHARS = 50; // about the width of a text area
+const LINES_MAX = 10; // visible lines of a text area
 
 /**
- * Ask, and do it, unless who asks lacks the level that it takes: `deed` gets the fields' values by name. What goes wrong
- * stands in the dialog, which stays open with all that was typed. Fields are `{name, label, value, required, hint, placeholder}`, with `options` that are offered,
- * `choices` that are all there is, `lines: true` for a text of several, or `secret: true` for what nobody may read on
- * the screen; without any field it is a question of yes or no. Return whether it was done, also where the dialog was
- * closed before that.
+ * Show a dialog, and run `action` with the values of the fields by name, unless the account lacks the level. An error is
+ * shown in the dialog, which stays open with the values. Fields are `{name, label, value, required, hint, placeholder}`,
+ * with `options` for suggestions, `choices` for a fixed list, `lines: true` for a text of several lines, or
+ * `secret: true` for a password. Without fields, the dialog is a confirmation. Return whether the action succeeded, even
+ * if the dialog was closed before that.
  */
-export function ask({ title, text, fields = [], confirm, dangerous = false, level, deed }) {
+export function ask({ title, text, fields = [], confirm, dangerous = false, level, action }) {
   const why = refusal(level);
   if (why) {
     notice(why, { wrong: true });
@@ -39,7 +40,7 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, leve
       event.preventDefault();
       doing.disabled = true;
       try {
-        await deed(Object.fromEntries(inputs.map(({ name, input }) => [name, input.type === "password" ? input.value : input.value.trim()])));
+        await action(Object.fromEntries(inputs.map(({ name, input }) => [name, input.type === "password" ? input.value : input.value.trim()])));
         resolve(true);
         dialog.close();
       } catch (problem) {
@@ -53,7 +54,7 @@ export function ask({ title, text, fields = [], confirm, dangerous = false, leve
     });
     dialog.addEventListener("close", () => {
       dialog.remove();
-      if (!doing.disabled) resolve(false); // else it is under way, and goes on
+      if (!doing.disabled) resolve(false); // otherwise the action is running, and continues
     });
     document.body.append(dialog);
     dialog.showModal();
@@ -71,7 +72,7 @@ function field({ name, label, value = "", required = false, hint = "", placehold
   return { name, input, row: h("label", { class: "field" }, label, input, hint ? h("small", {}, hint) : null, list) };
 }
 
-/** Show something until it is closed. */
+/** Show a dialog with content until it is closed. */
 export function show(title, content) {
   const dialog = h("dialog", {}, h("h2", {}, title), content, h("form", { method: "dialog", class: "actions" }, h("button", {}, "Close")));
   dialog.addEventListener("close", () => dialog.remove());
@@ -79,7 +80,7 @@ export function show(title, content) {
   dialog.showModal();
 }
 
-/** Say what happened; `wrong` stays until it is dismissed. */
+/** Show a notice; one that is `wrong` stays until it is dismissed. */
 export function notice(text, { wrong = false } = {}) {
   const line = h("div", { class: wrong ? "notice wrong" : "notice" }, text);
   line.append(h("button", { type: "button", "aria-label": "Dismiss", onclick: () => line.remove() }, "×"));
@@ -87,11 +88,19 @@ export function notice(text, { wrong = false } = {}) {
   if (!wrong) setTimeout(() => line.remove(), NOTICE_MS);
 }
 
-/** Do something; say what went wrong. */
-export async function attempt(deed) {
+/** Run an action, and show a notice if it fails. */
+export async function attempt(action) {
   try {
-    await deed();
+    await action();
   } catch (problem) {
     notice(problem.message, { wrong: true });
   }
+}
+
+/** Ask for confirmation, delete the object at a path, show a notice, and run `afterwards`. */
+export async function askToDelete({ title, text, path, name }, afterwards) {
+  const gone = await ask({ title, text, confirm: "Delete", dangerous: true, action: () => remove(path) });
+  if (!gone) return;
+  notice(`${name} was deleted`);
+  await attempt(afterwards);
 }

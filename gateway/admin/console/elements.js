@@ -1,6 +1,6 @@
-// Making elements. What comes from the gateway only ever becomes text: nothing here parses HTML.
+// Creation of elements. Data from the gateway only becomes text: nothing here parses HTML.
 
-/** Return an element. Attributes that begin with `on` are listeners; null and false leave one out. */
+/** Return an element. Attributes that start with `on` are listeners; null and false omit an attribute. */
 export function h(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -13,22 +13,22 @@ export function h(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** Set the text of an element if it is another one: selections and screen readers stay undisturbed. */
+/** Set the text of an element only if it changes, so that selections and screen readers are not disturbed. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Return the lines of a text that say something. */
+/** Return the non-empty lines of a text. */
 export function linesOf(text) {
   return text.split("\n").map((each) => each.trim()).filter(Boolean);
 }
 
-/** Return the number that a text is. What is none stays a text: the gateway says what is wrong with it. */
+/** Return a text as a number if it is one. Other texts are returned unchanged: the gateway reports the error. */
 export function numberOf(text) {
   return /^\d+$/.test(text) ? Number(text) : text;
 }
 
-/** Return a list of names and values; `many` of them stand in columns. */
+/** Return a list of names and values; with `many`, in columns. */
 export function facts(pairs, { many = false } = {}) {
   return h("dl", { class: many ? "facts many" : "facts" }, pairs.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
 }

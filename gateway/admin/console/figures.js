@@ -1,4 +1,4 @@
-// Queues' figures with their rates, as the overview and the list of queues show them.
+// Figures of queues with their rates, for the overview and the list of queues.
 
 import { get } from "./admin.js";
 import { bar } from "./charts.js";
@@ -6,13 +6,13 @@ import { h } from "./elements.js";
 import { Rates } from "./rates.js";
 import { count, rate, size } from "./words.js";
 
-const QUEUES_MAX = 10_000; // the gateway's bound of one answer
+const QUEUES_MAX = 10_000; // the gateway's limit for one response
 
-/** Looks at queues again and again. */
+/** Reads the figures of queues repeatedly, and computes rates. */
 export class QueueLooks {
   #rates = new Rates();
 
-  /** Return `{total, queues}`; each queue has rates `in`, `out` and `settled`, null at the first look. */
+  /** Return `{total, queues}`; each queue has rates `in`, `out` and `settled`, null at the first reading. */
   async look(query) {
     const answer = await get("figures/queues", { limit: QUEUES_MAX, ...query });
     const names = [];

@@ -1,4 +1,4 @@
-// The keyboard: one table of keys for every page, and one that the open page brings along.
+// Keyboard shortcuts: those of every page, and those of the open page.
 
 import { show } from "./dialogs.js";
 import { h } from "./elements.js";
@@ -6,7 +6,7 @@ import { h } from "./elements.js";
 let ofPage = [];
 let everywhere = [];
 
-/** Take the keys that work on every page: `{key, meaning, press}`. */
+/** Set the shortcuts of every page: `{key, meaning, press}`. */
 export function listen(keys) {
   everywhere = keys;
   document.addEventListener("keydown", (event) => {
@@ -22,7 +22,7 @@ export function listen(keys) {
   });
 }
 
-/** Take the keys of the page that was opened. */
+/** Set the shortcuts of the open page. */
 export function takeKeys(keys) {
   ofPage = keys;
 }

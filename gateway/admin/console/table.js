@@ -1,12 +1,12 @@
-// A table whose rows stay where they are while their numbers change: focus, selection and scrolling survive a look.
+// A table that updates its rows in place, so that focus, selection and scrolling survive a refresh.
 
 import { h, setText } from "./elements.js";
 
 const ROWS_MAX = 500; // in the page at once; a filter finds the others
 
 /**
- * Columns are `{title, value, cell, numeric, wide}`: `value(row)` is what sorts and, without a `cell(row)`, what is
- * shown; a cell is a text or an element; `wide` columns are left out on phones, `long` ones are broken into lines.
+ * Columns are `{title, value, cell, numeric, wide, long}`. `value(row)` is the sort key and, without `cell(row)`, the text.
+ * A cell is a text or an element. `wide` columns are hidden on phones, and `long` ones wrap.
  */
 export class LiveTable {
   #columns;
@@ -17,11 +17,11 @@ export class LiveTable {
   #sort;
   #last = [];
 
-  constructor({ label, columns, key, open = null, sort = null, empty = "Nothing here." }) {
+  constructor({ label, columns, key, open = null, sort = null, empty = "No entries." }) {
     this.#columns = columns;
     this.#key = key;
     this.#open = open;
-    this.#sort = sort; // {column, descending}; null: as it comes
+    this.#sort = sort; // {column, descending}; null: in the given order
     this.#heads = columns.map((column, at) => this.#head(column, at));
     this.body = h("tbody");
     this.empty = h("p", { class: "quiet", hidden: true }, empty);
@@ -54,7 +54,7 @@ export class LiveTable {
     });
   }
 
-  /** Show these rows, and no others. */
+  /** Show these rows instead of the current ones. */
   show(rows) {
     this.#last = rows;
     const shown = this.#ordered(rows).slice(0, ROWS_MAX);
@@ -74,7 +74,7 @@ export class LiveTable {
     }
     this.empty.hidden = rows.length > 0;
     this.more.hidden = rows.length <= ROWS_MAX;
-    setText(this.more, `${ROWS_MAX} of ${rows.length} are shown.`);
+    setText(this.more, `Showing ${ROWS_MAX} of ${rows.length}.`);
   }
 
   #ordered(rows) {

@@ -1,4 +1,4 @@
-// Numbers, sizes and moments in words.
+// Formatting of numbers, sizes and times.
 
 const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -12,7 +12,7 @@ export function counted(number, noun) {
   return `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** Messages per second; empty while two readings are not there. */
+/** Format a rate; a dash until there are two readings. */
 export function rate(number) {
   if (number === null) return "–";
   return number > 0 && number < 10 ? number.toFixed(1) : count(number);

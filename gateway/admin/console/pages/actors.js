@@ -1,14 +1,14 @@
-// The tree of actors, with what each has to do and how long it takes.
+// The tree of actors, with inbox, batch size and handling time of each.
 
 import { get } from "../admin.js";
 import { h } from "../elements.js";
 import { LiveTable } from "../table.js";
 import { count } from "../words.js";
 
-const OPEN_UP_TO = 20; // an actor with more children is shown closed: connections can be thousands
+const OPEN_UP_TO = 20; // an actor with more children is collapsed: there can be thousands of connections
 
 export function open(place) {
-  const turned = new Set(); // paths that the operator opened or closed
+  const turned = new Set(); // paths that the operator expanded or collapsed
   let roots = [];
   const table = new LiveTable({
     label: "Actors",

@@ -1,4 +1,4 @@
-// Who is connected, and what holds them up.
+// The connected clients.
 
 import { get } from "../admin.js";
 import { attempt } from "../dialogs.js";
@@ -6,7 +6,7 @@ import { h, setText } from "../elements.js";
 import { LiveTable } from "../table.js";
 import { count, counted, duration } from "../words.js";
 
-const CLIENTS_MAX = 1000; // of one look; a filter finds the others
+const CLIENTS_MAX = 1000; // of one request; a filter finds the others
 
 const COLUMNS = [
   { title: "Client", value: (each) => each.name },
@@ -38,7 +38,7 @@ export function open(place) {
     const text = filter.value.trim();
     const name = text && !/[*?]/.test(text) ? `*${text}*` : text;
     const found = await get("clients", { client_name: name, limit: CLIENTS_MAX });
-    if (text !== filter.value.trim()) return; // it is another one by now
+    if (text !== filter.value.trim()) return; // the filter has changed meanwhile
     table.show(found.clients);
     setText(total, counted(found.total_count, "client"));
   }

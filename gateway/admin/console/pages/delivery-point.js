@@ -1,11 +1,10 @@
-// One REST delivery point: what its queues and web servers do, and its definition.
+// One REST delivery point: the state of its queues and web servers, and its definition.
 
-import { deedButton, refusal } from "../access.js";
+import { actionButton, refusal } from "../access.js";
 import { get, patch } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
 import { bar } from "../charts.js";
-import { askToDelete } from "../deleting.js";
-import { ask, attempt } from "../dialogs.js";
+import { ask, askToDelete, attempt } from "../dialogs.js";
 import { h, setText } from "../elements.js";
 import { queueAddress } from "../figures.js";
 import { LiveTable } from "../table.js";
@@ -32,8 +31,8 @@ export function open(place, [name]) {
   const bindings = new LiveTable({ label: "Queue bindings", columns: BINDING_COLUMNS, key: (each) => each.queue, empty: "None." });
   const consumers = new LiveTable({ label: "REST consumers", columns: CONSUMER_COLUMNS, key: (each) => each.name, empty: "None." });
   const about = h("p", { class: "quiet" });
-  const edits = deedButton("Edit", () => attempt(edit));
-  const deletes = deedButton("Delete delivery point", drop, { kind: "danger" });
+  const edits = actionButton("Edit", () => attempt(edit));
+  const deletes = actionButton("Delete delivery point", drop, { kind: "danger" });
   place.append(
     h("p", { class: "trail" }, h("a", { href: `#/${POINTS}` }, "REST delivery points"), " /"),
     h("h1", {}, name),
@@ -46,7 +45,7 @@ export function open(place, [name]) {
   async function refresh() {
     const view = await get(path);
     const fixed = view.origin === "configuration";
-    setText(about, `${pointWords(view)}, ${fixed ? "of the configuration, and changed there" : "made here"}`);
+    setText(about, `${pointWords(view)}, ${fixed ? "defined in the configuration" : "created by an operator"}`);
     for (const button of [edits, deletes]) button.disabled = fixed || refusal() !== null;
     bindings.show(view.queue_bindings);
     consumers.show(view.rest_consumers);
@@ -58,16 +57,16 @@ export function open(place, [name]) {
     const before = await definition();
     const changed = await ask({
       title: `Edit ${name}`,
-      text: "It begins anew; what is on its way is sent again.",
+      text: "The delivery point restarts. Messages in flight are sent again.",
       confirm: "Change",
       fields: (await attributeFields("RestDeliveryPointChanges", before)).filter((each) => each.name !== "name"),
-      deed: async (values) => patch(path, await changedAttributes("RestDeliveryPointChanges", before, values, await definition())),
+      action: async (values) => patch(path, await changedAttributes("RestDeliveryPointChanges", before, values, await definition())),
     });
     if (changed) await refresh();
   }
 
   function drop() {
-    const text = "What it holds goes back to its queues.";
+    const text = "Messages that it has not settled go back to their queues.";
     return askToDelete({ title: `Delete ${name}?`, text, path, name }, () => {
       location.hash = `#/${POINTS}`;
     });

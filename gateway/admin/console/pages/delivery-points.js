@@ -1,6 +1,6 @@
-// REST delivery points: the queues that are pushed to web servers.
+// The list of REST delivery points, which push queues to web servers.
 
-import { deedButton } from "../access.js";
+import { actionButton } from "../access.js";
 import { get, post } from "../admin.js";
 import { ask, attempt } from "../dialogs.js";
 import { h, numberOf } from "../elements.js";
@@ -14,13 +14,13 @@ export function pointAddress(name) {
   return `#/${POINTS}/${encodeURIComponent(name)}`;
 }
 
-/** Return whether something is up, in words; why not, where that is known. */
+/** Return the state as a text, with the reason if it is down. */
 export function upWords({ enabled = true, up, reason }) {
   if (up) return "up";
   return enabled ? (reason ? `down: ${reason}` : "down") : "shut down";
 }
 
-/** Return the state of a delivery point; of one that is down, what is wrong with the first of its parts. */
+/** Return the state of a delivery point; if it is down, with the reason of its first part that is down. */
 export function pointWords(point) {
   const parts = [...point.queue_bindings, ...point.rest_consumers];
   return upWords({ ...point, reason: point.reason || parts.find((each) => !each.up)?.reason });
@@ -40,9 +40,9 @@ export function open(place) {
     key: (each) => each.name,
     open: (each) => (location.hash = pointAddress(each.name)),
     sort: { column: 0, descending: false },
-    empty: "No delivery point yet: queues are consumed by clients.",
+    empty: "No REST delivery points.",
   });
-  const tools = h("div", { class: "bar-of-tools" }, deedButton("New delivery point", () => attempt(create)));
+  const tools = h("div", { class: "bar-of-tools" }, actionButton("New delivery point", () => attempt(create)));
   place.append(h("h1", {}, "REST delivery points"), tools, table.element);
 
   async function refresh() {
@@ -52,7 +52,7 @@ export function open(place) {
   return { refresh, keys: [{ key: "n", meaning: "new delivery point", press: () => attempt(create) }] };
 }
 
-/** How many messages web servers took since the point began. */
+/** The number of messages that web servers accepted since the start of the delivery point. */
 function accepted(point) {
   return point.queue_bindings.reduce((sum, each) => sum + (each.messages.accepted ?? 0), 0);
 }
@@ -61,7 +61,7 @@ async function create() {
   const queues = await queueNames();
   return ask({
     title: "New delivery point",
-    text: "It begins with one queue and one web server. More of them, and all that can be set, come with Edit.",
+    text: "The delivery point starts with one queue and one web server. Use Edit to add more and to change other settings.",
     confirm: "Create",
     fields: [
       { name: "name", label: "Name", required: true },
@@ -71,7 +71,7 @@ async function create() {
       { name: "port", label: "Port", required: true, value: "8080" },
       { name: "tls", label: "TLS", choices: ["false", "true"] },
     ],
-    deed: async ({ name, queue, target, host, port, tls }) => {
+    action: async ({ name, queue, target, host, port, tls }) => {
       await post(POINTS, {
         name,
         queue_bindings: [{ queue, post_request_target: target }],

@@ -1,14 +1,14 @@
-// What happened on the node, the latest first, as it happens.
+// The events of the node, latest first.
 
 import { get } from "../admin.js";
 import { h } from "../elements.js";
 import { LiveTable } from "../table.js";
 import { moment } from "../words.js";
 
-const EVENTS_MAX = 1000; // what a node keeps
+const EVENTS_MAX = 1000; // a node keeps no more
 const LEVELS = ["info", "notice", "warning", "error"];
 
-/** What tells events apart, also those of a node that began anew. */
+/** The key of an event, unique across restarts of the node. */
 const keyOf = (each) => `${each.number} ${each.time_ms}`;
 
 /** Return a table of events. */
@@ -26,7 +26,7 @@ export function eventTable(label) {
       { title: "Event", value: (each) => each.text, cell: text, long: true },
     ],
     key: keyOf,
-    empty: "Nothing yet.",
+    empty: "No events yet.",
   });
 }
 
@@ -50,7 +50,7 @@ export function open(place) {
 
   async function refresh() {
     const [newest] = known;
-    // Numbers begin anew with the node: the newest one is asked for again, and where it is another one, so are all.
+    // Numbers restart with the node. The newest event is read again: if it differs, the node restarted.
     let events = await eventsAfter(newest ? newest.number - 1 : 0);
     if (newest) events = events[0] && keyOf(events[0]) === keyOf(newest) ? events.slice(1) : await eventsAfter(0);
     known = [...events.toReversed(), ...known].slice(0, EVENTS_MAX);

@@ -1,4 +1,4 @@
-// Where would a message go, and why does a key wait? Nothing is published.
+// Explains where a message would go, and why the messages of a key wait. Nothing is published.
 
 import { get } from "../admin.js";
 import { attempt } from "../dialogs.js";
@@ -29,19 +29,19 @@ export function open(place) {
     h("section", {}, h("h2", {}, "Where would this message go?"), form(PUBLISH_FIELDS, "explain/publish", published, publishAnswer), published),
     h("section", {}, h("h2", {}, "Why does this key wait?"), form(KEY_FIELDS, "explain/key", stands, keyAnswer), stands),
   );
-  return { refresh: async () => {} }; // it answers when it is asked
+  return { refresh: async () => {} }; // it only answers the forms
 }
 
 function form(fields, path, place, answer) {
   const inputs = fields.map(([name, label, hint]) => h("label", { class: "field" }, label, h("input", { name, placeholder: hint, autocomplete: "off" })));
   const made = h("form", { class: "fields" }, inputs, h("button", { class: "primary" }, "Explain"));
-  let asked = 0; // how many times
+  let asked = 0; // number of requests
   made.addEventListener("submit", (event) => {
     event.preventDefault();
     asked += 1;
     const mine = asked;
     const query = Object.fromEntries(new FormData(made).entries());
-    place.replaceChildren(); // what stood there answers another question
+    place.replaceChildren(); // the old result belongs to another request
     attempt(async () => {
       const found = await get(path, query);
       if (mine === asked) place.replaceChildren(...answer(found));
@@ -58,12 +58,12 @@ function publishAnswer(explained) {
       { title: "Name", value: (each) => each.name },
       { title: "Verdict", value: (each) => each.verdict, cell: verdict },
       { title: "Partition", value: (each) => each.partition ?? "–", numeric: true },
-      { title: "By", value: (each) => each.filter || "–", wide: true },
+      { title: "Filter", value: (each) => each.filter || "–", wide: true },
       { title: "Why", value: (each) => [each.reason, each.partition_reason].filter(Boolean).join("; ") || "–", long: true },
       { title: "Checks", value: (each) => checks(each.checks), wide: true, long: true },
     ],
     key: (each) => `${each.kind} ${each.name} ${each.filter}`,
-    empty: "Nobody would get it.",
+    empty: "No client or queue would receive the message.",
   });
   table.show(explained.destinations);
   const line = h("p", {}, verdict(explained), explained.reason ? `: ${explained.reason}` : "", explained.publisher ? `, ${explained.publisher}` : "");
@@ -75,7 +75,7 @@ function verdict(each) {
   return h("strong", { class: refused ? "wrong" : "good" }, words(each.verdict));
 }
 
-/** Those that refuse, in words; of the others, how many there are. */
+/** The checks that refuse the message, and the number of those that pass. */
 function checks(made) {
   if (!made.length) return "–";
   const refusing = made.filter((each) => each.refused);
@@ -85,7 +85,7 @@ function checks(made) {
 
 function numbers(each) {
   if (each.limit === null) return each.reason || "refused";
-  return `${count(each.usage)} and ${count(each.adds)} more are above ${count(each.limit)} ${each.unit}`.trim();
+  return `${count(each.usage)} + ${count(each.adds)} exceeds ${count(each.limit)} ${each.unit}`.trim();
 }
 
 function keyAnswer(explained) {
@@ -95,10 +95,10 @@ function keyAnswer(explained) {
     ["client", explained.client ?? "–"],
     ["waiting", count(explained.waiting_count)],
     ["with the consumer", count(explained.in_flight_count)],
-    ["first that waits", explained.first_waiting ?? "–"],
-    ["on disk, not looked at", count(explained.unseen_count)],
+    ["oldest waiting", explained.first_waiting ?? "–"],
+    ["on disk, not examined", count(explained.unseen_count)],
     ["assignment epoch", String(explained.assignment_epoch)],
-    ["hash of the key", String(explained.key_hash)],
+    ["key hash", String(explained.key_hash)],
   ];
   return [facts(pairs)];
 }

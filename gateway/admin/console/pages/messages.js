@@ -1,6 +1,6 @@
-// What lies in a queue: browsed, opened, deleted, moved and copied.
+// The messages of a queue: browse, open, delete, move and copy.
 
-import { deedButton, refusal } from "../access.js";
+import { actionButton, refusal } from "../access.js";
 import { get, post, queuePath } from "../admin.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { facts, h, setText } from "../elements.js";
@@ -16,7 +16,7 @@ const HEAD_CHARS = 60; // of a payload, in the list
 export function open(place, [name]) {
   const chosen = new Set(); // ids
   let after = 0; // sequence
-  let asked = 0; // how many times
+  let asked = 0; // number of requests
   let opened = null; // id
   let shown = [];
   const table = new LiveTable({
@@ -32,14 +32,14 @@ export function open(place, [name]) {
   const closing = h("button", { type: "button", class: "close", onclick: () => openMessage(null) }, "Close");
   const chosenText = h("span", { class: "quiet" });
   const button = (label, press) => h("button", { type: "button", onclick: press }, label);
-  const deeds = ["Move", "Copy", "Delete"].map((deed) => deedButton(deed, () => take(deed), { kind: deed === "Delete" ? "danger" : null }));
+  const actions = ["Move", "Copy", "Delete"].map((action) => actionButton(action, () => take(action), { kind: action === "Delete" ? "danger" : null }));
   const first = button("First page", () => go(0));
   const next = button("Next page", () => go(shown.at(-1)?.sequence ?? 0));
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " / ", h("a", { href: queueAddress(name) }, name), " /"),
     h("h1", {}, "Messages"),
     h("div", { class: "bar-of-tools" }, h("label", {}, "Partition ", partition), selector),
-    h("div", { class: "bar-of-tools" }, ...deeds, button("All on this page", chooseAll), chosenText),
+    h("div", { class: "bar-of-tools" }, ...actions, button("All on this page", chooseAll), chosenText),
     table.element,
     h("div", { class: "bar-of-tools" }, first, next),
     details,
@@ -51,16 +51,16 @@ export function open(place, [name]) {
     const mine = asked;
     const query = { partition: partition.value, selector: selector.value.trim(), after, limit: PAGE_MESSAGES };
     const [found, queue] = await Promise.all([get(queuePath(name, "/messages"), query), get(queuePath(name))]);
-    if (mine !== asked) return; // another page was asked for since
+    if (mine !== asked) return; // another page was requested meanwhile
     shown = found.messages;
     const there = new Set(shown.map((each) => each.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
     table.show(shown);
     first.disabled = after === 0;
-    // A page begins behind one sequence, and each partition counts its own: with all of them the rest would be left out.
+    // A page starts after a sequence, and each partition has its own sequences: paging needs a single partition.
     const ofAll = queue.partitions.length > 1 && query.partition === "";
     next.disabled = shown.length < PAGE_MESSAGES || ofAll;
-    next.title = ofAll ? "choose a partition to go on" : "";
+    next.title = ofAll ? "choose a partition to see the next page" : "";
     tellChosen();
     if (!there.has(opened)) opened = null;
     showDetails();
@@ -96,7 +96,7 @@ export function open(place, [name]) {
 
   function tellChosen() {
     setText(chosenText, chosen.size ? `${count(chosen.size)} chosen` : "none chosen");
-    for (const each of deeds) each.disabled = chosen.size === 0 || refusal() !== null;
+    for (const each of actions) each.disabled = chosen.size === 0 || refusal() !== null;
   }
 
   function openMessage(id) {
@@ -111,11 +111,11 @@ export function open(place, [name]) {
     details.dataset.id = message?.id ?? "";
   }
 
-  async function take(deed) {
+  async function take(action) {
     const ids = [...chosen].slice(0, IDS_MAX);
     if (!ids.length) return;
     await attempt(async () => {
-      if (!(await takeMessages(deed, name, ids))) return;
+      if (!(await takeMessages(action, name, ids))) return;
       chooseNone();
       await refresh();
     });
@@ -142,7 +142,7 @@ function columns(choose) {
     { title: "Payload", value: head, wide: true },
     { title: "Size", value: (each) => each.size_bytes, cell: (each) => size(each.size_bytes), numeric: true, wide: true },
     { title: "Deliveries", value: (each) => each.delivery_count, numeric: true, wide: true },
-    { title: "Died of", value: (each) => (each.dead ? words(each.dead.reason) : "–"), wide: true },
+    { title: "Dead-letter reason", value: (each) => (each.dead ? words(each.dead.reason) : "–"), wide: true },
     { title: "Received", value: (each) => each.received_ms, cell: (each) => moment(each.received_ms), wide: true },
   ];
 }
@@ -165,36 +165,36 @@ function contents(message) {
   ];
   const dead = message.dead;
   if (dead) {
-    lines.push(["died of", `${words(dead.reason)}${dead.cause ? `: ${dead.cause}` : ""}`]);
-    lines.push(["died in", `${dead.queue}, partition ${dead.partition}, ${moment(dead.time_ms)}, deliveries: ${dead.delivery_count}`]);
+    lines.push(["dead-letter reason", `${words(dead.reason)}${dead.cause ? `: ${dead.cause}` : ""}`]);
+    lines.push(["dead-lettered from", `${dead.queue}, partition ${dead.partition}, ${moment(dead.time_ms)}, deliveries: ${dead.delivery_count}`]);
     if (dead.client) lines.push(["last consumer", dead.client]);
   }
   const encoding = message.payload_encoding === "text" ? "" : ", base64";
-  const note = message.payload_truncated ? ", the beginning" : "";
+  const note = message.payload_truncated ? ", truncated" : "";
   return [h("h2", {}, `Message ${message.id}`), facts(lines), h("h3", {}, `Payload${encoding}${note}`), h("pre", { tabindex: 0 }, message.payload)];
 }
 
-/** Ask what to do with these messages, and do it. */
-async function takeMessages(deed, name, ids) {
+/** Ask for confirmation or a target queue, and delete, move or copy these messages. */
+async function takeMessages(action, name, ids) {
   const what = counted(ids.length, "message");
   const asked =
-    deed === "Delete"
-      ? { title: `Delete ${what}?`, text: "What a consumer holds stays.", dangerous: true }
-      : { title: `${deed} ${what}`, fields: [{ name: "to", label: "To queue", required: true, options: await queueNames() }] };
+    action === "Delete"
+      ? { title: `Delete ${what}?`, text: "Messages that a consumer holds stay.", dangerous: true }
+      : { title: `${action} ${what}`, fields: [{ name: "to", label: "To queue", required: true, options: await queueNames() }] };
   return ask({
     ...asked,
-    confirm: deed,
-    deed: async (values) => {
-      const taken = await post(queuePath(name, `/messages/${deed.toLowerCase()}`), { ids, ...values });
-      notice(outcome(deed, taken), { wrong: taken.done_count < ids.length });
+    confirm: action,
+    action: async (values) => {
+      const taken = await post(queuePath(name, `/messages/${action.toLowerCase()}`), { ids, ...values });
+      notice(outcome(action, taken), { wrong: taken.done_count < ids.length });
     },
   });
 }
 
 const DONE = { Move: "moved", Copy: "copied", Delete: "deleted" };
 
-function outcome(deed, taken) {
-  const kept = Object.entries(taken.kept).map(([reason, number]) => `${number} kept: ${words(reason)}`);
-  if (taken.not_found.length) kept.push(`${taken.not_found.length} not there any more`);
-  return [`${count(taken.done_count)} ${DONE[deed]}`, ...kept].join(", ");
+function outcome(action, taken) {
+  const kept = Object.entries(taken.kept).map(([reason, number]) => `${number} not changed: ${words(reason)}`);
+  if (taken.not_found.length) kept.push(`${taken.not_found.length} not found`);
+  return [`${count(taken.done_count)} ${DONE[action]}`, ...kept].join(", ");
 }

@@ -1,13 +1,12 @@
-// The node at a glance: rates, connections, spool, memory, the busiest queues, what happened last.
+// The overview of the node: rates, connections, spool, memory, the busiest queues, the latest events.
 
 import { seesNode } from "../access.js";
 import { get } from "../admin.js";
-import { bar } from "../charts.js";
+import { Tile, bar } from "../charts.js";
 import { h, setText } from "../elements.js";
 import { QUEUE_COLUMNS, QueueLooks, openQueue } from "../figures.js";
 import { Rates } from "../rates.js";
 import { LiveTable } from "../table.js";
-import { Tile } from "../tiles.js";
 import { count, rate, size } from "../words.js";
 import { eventTable } from "./events.js";
 
@@ -48,7 +47,7 @@ export function open(place) {
     const asked = ofNode ? [get("figures"), get("spool"), get("events", { limit: EVENTS })] : [];
     const [found, ready, node, use, told] = await Promise.all([looks.look({ named: 1 }), get("health/ready"), ...asked]);
     queues.show(busiest(found.queues));
-    const state = ready.ready ? "takes traffic" : ready.reasons.join("; ");
+    const state = ready.ready ? "accepts traffic" : ready.reasons.join("; ");
     setText(health, node ? `release ${node.version}, ${state}` : state);
     health.classList.toggle("wrong", !ready.ready);
     if (node) showNode(node, use, told);
@@ -109,14 +108,14 @@ function gauges(use, commits) {
     line("Unacked", use.unacked_count, use.unacked_count_max, count),
   ];
   const rest = `${rate(commits)} commits/s, ${size(use.disk_free_bytes)} free on the disk`;
-  lines.push(h("p", { class: "quiet" }, use.quarantined ? `${rest}, ${count(use.quarantined)} damaged records kept aside` : rest));
-  if (use.blocked) lines.push(h("p", { class: "wrong" }, `It takes no messages: ${use.blocked}`));
+  lines.push(h("p", { class: "quiet" }, use.quarantined ? `${rest}, ${count(use.quarantined)} quarantined records` : rest));
+  if (use.blocked) lines.push(h("p", { class: "wrong" }, `The spool refuses messages: ${use.blocked}`));
   return lines;
 }
 
-/** What the process takes; `used` are milliseconds of processors per second. Nothing where its system does not say. */
+/** Memory and CPU of the process; `used` is in CPU milliseconds per second. Empty where the system has no figures. */
 function processLine(process, used) {
   if (!process) return [];
   const share = used === null ? "" : `, ${Math.round(used / 10)} % of a processor`;
-  return [h("p", { class: "quiet" }, `The process: ${size(process.memory_bytes)} of memory${share}`)];
+  return [h("p", { class: "quiet" }, `Process: ${size(process.memory_bytes)} of memory${share}`)];
 }

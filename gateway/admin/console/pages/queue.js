@@ -1,17 +1,15 @@
 // One queue: its rates and backlog, partitions, flows, and definition.
 
-import { deedButton, refusal } from "../access.js";
+import { actionButton, refusal } from "../access.js";
 import { get, latest, patch, post, queuePath, remove } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
-import { bar } from "../charts.js";
+import { Tile, bar } from "../charts.js";
 import { Cursors } from "../cursors.js";
-import { askToDelete } from "../deleting.js";
-import { ask, attempt, notice } from "../dialogs.js";
+import { ask, askToDelete, attempt, notice } from "../dialogs.js";
 import { facts, h, numberOf, setText } from "../elements.js";
 import { queueAddress } from "../figures.js";
 import { Rates } from "../rates.js";
 import { LiveTable } from "../table.js";
-import { Tile } from "../tiles.js";
 import { count, counted, moment, rate, size, words } from "../words.js";
 import { queueNames } from "./queues.js";
 
@@ -50,7 +48,7 @@ export function open(place, [name]) {
   const redrive = h("p", { class: "health", hidden: true });
   const losses = h("div");
   const definition = h("div");
-  const deeds = {
+  const actions = {
     browse: () => (location.hash = queueAddress(name, "/messages")),
     edit: () => attempt(() => edit(name)),
     redrive: () => attempt(() => startRedrive(name)),
@@ -58,7 +56,7 @@ export function open(place, [name]) {
     purge: () => purge(name),
     delete: () => deleteQueue(name),
   };
-  const replay = deedButton("Replay", deeds.replay);
+  const replay = actionButton("Replay", actions.replay);
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
     h("h1", {}, name),
@@ -66,12 +64,12 @@ export function open(place, [name]) {
     h(
       "div",
       { class: "bar-of-tools" },
-      h("button", { type: "button", class: "primary", onclick: deeds.browse }, "Messages"),
-      deedButton("Edit", deeds.edit),
-      deedButton("Re-drive", deeds.redrive),
+      h("button", { type: "button", class: "primary", onclick: actions.browse }, "Messages"),
+      actionButton("Edit", actions.edit),
+      actionButton("Re-drive", actions.redrive),
       replay,
-      deedButton("Purge", deeds.purge, { kind: "danger" }),
-      deedButton("Delete queue", deeds.delete, { kind: "danger" }),
+      actionButton("Purge", actions.purge, { kind: "danger" }),
+      actionButton("Delete queue", actions.delete, { kind: "danger" }),
     ),
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
@@ -84,7 +82,7 @@ export function open(place, [name]) {
   );
 
   async function refresh() {
-    // Of a re-drive it is asked each time: another operator may have begun one.
+    // The re-drive is read each time, because another operator may have started one.
     const [view, driven] = await Promise.all([get(queuePath(name)), latest(queuePath(name, "/redrive")), cursors.refresh()]);
     const { config } = view;
     setText(about, [view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
@@ -92,13 +90,13 @@ export function open(place, [name]) {
     const went = rates.add("settled", view.settled_total, view.at_ms);
     rates.note("ready", view.ready_count);
     rates.note("unacked", view.unacked_count);
-    tiles.in.show(rate(came), `${count(view.accepted_total)} in all`, rates.series("in"));
-    tiles.settled.show(rate(went), `${count(view.settled_total)} in all`, rates.series("settled"));
+    tiles.in.show(rate(came), `${count(view.accepted_total)} in total`, rates.series("in"));
+    tiles.settled.show(rate(went), `${count(view.settled_total)} in total`, rates.series("settled"));
     if (refusal() === null) {
       replay.disabled = view.kept_bytes === 0;
-      replay.title = replay.disabled ? "it keeps no settled messages" : "";
+      replay.title = replay.disabled ? "the queue keeps no settled messages" : "";
     }
-    tiles.ready.show(count(view.ready_count), "wait for a consumer", rates.series("ready"));
+    tiles.ready.show(count(view.ready_count), "waiting for a consumer", rates.series("ready"));
     tiles.unacked.show(count(view.unacked_count), "with consumers", rates.series("unacked"));
     const quota = config.max_msg_spool_usage * MEGABYTE;
     spooled.replaceChildren(h("div", { class: "gauge" }, h("span", {}, "Spooled"), bar(view.spooled_bytes, quota, quota ? `${size(view.spooled_bytes)} of ${size(quota)}` : size(view.spooled_bytes))));
@@ -111,10 +109,10 @@ export function open(place, [name]) {
   }
 
   const keys = [
-    { key: "m", meaning: "messages", press: deeds.browse },
-    { key: "e", meaning: "edit the definition", press: deeds.edit },
-    { key: "d", meaning: "re-drive dead messages", press: deeds.redrive },
-    { key: "P", meaning: "purge", press: deeds.purge },
+    { key: "m", meaning: "messages", press: actions.browse },
+    { key: "e", meaning: "edit the definition", press: actions.edit },
+    { key: "d", meaning: "re-drive dead messages", press: actions.redrive },
+    { key: "P", meaning: "purge", press: actions.purge },
   ];
   return { refresh, keys };
 }
@@ -132,9 +130,9 @@ function defined(view) {
 }
 
 function showRedrive(line, name, driven) {
-  const kept = Object.entries(driven.kept).map(([reason, number]) => `${number} stay: ${words(reason)}`);
+  const kept = Object.entries(driven.kept).map(([reason, number]) => `${number} not moved: ${words(reason)}`);
   const text = [`Re-drive since ${moment(driven.started_ms)} ${driven.state}`, `${count(driven.done_count)} done`, ...kept, driven.failure].filter(Boolean).join(", ");
-  const stop = deedButton("Stop", () => attempt(() => remove(queuePath(name, "/redrive"))));
+  const stop = actionButton("Stop", () => attempt(() => remove(queuePath(name, "/redrive"))));
   line.replaceChildren(text, " ", driven.state === "running" ? stop : "");
 }
 
@@ -142,31 +140,31 @@ async function startRedrive(name) {
   const names = await queueNames();
   const begun = await ask({
     title: `Re-drive ${name}`,
-    text: "Dead messages go back to where they died, as they were published.",
+    text: "Dead messages are moved back, as they were published, to the queues that dead-lettered them.",
     confirm: "Re-drive",
     fields: [
-      { name: "to", label: "To this queue instead", options: names },
-      { name: "rate", label: "Messages per second", value: "0", hint: "0: as fast as it goes" },
+      { name: "to", label: "To another queue instead", options: names },
+      { name: "rate", label: "Messages per second", value: "0", hint: "0: as fast as possible" },
     ],
-    deed: ({ to, rate: perSecond }) => post(queuePath(name, "/redrive"), { rate: numberOf(perSecond || "0"), ...(to ? { to } : {}) }),
+    action: ({ to, rate: perSecond }) => post(queuePath(name, "/redrive"), { rate: numberOf(perSecond || "0"), ...(to ? { to } : {}) }),
   });
-  if (begun) notice(`The re-drive of ${name} has begun`);
+  if (begun) notice(`The re-drive of ${name} has started`);
 }
 
 function startReplay(name) {
   return ask({
     title: `Replay ${name}`,
-    text: "Settled messages that the queue keeps are offered to its consumers again, before what is newer.",
+    text: "Settled messages that the queue keeps are delivered again, before newer ones.",
     confirm: "Replay",
     fields: [
       { name: "from", label: "From", value: "beginning", required: true, hint: "beginning, a sequence, or a time such as 2026-01-31T12:00:00Z" },
-      { name: "to", label: "To before this sequence", hint: "empty: all" },
+      { name: "to", label: "Stop before sequence", hint: "empty: all" },
       { name: "partition", label: "Partition", hint: "empty: all" },
     ],
-    deed: async ({ from, to, partition }) => {
+    action: async ({ from, to, partition }) => {
       const body = { from, ...(to ? { to: numberOf(to) } : {}), ...(partition ? { partition: numberOf(partition) } : {}) };
       const { replayed_count: replayed } = await post(queuePath(name, "/replay"), body);
-      notice(`${counted(replayed, "message")} offered again to the consumers of ${name}`);
+      notice(`${counted(replayed, "message")} of ${name} will be delivered again`);
     },
   });
 }
@@ -182,7 +180,7 @@ async function edit(name) {
     title: `Edit ${name}`,
     confirm: "Change",
     fields: await attributeFields("QueueChanges", before),
-    deed: async (values) => patch(queuePath(name), await changedAttributes("QueueChanges", before, values, await definitionOf(name))),
+    action: async (values) => patch(queuePath(name), await changedAttributes("QueueChanges", before, values, await definitionOf(name))),
   });
   if (changed) notice(`${name} was changed`);
 }
@@ -190,10 +188,10 @@ async function edit(name) {
 function purge(name) {
   return ask({
     title: `Purge ${name}?`,
-    text: "Every message that waits is removed. What consumers hold stays.",
+    text: "All messages that are not delivered are removed. Messages that consumers hold stay.",
     confirm: "Purge",
     dangerous: true,
-    deed: async () => {
+    action: async () => {
       const { purged_count: purged } = await post(queuePath(name, "/purge"));
       notice(`${counted(purged, "message")} removed from ${name}`);
     },
@@ -201,7 +199,7 @@ function purge(name) {
 }
 
 function deleteQueue(name) {
-  const text = "The queue goes with all it holds, and its consumers are unbound.";
+  const text = "The queue is deleted with all its messages, and its consumers are unbound.";
   return askToDelete({ title: `Delete ${name}?`, text, path: queuePath(name), name }, () => {
     location.hash = "#/queues";
   });

@@ -1,6 +1,6 @@
-// All queues with their rates.
+// The list of queues with their rates.
 
-import { deedButton } from "../access.js";
+import { actionButton } from "../access.js";
 import { get, post } from "../admin.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { h, linesOf, numberOf, setText } from "../elements.js";
@@ -16,7 +16,7 @@ export function open(place) {
     key: (each) => each.name,
     open: openQueue,
     sort: { column: 0, descending: false },
-    empty: "No queue has such a name.",
+    empty: "No queues match.",
   });
   const filter = h("input", { type: "search", placeholder: "Filter: orders*", "aria-label": "Filter queues" });
   const every = h("input", { type: "checkbox" });
@@ -27,9 +27,9 @@ export function open(place) {
       "div",
       { class: "bar-of-tools" },
       filter,
-      h("label", {}, every, " of sessions and shares, too"),
+      h("label", {}, every, " include sessions and shared subscriptions"),
       total,
-      deedButton("New queue", create),
+      actionButton("New queue", create),
       h("a", { href: "#/templates" }, "Templates"),
     ),
     table.element,
@@ -42,7 +42,7 @@ export function open(place) {
     const name = text && !/[*?]/.test(text) ? `*${text}*` : text;
     const asked = looks;
     const found = await asked.look({ name, named: every.checked ? 0 : 1 });
-    if (asked !== looks) return; // the filter is another one by now
+    if (asked !== looks) return; // the filter has changed meanwhile
     table.show(found.queues);
     setText(total, counted(found.total, "queue"));
   }
@@ -58,14 +58,14 @@ export function open(place) {
 function create() {
   return ask({
     title: "New queue",
-    text: "Its other attributes are those of the template that fits its name, or the defaults. All but the name can be changed later.",
+    text: "Other attributes come from the template that matches its name, or have their defaults. All but the name can be changed later.",
     confirm: "Create",
     fields: [
       { name: "name", label: "Name", required: true },
       { name: "partition_count", label: "Partitions", value: "0", hint: "0: not partitioned" },
-      { name: "subscriptions", label: "Topic subscriptions", hint: "one a line", lines: true },
+      { name: "subscriptions", label: "Topic subscriptions", hint: "one per line", lines: true },
     ],
-    deed: async ({ name, partition_count: partitions, subscriptions }) => {
+    action: async ({ name, partition_count: partitions, subscriptions }) => {
       const definition = { name };
       if (partitions && partitions !== "0") Object.assign(definition, { partition_count: numberOf(partitions), access_type: "non-exclusive" });
       if (subscriptions) definition.subscriptions = linesOf(subscriptions);
@@ -76,7 +76,7 @@ function create() {
   });
 }
 
-/** The names of the queues that messages can be brought to. */
+/** The names of the queues to which messages can be moved or copied. */
 export async function queueNames() {
   const { queues } = await get("figures/queues", { named: 1 });
   return queues.map((each) => each.name);

@@ -1,19 +1,19 @@
-// The spool on disk, and the backups that are made of it. How full it is stands on the overview.
+// The spool on disk, and its backups. The overview shows its usage.
 
-import { deedButton } from "../access.js";
+import { actionButton } from "../access.js";
 import { get, latest, post, remove } from "../admin.js";
 import { bar } from "../charts.js";
 import { ask, attempt, notice } from "../dialogs.js";
 import { facts, h } from "../elements.js";
 import { count, moment, size } from "../words.js";
 
-const LEVEL = "admin"; // it writes a copy of everything onto the node's disk
+const LEVEL = "admin"; // a backup copies all data to the node's disk
 
 export function open(place) {
   const about = h("div");
   const backup = h("div");
-  const begins = deedButton("New backup", begin, { level: LEVEL });
-  const cancels = deedButton("Cancel", () => attempt(cancel), { level: LEVEL });
+  const begins = actionButton("New backup", begin, { level: LEVEL });
+  const cancels = actionButton("Cancel", () => attempt(cancel), { level: LEVEL });
   place.append(
     h("h1", {}, "Spool"),
     about,
@@ -23,7 +23,7 @@ export function open(place) {
   async function refresh() {
     const [use, made] = await Promise.all([get("spool"), latest("backup")]);
     about.replaceChildren(facts(contents(use), { many: true }));
-    backup.replaceChildren(made ? facts(progress(made)) : h("p", { class: "quiet" }, "None since the node began."));
+    backup.replaceChildren(made ? facts(progress(made)) : h("p", { class: "quiet" }, "No backup since the node started."));
     cancels.hidden = made?.state !== "running";
   }
 
@@ -35,14 +35,14 @@ export function open(place) {
   async function begin() {
     const begun = await ask({
       title: "New backup",
-      text: "The node copies its spool, as it is now, into a folder of its backup.path.",
-      confirm: "Begin",
+      text: "The node copies its current spool into a folder below its backup.path.",
+      confirm: "Start",
       fields: [{ name: "name", label: "Name", hint: "empty: the time, in UTC" }],
       level: LEVEL,
-      deed: ({ name }) => post("backup", name ? { name } : {}),
+      action: ({ name }) => post("backup", name ? { name } : {}),
     });
     if (!begun) return;
-    notice("The backup has begun");
+    notice("The backup has started");
     await attempt(refresh);
   }
 
@@ -53,12 +53,12 @@ function contents(use) {
   return [
     ["incarnation", use.incarnation],
     ["data file", size(use.file_bytes)],
-    ["free on the disk", size(use.disk_free_bytes)],
+    ["free disk space", size(use.disk_free_bytes)],
     ["journal records", count(use.journal_records)],
     ["pages", count(use.pages)],
     ["open transactions", count(use.transactions_open)],
-    ["staged by them", size(use.staged_bytes)],
-    ["damaged records kept aside", count(use.quarantined)],
+    ["staged by transactions", size(use.staged_bytes)],
+    ["quarantined records", count(use.quarantined)],
   ];
 }
 
@@ -69,7 +69,7 @@ function progress(made) {
     ["folder", made.folder],
     ["state", made.failure ? `${made.state}: ${made.failure}` : made.state],
     ["written", written],
-    ["begun", moment(made.started_ms)],
+    ["started", moment(made.started_ms)],
     ["ended", made.ended_ms && moment(made.ended_ms)],
   ];
   return lines.filter(([, value]) => value);

@@ -1,10 +1,9 @@
-// Queue templates: attributes for queues that are yet to be made, by their names.
+// Queue templates: attributes for new queues, by name.
 
-import { deedButton } from "../access.js";
+import { actionButton } from "../access.js";
 import { get, patch, post } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
-import { askToDelete } from "../deleting.js";
-import { ask, attempt } from "../dialogs.js";
+import { ask, askToDelete, attempt } from "../dialogs.js";
 import { h } from "../elements.js";
 import { LiveTable } from "../table.js";
 
@@ -18,17 +17,17 @@ export function open(place) {
       { title: "For queues", value: (each) => each.queue_name_filter },
       { title: "Durability", value: (each) => each.durability_override, wide: true },
       { title: "Sets", value: sets, long: true },
-      { title: "", value: () => null, numeric: true, cell: (each) => deedButton("Delete", () => drop(each.name)) },
+      { title: "", value: () => null, numeric: true, cell: (each) => actionButton("Delete", () => drop(each.name)) },
     ],
     key: (each) => each.name,
     open: (each) => attempt(() => change(each)),
     sort: { column: 0, descending: false },
-    empty: "No template yet: queues get what their maker says, and defaults.",
+    empty: "No queue templates.",
   });
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
     h("h1", {}, "Queue templates"),
-    h("div", { class: "bar-of-tools" }, deedButton("New template", () => attempt(create))),
+    h("div", { class: "bar-of-tools" }, actionButton("New template", () => attempt(create))),
     table.element,
   );
 
@@ -42,7 +41,7 @@ export function open(place) {
       title: "New template",
       confirm: "Create",
       fields: [{ ...name, required: true, hint: "of the template" }, { ...filter, required: true }, ...others],
-      deed: async (values) => post("queue-templates", await changedAttributes("QueueTemplate", {}, values)),
+      action: async (values) => post("queue-templates", await changedAttributes("QueueTemplate", {}, values)),
     });
     if (made) await refresh();
   }
@@ -50,16 +49,16 @@ export function open(place) {
   async function change(template) {
     const made = await ask({
       title: template.name,
-      text: "Queues that were made from it stay as they are.",
+      text: "Existing queues stay as they are.",
       confirm: "Change",
       fields: await attributeFields("QueueTemplateChanges", template),
-      deed: async (values) => patch(path(template.name), await changedAttributes("QueueTemplateChanges", template, values, await get(path(template.name)))),
+      action: async (values) => patch(path(template.name), await changedAttributes("QueueTemplateChanges", template, values, await get(path(template.name)))),
     });
     if (made) await refresh();
   }
 
   function drop(name) {
-    const text = "Queues that were made from it stay as they are.";
+    const text = "Existing queues stay as they are.";
     return askToDelete({ title: `Delete template ${name}?`, text, path: path(name), name }, refresh);
   }
 

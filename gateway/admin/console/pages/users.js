@@ -1,15 +1,14 @@
-// Users: the accounts of clients in the message VPN. Those of the configuration are changed there.
+// Users: the client accounts of the message VPN. Users of the configuration cannot be changed here.
 
-import { deedButton } from "../access.js";
+import { actionButton } from "../access.js";
 import { get, patch, post } from "../admin.js";
 import { attributeFields, changedAttributes } from "../attributes.js";
-import { askToDelete } from "../deleting.js";
-import { ask, attempt, notice } from "../dialogs.js";
+import { ask, askToDelete, attempt, notice } from "../dialogs.js";
 import { h } from "../elements.js";
 import { LiveTable } from "../table.js";
 import { count } from "../words.js";
 
-const MADE_HERE = "operator"; // the origin of those that can be changed here
+const MADE_HERE = "operator"; // the origin of users that can be changed here
 const NEW = { enabled: true, client_profile: "default", acl_profile: "default" };
 
 const path = (name) => `users/${encodeURIComponent(name)}`;
@@ -24,15 +23,15 @@ export function open(place) {
       { title: "ACL profile", value: (each) => each.acl_profile, wide: true },
       { title: "Connections", value: (each) => each.connected_count, cell: (each) => count(each.connected_count), numeric: true },
       { title: "Origin", value: (each) => each.origin, wide: true },
-      { title: "", value: () => null, numeric: true, cell: (each) => (each.origin === MADE_HERE ? deedButton("Delete", () => drop(each.name)) : null) },
+      { title: "", value: () => null, numeric: true, cell: (each) => (each.origin === MADE_HERE ? actionButton("Delete", () => drop(each.name)) : null) },
     ],
     key: (each) => each.name,
-    open: (each) => (each.origin === MADE_HERE ? attempt(() => change(each)) : notice(`${each.name} stands in the configuration, and is changed there`)),
+    open: (each) => (each.origin === MADE_HERE ? attempt(() => change(each)) : notice(`${each.name} is defined in the configuration, and can only be changed there`)),
     sort: { column: 0, descending: false },
-    empty: "No user, or none of such a name.",
+    empty: "No users match.",
   });
   const filter = h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter users" });
-  const tools = h("div", { class: "bar-of-tools" }, filter, deedButton("New user", () => attempt(create)));
+  const tools = h("div", { class: "bar-of-tools" }, filter, actionButton("New user", () => attempt(create)));
   place.append(h("h1", {}, "Users"), tools, table.element);
   let users = [];
   filter.addEventListener("input", show);
@@ -52,7 +51,7 @@ export function open(place) {
       title: "New user",
       confirm: "Create",
       fields: (await fieldsOf("User", NEW)).map((each) => (each.name === "name" ? { ...each, required: true } : each)),
-      deed: async (values) => post("users", await changedAttributes("User", NEW, values)),
+      action: async (values) => post("users", await changedAttributes("User", NEW, values)),
     });
     if (made) await refresh();
   }
@@ -60,16 +59,16 @@ export function open(place) {
   async function change(user) {
     const made = await ask({
       title: user.name,
-      text: "One that is not enabled is sent away. Without a password it keeps the one it has.",
+      text: "Clients of a user that is not enabled are disconnected. Leave the password empty to keep it.",
       confirm: "Change",
       fields: (await fieldsOf("UserChanges", user)).filter((each) => each.name !== "name"),
-      deed: async (values) => patch(path(user.name), await changedAttributes("UserChanges", user, values, await get(path(user.name)))),
+      action: async (values) => patch(path(user.name), await changedAttributes("UserChanges", user, values, await get(path(user.name)))),
     });
     if (made) await refresh();
   }
 
   function drop(name) {
-    const text = "Its clients are sent away. Their sessions and queues stay.";
+    const text = "Its clients are disconnected. Their sessions and queues stay.";
     return askToDelete({ title: `Delete user ${name}?`, text, path: path(name), name }, refresh);
   }
 
@@ -81,7 +80,7 @@ function stateWords({ enabled, reason }) {
   return reason ? `shut down: ${reason}` : "enabled";
 }
 
-/** Return the fields of a user, with the profiles to choose from: its own, though it may be gone, and those that there are. */
+/** Return the fields of a user, with the existing profiles as choices, and its own profile even if that was deleted. */
 async function fieldsOf(schema, now) {
   const [fields, profiles] = await Promise.all([attributeFields(schema, now), get("profiles")]);
   return fields.map((field) => {
