@@ -308,6 +308,8 @@ class MqttConnection(MqttClient):
             self.publishing().refused(message)
         except PublishRefused as refusal:
             self.end(refusal.reason_code, str(refusal))
+            return
+        self.ensure_read_control().answered(self.publishing().line.unanswered_count)
 
     def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
         """Give the session to the client's new connection [3.1.4-3]."""

@@ -2,7 +2,7 @@
 
 Two sealed parts (`seal`), integers little-endian:
 
-    SGD, version 2      the directory row
+    SGD, version 3      the directory row
         u64 first sequence, u64 end (behind the last sequence), u64 usage bytes, u32 messages, u32 runs,
         i64 arrived_ms, i64 expires_ms, i64 not_before_ms, u32 priorities: its messaging.partitions.state.segments.Marks
     SGP, version 2      the runs
