@@ -46,7 +46,7 @@ def test_who_may_only_look_sees_so_and_changes_nothing(browser: Browser, running
             expect(page.get_by_role("button", name=deed)).to_be_disabled()
 
         page.keyboard.press("P")
-        expect(page.locator(".notice.wrong")).to_contain_text("access level read-write, and reader has read-only")
+        expect(page.locator(".notice.wrong")).to_contain_text("access level read-write; reader has read-only")
         page.keyboard.press("9")
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()
         page.keyboard.press("4")
@@ -63,7 +63,7 @@ def test_who_may_change_queues_makes_one(browser: Browser, running: GatewayProce
         page.keyboard.press("9")
         expect(page.get_by_role("button", name="New backup")).to_be_disabled()  # it takes the level admin
         page.keyboard.press("b")
-        expect(page.locator(".notice.wrong")).to_contain_text("access level admin, and writer has read-write")
+        expect(page.locator(".notice.wrong")).to_contain_text("access level admin; writer has read-write")
         expect(page.locator("dialog[open]")).to_have_count(0)
 
 

@@ -69,7 +69,7 @@ def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running
     row(page, "fixed").click()
     expect(page.locator("#notices")).to_contain_text("is defined in the configuration")
     go(page, "rest-delivery-points/fixed-point")
-    expect(page.locator("#page")).to_contain_text("of the configuration")
+    expect(page.locator("#page")).to_contain_text("defined in the configuration")
     for deed in ("Edit", "Delete delivery point"):
         expect(page.get_by_role("button", name=deed)).to_be_disabled()
 
@@ -91,7 +91,7 @@ def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: Gatewa
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("not JSON")
     lines = [json.dumps({"queue": each, "post_request_target": "/a"}) for each in (queue, "also")]
     answer(page, "Change", queue_bindings="\n".join(lines), enabled="false")
-    expect(page.locator("#page")).to_contain_text("shut down, made here")
+    expect(page.locator("#page")).to_contain_text("shut down, created by an operator")
 
     page.get_by_role("button", name="Delete delivery point").click()
     answer(page, "Delete")

@@ -147,5 +147,5 @@ def test_status_codes_are_a_list_of_ranges() -> None:
     """Solace 8.5: rejectedStatusCodeList."""
     assert status_codes("") == frozenset()
     assert status_codes("400-402, 422") == {400, 401, 402, 422}
-    with pytest.raises(ValueError, match="is no status code"):
+    with pytest.raises(ValueError, match="is not a status code"):
         status_codes("4xx")
