@@ -47,6 +47,6 @@ def test_top_draws_rates_again_and_again(node: GatewayProcess) -> None:
         top.draws("1 of 1 queues")
         assert node.command("pub", "--topic", "orders/eu", "--message", "hello").returncode == 0
         top.draws("orders")
-        top.draws("spool 1 messages")
+        top.draws("spool 1 message,")
         top.press("q")
         assert top.ends() == 0

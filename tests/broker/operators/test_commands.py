@@ -54,7 +54,7 @@ async def test_pub_and_sub_work_over_tls(tmp_path: Path) -> None:
         plain = ("--tls", "--port", str(broker.port), "--topic", "a", "--message", "hello")
         exit_code, problems = await told(certificates.authority, "pub", *plain)
         assert exit_code == UNREACHABLE
-        assert "Does that port speak TLS?" in problems
+        assert "Does that port use TLS?" in problems
 
 
 async def test_the_gateway_says_why_it_closed_the_connection(broker: RunningBroker) -> None:

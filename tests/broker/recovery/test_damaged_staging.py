@@ -89,4 +89,4 @@ async def test_of_a_decided_transaction_with_damage_the_rest_is_published_and_th
 
     await shows(broker, lambda view: view.ready_count == 1, "orders")
     assert (await orders.consume_all()).payloads() == [b"first"]
-    assert [line.startswith("some of what was staged") for line in told] == [True]
+    assert [line.startswith("some messages staged as") for line in told] == [True]
