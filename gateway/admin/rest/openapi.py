@@ -17,7 +17,7 @@ from sluicegate.gateway.admin.operation import (
     Parameter,
     TextParameter,
 )
-from sluicegate.gateway.admin.rest.schemas import reference, type_definitions
+from sluicegate.gateway.admin.rest.schemas import definitions_of, name_of, reference
 from sluicegate.gateway.build import VERSION
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 
@@ -98,7 +98,7 @@ def _operation(operation: Operation) -> JsonSchema:
     if parameters:
         described["parameters"] = parameters
     if operation.body is not None:
-        content = {"application/json": {"schema": reference(_name(operation.body))}}
+        content = {"application/json": {"schema": reference(name_of(operation.body))}}
         described["requestBody"] = {"required": True, "content": content}
     return described
 
@@ -107,7 +107,7 @@ def _response(answer: Answer) -> JsonSchema:
     response: JsonSchema = {"description": answer.meaning}
     if answer.schema is not None:
         media_type = "application/problem+json" if answer.schema is PROBLEM else answer.media_type
-        response["content"] = {media_type: {"schema": reference(_name(answer.schema))}}
+        response["content"] = {media_type: {"schema": reference(name_of(answer.schema))}}
     elif answer.status != 204:
         response["content"] = {answer.media_type: {"schema": {"type": "string"}}}
     return response
@@ -134,12 +134,8 @@ def _schemas(operations: Sequence[Operation]) -> JsonSchema:
     described: list[Described] = [each.body for each in operations if each.body is not None]
     described += [answer.schema for each in operations for answer in each.answers if answer.schema is not None]
     for each in dict.fromkeys(described):
-        schemas.update(type_definitions(each) if isinstance(each, type) else each.definitions())
+        schemas.update(definitions_of(each))
     return schemas
-
-
-def _name(described: Described) -> str:
-    return described.__name__ if isinstance(described, type) else described.name
 
 
 def _parameter_list(operation: Operation) -> str:

@@ -11,31 +11,32 @@ from sluicegate.gateway.admin.operation import (
     PROBLEM,
     REFUSED,
     Answer,
-    Described,
     JsonSchema,
     NamedSchema,
     Operations,
 )
 from sluicegate.gateway.admin.problems import permit
 from sluicegate.gateway.admin.requests import json_answer, json_object, made_answer, path_name, view_answer, view_json
-from sluicegate.gateway.admin.rest.schemas import changes_of, section_body, type_definitions
+from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, UserRequest
-from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView, UsersView, UserView
+from sluicegate.gateway.views.accounts import (
+    AclProfileView,
+    ClientProfileView,
+    ProfileKind,
+    ProfilesView,
+    UsersView,
+    UserView,
+)
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 
 PROVISIONED: Final = Operations()
 
 CREATED: Final = "Created; `Location` has its path"
 TAKEN_OR_FULL: Final = Answer(409, "The name is taken, or the limit of their number is reached", PROBLEM)
-
-
-def _described_in_lists(name: str, listed: type) -> NamedSchema:
-    """Return the schema of a view from the definitions of the list that contains it."""
-    return NamedSchema(name, lambda: type_definitions(listed))
 
 
 # Users.
@@ -55,7 +56,6 @@ def _user() -> dict[str, JsonSchema]:
 
 
 USER: Final = NamedSchema("User", _user)
-USER_VIEW: Final = _described_in_lists(UserView.__name__, UsersView)
 NO_USER: Final = Answer(404, "No user has that name", PROBLEM)
 
 
@@ -72,7 +72,7 @@ async def users(node: NodeInterface, request: Request) -> Response:
 @PROVISIONED.operation(
     "POST",
     "/users",
-    Answer(201, CREATED, USER_VIEW),
+    Answer(201, CREATED, UserView),
     TAKEN_OR_FULL,
     *BAD_BODY,
     body=USER,
@@ -83,7 +83,7 @@ async def create_user(node: NodeInterface, request: Request) -> Response:
     return made_answer(request, view.name, view_json(view))
 
 
-@PROVISIONED.operation("GET", "/users/{name}", Answer(200, "The user", USER_VIEW), NO_USER)
+@PROVISIONED.operation("GET", "/users/{name}", Answer(200, "The user", UserView), NO_USER)
 async def show_user(node: NodeInterface, request: Request) -> Response:
     """One user."""
     return view_answer(await node.show_user(path_name(request)))
@@ -92,7 +92,7 @@ async def show_user(node: NodeInterface, request: Request) -> Response:
 @PROVISIONED.operation(
     "PATCH",
     "/users/{name}",
-    Answer(200, "As it is now", USER_VIEW),
+    Answer(200, "As it is now", UserView),
     NO_USER,
     REFUSED,
     *BAD_BODY,
@@ -125,11 +125,10 @@ async def list_profiles(node: NodeInterface, request: Request) -> Response:
     return view_answer(await node.list_profiles())
 
 
-def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSchema) -> None:
+def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSchema, view: type) -> None:
     """Declare the four operations on profiles of a kind."""
     path = f"/{kind.value.replace('_', '-')}s"
     absent = Answer(404, f"No {words} has that name", PROBLEM)
-    view: Described = _described_in_lists(f"{body.name}View", ProfilesView)
 
     @PROVISIONED.operation(
         "POST",
@@ -182,14 +181,15 @@ def _declare_profile(kind: ProfileKind, article: str, words: str, body: NamedSch
         return Response(status_code=204)
 
 
-_declare_profile(ProfileKind.CLIENT, "a", "client profile", section_body("ClientProfile", ClientProfileSettings))
-_declare_profile(ProfileKind.ACL, "an", "ACL profile", section_body("AclProfile", AclProfileSettings))
+_declare_profile(
+    ProfileKind.CLIENT, "a", "client profile", section_body("ClientProfile", ClientProfileSettings), ClientProfileView
+)
+_declare_profile(ProfileKind.ACL, "an", "ACL profile", section_body("AclProfile", AclProfileSettings), AclProfileView)
 
 
 # REST delivery points.
 
 POINT: Final = section_body("RestDeliveryPoint", RestDeliveryPoint)
-POINT_VIEW: Final = _described_in_lists(RestDeliveryPointView.__name__, RestDeliveryPointsView)
 NO_POINT: Final = Answer(404, "No REST delivery point has that name", PROBLEM)
 
 
@@ -206,7 +206,7 @@ async def rest_delivery_points(node: NodeInterface, request: Request) -> Respons
 @PROVISIONED.operation(
     "POST",
     "/rest-delivery-points",
-    Answer(201, CREATED, POINT_VIEW),
+    Answer(201, CREATED, RestDeliveryPointView),
     Answer(409, "The name is taken, or a file that it names cannot be used", PROBLEM),
     *BAD_BODY,
     body=POINT,
@@ -220,7 +220,7 @@ async def create_rest_delivery_point(node: NodeInterface, request: Request) -> R
 @PROVISIONED.operation(
     "GET",
     "/rest-delivery-points/{name}",
-    Answer(200, "The delivery point", POINT_VIEW),
+    Answer(200, "The delivery point", RestDeliveryPointView),
     NO_POINT,
 )
 async def show_rest_delivery_point(node: NodeInterface, request: Request) -> Response:
@@ -231,7 +231,7 @@ async def show_rest_delivery_point(node: NodeInterface, request: Request) -> Res
 @PROVISIONED.operation(
     "PATCH",
     "/rest-delivery-points/{name}",
-    Answer(200, "As it is now", POINT_VIEW),
+    Answer(200, "As it is now", RestDeliveryPointView),
     NO_POINT,
     REFUSED,
     *BAD_BODY,

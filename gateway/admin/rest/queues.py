@@ -37,7 +37,6 @@ from sluicegate.gateway.admin.rest.schemas import (
     fixed,
     list_of,
     queue_attributes,
-    reference,
     template_attributes,
     type_definitions,
 )
@@ -96,12 +95,6 @@ def _template_properties() -> JsonSchema:
         "durability_override": {"type": "string", "enum": list(DURABILITY_OVERRIDES)},
         **template_attributes(),
     }
-
-
-def _templates() -> dict[str, JsonSchema]:
-    items: JsonSchema = {"type": "array", "items": reference(TEMPLATE.name)}
-    schema: JsonSchema = {"type": "object", "properties": {"templates": items}, "required": ["templates"]}
-    return _template() | {"QueueTemplates": schema}
 
 
 def _queue_view() -> dict[str, JsonSchema]:
@@ -346,7 +339,7 @@ async def delete_selector(node: NodeInterface, request: Request) -> Response:
 # Queue templates: attributes for queues that are created later.
 
 
-@QUEUES.operation("GET", "/queue-templates", Answer(200, "By name", NamedSchema("QueueTemplates", _templates)))
+@QUEUES.operation("GET", "/queue-templates", Answer(200, "By name", list_of("QueueTemplates", "templates", TEMPLATE)))
 async def list_templates(node: NodeInterface, request: Request) -> Response:
     """Every queue template."""
     templates = [template.to_dict() for template in await node.list_templates()]

@@ -4,7 +4,7 @@ from typing import Final
 
 from pydantic import TypeAdapter
 
-from sluicegate.gateway.admin.operation import JsonSchema, NamedSchema
+from sluicegate.gateway.admin.operation import Described, JsonSchema, NamedSchema
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.views.queues import attribute_schema
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
@@ -28,11 +28,21 @@ def type_definitions(described: type) -> dict[str, JsonSchema]:
     return definitions
 
 
-def list_of(name: str, member: str, view: type) -> NamedSchema:
-    """Return the schema of an object with one list of views."""
-    items: JsonSchema = {"type": "array", "items": reference(view.__name__)}
+def name_of(described: Described) -> str:
+    """Return the name under `components/schemas`."""
+    return described.__name__ if isinstance(described, type) else described.name
+
+
+def definitions_of(described: Described) -> dict[str, JsonSchema]:
+    """Return the schema by its name, beside the schemas that it refers to."""
+    return type_definitions(described) if isinstance(described, type) else described.definitions()
+
+
+def list_of(name: str, member: str, listed: Described) -> NamedSchema:
+    """Return the schema of an object with one list."""
+    items: JsonSchema = {"type": "array", "items": reference(name_of(listed))}
     schema: JsonSchema = {"type": "object", "properties": {member: items}, "required": [member]}
-    return NamedSchema(name, lambda: type_definitions(view) | {name: schema})
+    return NamedSchema(name, lambda: definitions_of(listed) | {name: schema})
 
 
 def count_of(name: str, member: str) -> NamedSchema:
