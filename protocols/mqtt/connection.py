@@ -336,9 +336,8 @@ class MqttConnection(MqttClient):
         self._flush_asked = False
         self.budget = None
         if self._queued_events is not None:
-            self.ensure_read_control().busy(
-                True
-            )  # it waits for more than this turn: the socket need not be stopped for less
+            # The request waits for more than this turn. The socket need not be stopped for less.
+            self.ensure_read_control().busy(True)
         sent_before = self.services.counters.bytes_sent
         transport, only = self.transport, self.engine.take_only()
         if transport is not None and len(only) > 0:
