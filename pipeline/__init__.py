@@ -2,5 +2,5 @@
 
 Each job is a function of a session and its checked configuration, in its own module below `jobs`; `jobs.registry` lists
 them, `run` runs and supervises them. `pyspark_sluicegate` reads and writes queues; of the gateway, only the client
-library may be imported. `docs/pipeline.md` is for operators.
+library may be imported. `docs/data/pipeline.md` is for operators.
 """

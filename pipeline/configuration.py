@@ -1,6 +1,6 @@
 """The TOML file of a job, checked once; an error names file and key.
 
-`[source]` contains options of the data source under the names of `docs/spark.md`. The data source's own code checks it.
+`[source]` contains options of the data source, named as in `docs/data/spark.md`. The data source's own code checks it.
 """
 
 import tomllib

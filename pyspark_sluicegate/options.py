@@ -140,7 +140,7 @@ class ConnectOptions:
 @final
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Of the source, batch and stream. `docs/spark.md` has their table."""
+    """Of the source, batch and stream. `docs/data/spark.md` has their table."""
 
     connect: ConnectOptions
     queue: str

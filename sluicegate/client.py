@@ -1,6 +1,6 @@
 """The public names of the client library, which programs import as `sluicegate.NAME`.
 
-The code lives in `protocols.flow.client`; `docs/flow-client.md` is for its users.
+The code lives in `protocols.flow.client`; `docs/connect/flow-client.md` is for its users.
 """
 
 from sluicegate.messaging.message.headers import UserPropertyValue

@@ -65,7 +65,7 @@ SELECTION_SCHEMA: Final[dict[str, dict[str, object]]] = {
         "maxItems": IDS_MAX,
     },
     "topic": {"type": "string", "description": "topic filter, in SMF or MQTT syntax"},
-    "selector": {"type": "string", "description": "a selector, as in docs/selectors.md"},
+    "selector": {"type": "string", "description": "a selector, as in docs/concepts/selectors.md"},
     "dead_reason": {"type": "string", "description": "why they died", "enum": list(DEAD_REASONS)},
     "dead_queue": {"type": "string", "description": "queue they died in"},
     "older_than_s": {

@@ -1,7 +1,7 @@
 """Selectors: compile the text of a selector into a condition over messages.
 
-The language is that of JMS, as in `docs/selectors.md`. `Selectors` compiles a text once and caches recent results. It
-knows nothing of queues and subscriptions.
+The language is that of JMS, as in `docs/concepts/selectors.md`. `Selectors` compiles a text once and caches recent
+results. It knows nothing of queues and subscriptions.
 """
 
 from collections.abc import Mapping

@@ -4,5 +4,5 @@
 directions, `requests` the handlers that ask other actors, `publishers` the named publishers. `peer.py` is a client as
 these handlers see it, `connection.py` the actor that dispatches to them and alone touches the transport. The other
 end, the library for programs, is `client`.
-`docs/flow-protocol.md` is the specification; its sections are cited as `Flow: publishing`.
+`docs/connect/flow-protocol.md` is the specification; its sections are cited as `Flow: publishing`.
 """

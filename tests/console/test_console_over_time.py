@@ -199,7 +199,7 @@ def test_an_explanation_answers_the_last_question(page: Page, running: GatewayPr
 
 
 def test_the_message_vpn_is_the_one_that_the_address_names(page: Page, running: GatewayProcess, own: Own) -> None:
-    """docs/console.md: also after a name that there is not, and after another one was chosen."""
+    """docs/operate/console.md: also after a name that there is not, and after another one was chosen."""
     name = own("of-sales")
     running.create_queue(name, vpn="sales")
     for name in ("slaes", "sales"):

@@ -176,7 +176,7 @@ def test_a_page_whose_name_leads_to_the_broker_reaches_nothing(
 def test_an_allowed_page_publishes_consumes_and_connects(
     browser: Browser, running: GatewayProcess, pages_port: int, queue: str
 ) -> None:
-    """docs/http.md: a browser asks first for what has headers of ours."""
+    """docs/connect/http.md: a browser asks first for what has headers of ours."""
     with browser_page(browser, f"http://{MY_ORIGIN}:{pages_port}/") as page:
         keyed = {"method": "POST", "body": "hello", "headers": {"Sluicegate-Partition-Key": "k"}}
         assert page.evaluate(SENDS, {"url": queue, "options": keyed}) == "cors 200"

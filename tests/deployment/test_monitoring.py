@@ -115,7 +115,7 @@ def test_a_gateway_that_shows_nothing_any_more_is_alerted_of() -> None:
 
 
 def test_what_a_dead_message_queue_does_not_take_is_alerted_of() -> None:
-    """docs/queues.md, dead messages: it is dropped. Without such a queue, or not eligible, it is meant to be."""
+    """docs/concepts/queues.md, dead messages: it is dropped. Without such a queue, or not eligible, rightly so."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateDeadMessagesLost"]
     patterns = set(re.findall(r'sluicegate_queue_messages_discarded_total\{reason=~"([^"]+)"\}', text))
@@ -183,7 +183,7 @@ def test_panels_of_the_dashboard_lie_side_by_side() -> None:
 
 
 def test_the_port_for_probes_has_nothing_else(exposition: str, tmp_path: Path) -> None:
-    """docs/configuration.md, health."""
+    """docs/operate/configuration.md, health."""
     assert exposition
     gateway = GatewayProcess(tmp_path, {"health.enabled": True})
     with gateway, plain_client(gateway.health_url, timeout=30) as client:

@@ -10,12 +10,13 @@ from sluicegate.gateway.cli.late_commands import COMMANDS
 from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
 from support.operations.manifests import K8S, files
 
+PAGE: Final = K8S.parents[1] / "docs" / "operate" / "alerts.md"
 SECTION: Final = re.compile(r"^## When an alert fires\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 COMMAND: Final = re.compile(r"`sluicegate\s+([^`]+)`")
 
 
 def section() -> str:
-    page = (K8S.parents[1] / "docs" / "alerts.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     found = SECTION.search(page)
     assert found is not None
     return found[1]
@@ -48,9 +49,10 @@ def test_commands_and_metrics_of_the_runbook_are_there() -> None:
 
 
 def test_places_that_the_runbook_refers_to_are_there() -> None:
-    docs = K8S.parents[1] / "docs"
-    for page, place in re.findall(r"\]\(([\w.-]*)#([\w-]+)\)", section()):
-        text = (docs / (page or "alerts.md")).read_text(encoding="utf-8")
+    places = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", section())
+    assert len(places) > 5
+    for page, place in places:
+        text = (PAGE.parent / (page or PAGE.name)).read_text(encoding="utf-8")
         headings = [each.lower().replace(" ", "-") for each in re.findall(r"^#+ (.+)$", text, re.MULTILINE)]
         assert place in headings, (page, place)
 
@@ -59,6 +61,6 @@ def test_the_page_lists_the_former_name_of_each_renamed_alert() -> None:
     """Routes and silences match on the label until operators have changed them."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     renamed = {rule["labels"]["former_alertname"]: rule["alert"] for rule in rules if len(rule["labels"]) > 1}
-    page = (K8S.parents[1] / "docs" / "alerts.md").read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
     assert dict(re.findall(r"^\| `(Sluicegate\w+)` \| `(Sluicegate\w+)` \|$", page, re.MULTILINE)) == renamed
     assert len(renamed) == 12

@@ -115,7 +115,7 @@ def test_image_and_cluster_are_of_one_release_of_spark() -> None:
 
 
 def test_a_cluster_has_as_many_cores_as_the_example_queue_has_partitions() -> None:
-    """docs/spark.md: more have nothing to do."""
+    """docs/data/spark.md: more have nothing to do."""
     gateway = yaml.safe_load((CONTAINERFILE.parent.parent / "overlays/production/gateway.yaml").read_text())
     (orders,) = [each for each in gateway["queues"]["declared"] if each["name"] == "orders"]
     executor = ON_A_CLUSTER["executor"]

@@ -34,7 +34,7 @@ def output_of(*command: str) -> str:
 
 
 def test_curl(node: GatewayProcess, certificates: Certificates, tmp_path: Path) -> None:
-    """As docs/http.md shows it; a file from disk, which curl announces with Expect: 100-continue; and over TLS."""
+    """As docs/connect/http.md shows; a file from disk, which curl announces with Expect: 100-continue; over TLS."""
     node.create_queue("curled")
     file = tmp_path / "large"
     file.write_bytes(bytes(3_000_000))
@@ -97,8 +97,8 @@ def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_the_page_work(node: GatewayProcess, tmp_path: Path) -> None:
-    """docs/http.md, Consuming: with curl, and a shell that stops at the first mistake."""
-    page = (Path(__file__).parents[2] / "docs" / "http.md").read_text()
+    """docs/connect/http.md, Consuming: with curl, and a shell that stops at the first mistake."""
+    page = (Path(__file__).parents[2] / "docs" / "connect" / "http.md").read_text()
     examples = "".join(re.findall(r"^```sh\n(.*?)^```$", page, re.DOTALL | re.MULTILINE))
     assert "settle=" in examples
     node.create_queue("orders")

@@ -273,7 +273,7 @@ def test_a_client_certificate_is_a_name(tmp_path: Path, certificates: Certificat
         named.close()
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/amqp.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/connect/amqp.md"])
 def test_the_example_of_a_page_consumes_what_it_has_published(node: GatewayProcess, queue: str, page: str) -> None:
     """As a program of its own: what it accepts the gateway hears of before it ends."""
     text = (Path(__file__).parents[2] / page).read_text()

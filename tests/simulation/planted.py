@@ -175,7 +175,7 @@ def play(folder: Path, *, first: int = 1, seeds: int, failures_max: int, jobs: i
 
 
 def main() -> None:
-    """Print for each fault how many of the seeds find it: the table of docs/testing.md."""
+    """Print for each fault how many of the seeds find it: the table of docs/develop/testing.md."""
     for fault in FAULTS:
         with tempfile.TemporaryDirectory() as folder:
             plant(fault, Path(folder))

@@ -213,7 +213,7 @@ def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_
 
 
 def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_behind_later_ones() -> None:
-    """A refusal concerns its message alone (docs/mqtt.md), which is sent again when its publisher is back."""
+    """A refusal concerns its message alone (docs/connect/mqtt.md), which is sent again when its publisher is back."""
     world = World(1, PLAIN)
     publisher, consumer = world.clients["p0"], world.clients["c1"]
     for each in (publisher, consumer):

@@ -6,7 +6,7 @@ import pytest
 
 from simulation.planted import FAULTS, Planted, plant, play
 
-SEEDS_MAX = 40  # `docs/testing.md` says how soon each is found
+SEEDS_MAX = 40  # `docs/develop/testing.md` says how soon each is found
 
 
 @pytest.mark.slow

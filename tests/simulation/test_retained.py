@@ -96,7 +96,7 @@ def test_a_will_that_had_to_come_behind_a_message_is_retained_in_its_place() -> 
 
 
 def test_what_is_sent_again_after_a_crash_may_be_retained_in_the_place_of_a_will() -> None:
-    """docs/mqtt.md, known deviations: no queue has it, and so the store does not have its packet id."""
+    """docs/connect/mqtt.md, known deviations: no queue has it, and so the store does not have its packet id."""
     scene = Scene()
     message = scene.changes()
     will = scene.will_comes()

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.slow]
 
 
 def test_a_run_confirms_and_receives_everything_and_removes_its_queue(tmp_path: Path) -> None:
-    """docs/operations.md: rate, latency, and losses, repetitions and order looked at."""
+    """docs/operate/operations.md: rate, latency, and losses, repetitions and order looked at."""
     with gateway(tmp_path) as node:
         flow_url = f"flow://127.0.0.1:{node.ports['flow']}"
         load = ("--rate", "500", "--duration", "1", "--publishers", "2", "--consumers", "2", "--keys", "20")

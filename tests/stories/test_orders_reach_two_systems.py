@@ -75,7 +75,7 @@ class Systems:
 
 
 def test_orders_reach_two_systems_in_order_while_a_tap_and_a_dead_message_queue_watch(tmp_path: Path) -> None:
-    """Virtual topic, composite and filtered destination in one: docs/virtual-destinations.md."""
+    """Virtual topic, composite and filtered destination in one: docs/concepts/virtual-destinations.md."""
     with gateway(
         tmp_path,
         amqp__idle_timeout_s=0,  # its workers send no heartbeats

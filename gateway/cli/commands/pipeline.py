@@ -1,7 +1,7 @@
 """`sluicegate pipeline`: replace this process by the program for Spark jobs.
 
 That program needs a JVM, and nothing of it is imported here. It handles signals itself and has its own exit codes
-(`docs/pipeline.md`).
+(`docs/data/pipeline.md`).
 """
 
 import importlib.util

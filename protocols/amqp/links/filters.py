@@ -1,6 +1,6 @@
 """The filters of a source (3.5.8), known by their descriptors: clients choose the keys under which they send them.
 
-    apache.org:selector-filter:string    a selector (docs/selectors.md), for every link that receives
+    apache.org:selector-filter:string    a selector (docs/concepts/selectors.md), for every link that receives
     apache.org:no-local-filter:list      no messages that the link's own container published, for subscriptions
     sluicegate:partition:uint            only this partition, for links that browse a queue
     sluicegate:start-sequence:ulong      only from this sequence on, in every partition, for links that browse a queue

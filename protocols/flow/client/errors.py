@@ -28,7 +28,7 @@ class ClientClosed(FlowClientError):
 
 
 class CodedError(FlowClientError):
-    """The gateway refused. `code` is one of the table of errors in `docs/flow-protocol.md`."""
+    """The gateway refused. `code` is one of the table of errors in `docs/connect/flow-protocol.md`."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{NAMES.get(code, 'code')} ({code:#06x}): {text}")

@@ -1,4 +1,6 @@
-"""A publish to several queues of which some refuse: all or nothing, and the other ways (docs/virtual-destinations.md).
+"""A publish to several queues of which some refuse: all or nothing, and the other ways.
+
+See docs/concepts/virtual-destinations.md.
 
 The numbers VD-nn are those of tests/data/virtual/cases.txt.
 """

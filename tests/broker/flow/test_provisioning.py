@@ -164,7 +164,7 @@ async def test_a_change_cannot_give_a_queue_what_its_client_may_not_create(broke
 @ACCOUNTS
 @OWN_TOPICS
 async def test_no_queue_of_a_client_collects_what_that_may_not_subscribe_to(broker: RunningBroker) -> None:
-    """docs/security.md, ACL profiles: it could be consumed. Neither by its subscriptions nor by its name."""
+    """docs/operate/security.md, ACL profiles: it could be consumed. Neither by its subscriptions nor by its name."""
     client = FlowClient(broker.flow_port, name="ada")
     await client.connect()
     await client.authenticate("PLAIN", b"\0ada\0engine")
@@ -206,7 +206,7 @@ async def test_existing_subscriptions_of_a_queue_do_not_prevent_its_change(broke
     "authentication.users.0.acl_profile=own",
 )
 async def test_dead_messages_go_to_no_queue_that_the_client_may_not_publish_to(broker: RunningBroker) -> None:
-    """docs/security.md, ACL profiles. It could put there what it rejects; what a template says is an operator's."""
+    """docs/operate/security.md, ACL profiles. It could put there what it rejects; a template is an operator's."""
     template: dict[str, object] = {"name": "t", "queue_name_filter": "by-template", "dead_msg_queue": "orders"}
     await NodeOperations(broker.node).put_template(template_from_dict(template), must_be_new=True)
     client = FlowClient(broker.flow_port, name="ada")
@@ -226,7 +226,7 @@ async def test_dead_messages_go_to_no_queue_that_the_client_may_not_publish_to(b
 
 @pytest.mark.settings("vpn.max_subscription_count=4")
 async def test_queues_of_clients_have_no_more_topics_than_their_vpn_may(broker: RunningBroker) -> None:
-    """docs/message-vpns.md, quotas. A queue has one subscription by its name."""
+    """docs/concepts/message-vpns.md, quotas. A queue has one subscription by its name."""
     async with FlowClient(broker.flow_port) as client:
         topics = ["a", "b", "c", "d", "e"]
         assert await refusal_of(client, frames.PROVISION, "q", subscriptions=topics) == codes.PERMISSION_DENIED

@@ -193,7 +193,7 @@ async def test_workers_share_a_partitioned_queue_with_each_key_in_order(broker: 
 
 
 async def test_a_selector_chooses_messages(broker: RunningBroker) -> None:
-    """docs/selectors.md; what is no selector is refused with its place."""
+    """docs/concepts/selectors.md; what is no selector is refused with its place."""
     await create(broker, "q", access_type="non-exclusive")
     async with http_client(broker) as client:
         for region in ("eu", "us", "eu"):

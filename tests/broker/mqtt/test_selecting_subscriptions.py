@@ -1,4 +1,4 @@
-"""Subscriptions with a selector: the User Property `selector` of a SUBSCRIBE (docs/mqtt.md, docs/selectors.md)."""
+"""Subscriptions with a selector: the User Property `selector` of a SUBSCRIBE (docs/connect/mqtt.md, selectors)."""
 
 import pytest
 

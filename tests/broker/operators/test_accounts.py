@@ -123,7 +123,7 @@ async def test_accounts_of_clients_are_none_of_operators(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("with_accounts", [True, False])
 async def test_the_audit_log_has_every_change_by_operators(tmp_path: Path, with_accounts: bool) -> None:
-    """docs/security.md, audit log: account, operation, path and result, and never what was sent."""
+    """docs/operate/security.md, audit log: account, operation, path and result, and never what was sent."""
     file = tmp_path / "audit.jsonl"
     accounts = (user(tmp_path, "ada", "read-write"),) if with_accounts else ()
     set_up_logging(Log(audit_file=file))

@@ -79,7 +79,7 @@ async def test_a_client_of_the_flow_protocol_may_finish_what_is_in_flight(broker
 
 
 async def test_a_stream_of_events_ends_with_the_reason(broker: RunningBroker) -> None:
-    """docs/http.md, Server-sent events."""
+    """docs/connect/http.md, Server-sent events."""
     await create(broker, "q")
     headers = {"Solace-Client-Name": "client"}
     async with http_client(broker, headers=headers) as client, event_stream(client, "/QUEUE/q") as stream:

@@ -23,7 +23,7 @@ async def told(authority: Path, *arguments: str) -> tuple[int | None, str]:
 
 
 async def test_operators_come_over_tls_where_the_authority_is_known(tmp_path: Path) -> None:
-    """docs/operations.md, the admin port."""
+    """docs/operate/operations.md, the admin port."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", certificates.in_tls("admin.tls")) as broker:
         command = ("queue", "list", "--url", broker.operator_ports.servers["admin.tls"].url)

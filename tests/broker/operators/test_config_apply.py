@@ -83,7 +83,7 @@ async def test_an_applied_document_shows_no_differences_after_a_restart(broker: 
 async def test_a_queue_that_consumes_a_pattern_of_topics_is_written_down_and_made_again(
     broker: RunningBroker, tmp_path: Path
 ) -> None:
-    """docs/virtual-destinations.md: names with wildcards. The gateway knows which queue may be called so."""
+    """docs/concepts/virtual-destinations.md: names with wildcards. The gateway knows which queue may be called so."""
     pattern = "Consumer.A.VirtualTopic.Orders.>"
     client = await broker.connect(level=5)
     assert await client.subscribe(f"$queue/{pattern}", qos=1) == [1]

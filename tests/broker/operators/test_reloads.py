@@ -44,7 +44,7 @@ def told(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
 async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_goes_on(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """docs/recovery.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
+    """docs/operate/recovery.md, a full disk: a template ends neither a start nor a reload, and neither does a queue."""
     config = load(settings=(*broker.settings, ANYBODY, DECLARED, "listeners.mqtt.max_connections=7"))
     carry_out = broker.node.services.store.commit
     full = True
@@ -77,7 +77,7 @@ async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_
 async def test_a_message_vpn_accepts_no_client_before_it_has_started(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """docs/message-vpns.md: the others take over what is theirs, and the next reload starts it."""
+    """docs/concepts/message-vpns.md: the others take over what is theirs, and the next reload starts it."""
     config = load(settings=(*broker.settings, ANYBODY, "listeners.http.vpn=new", "listeners.mqtt.max_connections=7"))
 
     def fails(*_: object, **__: object) -> NoReturn:
@@ -141,7 +141,7 @@ async def test_a_reload_completes_though_its_client_has_left(broker: RunningBrok
 
 
 async def test_signals_that_come_during_a_reload_are_one_more_together(broker: RunningBroker) -> None:
-    """docs/operations.md: SIGHUP. And a node that stops hears of none."""
+    """docs/operate/operations.md: SIGHUP. And a node that stops hears of none."""
     config = load(settings=(*broker.settings, "listeners.mqtt.max_connections=7"))
     reads_count = 0
 
@@ -168,7 +168,7 @@ async def test_signals_that_come_during_a_reload_are_one_more_together(broker: R
 
 
 async def test_a_setting_that_needs_a_restart_is_reported_until_it_is_reverted(broker: RunningBroker) -> None:
-    """docs/configuration.md: it waits for a restart, however often the configuration is read before."""
+    """docs/operate/configuration.md: it waits for a restart, however often the configuration is read before."""
     slow = load(settings=(*broker.settings, "spool.commit_interval_ms=7", "vpns.new.queues.temporary_grace_s=9"))
     for _ in range(2):
         changes = await broker.node.reload(slow)
@@ -181,7 +181,7 @@ async def test_a_setting_that_needs_a_restart_is_reported_until_it_is_reverted(b
 async def test_anonymous_clients_stay_refused_while_a_loopback_address_waits_for_a_restart(
     broker: RunningBroker,
 ) -> None:
-    """docs/configuration.md, `allow_anonymous`: on listeners that no other machine can reach, and this one is open."""
+    """docs/operate/configuration.md, `allow_anonymous`: on listeners that only this machine reaches; one is open."""
     config = load(settings=(*broker.settings, "listeners.mqtt.host=127.0.0.1", "vpns.new.enabled=true"))
     await broker.node.reload(config)
     refused = await comes_in(Mqtt(broker), "x@old")
@@ -205,7 +205,7 @@ async def test_an_unreadable_row_of_the_store_is_skipped_and_reported(
 
 
 async def test_a_declaration_that_an_existing_queue_contradicts_is_reported(broker: RunningBroker) -> None:
-    """docs/configuration.md, declared queues: it is left as it is. Who changed the file would else think otherwise."""
+    """docs/operate/configuration.md, declared queues: it stays as it is, and the operator is told."""
     first = "queues.declared=[{name: orders, max_redelivery_count: 3, subscriptions: [b, a]}]"
     later = "queues.declared=[{name: orders, egress_enabled: false, subscriptions: [a, c]}]"
     for declared, warnings in (

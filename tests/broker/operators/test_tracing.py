@@ -58,7 +58,7 @@ async def outcomes(device: RawClient, collector: TraceCollector) -> list[object]
 
 
 async def test_the_whole_story_from_an_mqtt_publisher_to_an_amqp_consumer(tmp_path: Path) -> None:
-    """docs/tracing.md: publish, spool, queue dwell, deliver and settle, below the publisher's span."""
+    """docs/operate/tracing.md: publish, spool, queue dwell, deliver and settle, below the publisher's span."""
     async with traced(tmp_path) as (broker, collector):
         await create(broker, subscriptions=["orders/>"])
         device = await broker.connect("device", level=5)
@@ -125,7 +125,7 @@ async def test_a_consumer_that_vanishes_gives_its_message_back(tmp_path: Path) -
 
 
 async def test_a_settlement_that_comes_too_late_is_not_traced_as_one(tmp_path: Path) -> None:
-    """docs/tracing.md: the outcome is what became of a delivery, whatever its consumer says of it afterwards."""
+    """docs/operate/tracing.md: the outcome is what became of a delivery, whatever its consumer says later."""
     async with traced(tmp_path) as (broker, collector):
         await create(broker, subscriptions=["orders/>"], consumer_ack_timeout_ms=20, max_redelivery_count=1)
         worker = await broker.connect("worker", level=5)
@@ -140,7 +140,7 @@ async def test_a_settlement_that_comes_too_late_is_not_traced_as_one(tmp_path: P
 
 
 async def test_a_late_settlement_does_not_end_the_trace_of_the_next_delivery(tmp_path: Path) -> None:
-    """docs/tracing.md: what a consumer says of a delivery that was late counts for nothing."""
+    """docs/operate/tracing.md: what a consumer says of a delivery that was late counts for nothing."""
     async with traced(tmp_path) as (broker, collector):
         await create(broker, subscriptions=["orders/>"], consumer_ack_timeout_ms=60_000)
         device = await broker.connect(level=5)

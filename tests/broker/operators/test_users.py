@@ -58,7 +58,7 @@ async def comes_in(broker: RunningBroker, protocol: str, user: str, password: st
 @pytest.mark.parametrize("protocol", CLIENTS)
 @pytest.mark.settings(*REACHABLE)
 async def test_a_door_to_the_outside_is_shut_until_there_are_users(broker: RunningBroker, protocol: str) -> None:
-    """docs/security.md: nobody comes in off loopback before there are users, and then only they."""
+    """docs/operate/security.md: nobody comes in off loopback before there are users, and then only they."""
     assert await comes_in(broker, protocol, "", "") == UNNAMED[protocol]
     assert await comes_in(broker, protocol, "ada", "engine") == WRONG[protocol]
     await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
@@ -74,7 +74,7 @@ async def test_at_home_a_newcomer_needs_no_account(broker: RunningBroker, protoc
 
 
 async def test_unknown_user_names_are_no_guesses_where_no_account_is_required(broker: RunningBroker) -> None:
-    """docs/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
+    """docs/connect/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
     await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     for number in range(25):
         assert await comes_in(broker, "mqtt", f"device-{number}", "whatever") == OK
@@ -185,7 +185,7 @@ def _iterations(broker: RunningBroker, name: str) -> int:
 async def test_the_next_password_renews_a_scram_key_of_fewer_iterations(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/security.md: one that an earlier release stored stays valid until then, over a restart too."""
+    """docs/operate/security.md: one that an earlier release stored stays valid until then, over a restart too."""
     with monkeypatch.context() as earlier:
         earlier.setattr(
             "sluicegate.protocols.security.scram.stored_text",
@@ -218,7 +218,7 @@ async def test_an_http_connection_from_before_knows_users_of_after(broker: Runni
 async def test_clients_of_a_user_removed_from_the_configuration_are_disconnected(
     broker: RunningBroker, protocol: str
 ) -> None:
-    """docs/security.md: by a reload, and at once; everybody else stays."""
+    """docs/operate/security.md: by a reload, and at once; everybody else stays."""
     clients = {name: CLIENTS[protocol](broker, name) for name in ("ada", "bob")}
     assert await clients["ada"].connect("ada", "engine") == OK
     assert await clients["bob"].connect("bob", "builder") == OK

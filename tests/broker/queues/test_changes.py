@@ -152,7 +152,7 @@ async def test_rebalance_times_reach_a_queue_that_runs(broker: RunningBroker) ->
 
 
 async def test_a_reload_moves_the_marks_of_queues_that_exist(broker: RunningBroker) -> None:
-    """docs/configuration.md: backpressure is taken over on SIGHUP."""
+    """docs/operate/configuration.md: backpressure is taken over on SIGHUP."""
     client = await broker.connect("c")
     await client.subscribe("t", qos=1)
     target = broker.node.default.space.route("t").guaranteed[0].queue

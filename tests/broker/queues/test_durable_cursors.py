@@ -282,7 +282,7 @@ async def test_cursors_go_with_their_queue_or_alone(broker: RunningBroker) -> No
 
 
 async def test_batches_of_readers_are_counted_while_their_cursors_exist(broker: RunningBroker) -> None:
-    """docs/metrics.md: there are as many readers as cursors; the next one that comes finds no trace of one gone."""
+    """docs/operate/metrics.md: there are as many readers as cursors; the next one finds no trace of one gone."""
     orders = await orders_with(broker, 1)
     view, batches = NodeOperations(broker.node), broker.node.default.reader_batches
     batch = ReaderBatch(job="j", reference="q/0", rows_count=1, undecodable_count=0, duration_ms=1)

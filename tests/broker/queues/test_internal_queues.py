@@ -1,6 +1,6 @@
 """Queues that the gateway makes for sessions and subscriptions: to clients that name them they are not there.
 
-Else whoever knows a client identifier would get the messages that wait for it. Operators see them (docs/queues.md).
+Else whoever knows a client identifier would get its messages. Operators see them (docs/concepts/queues.md).
 """
 
 from collections.abc import Callable

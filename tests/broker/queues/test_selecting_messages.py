@@ -1,4 +1,4 @@
-"""Operators choose messages of a queue by selectors (docs/selectors.md): to look at, delete, move, copy, drive back."""
+"""Operators select messages of a queue to look at, delete, move, copy or re-drive (docs/concepts/selectors.md)."""
 
 import asyncio
 

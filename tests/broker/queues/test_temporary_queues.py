@@ -63,13 +63,13 @@ async def test_a_temporary_queue_is_used_like_any_other_and_gone_after_a_restart
 
 @pytest.mark.settings("queues.temporary_grace_s=1")
 async def test_an_unbound_temporary_queue_is_deleted_after_the_grace_period(broker: RunningBroker) -> None:
-    """docs/configuration.md: queues.temporary_grace_s."""
+    """docs/operate/configuration.md: queues.temporary_grace_s."""
     await temporary(broker)
     await is_deleted(broker)
 
 
 async def test_a_reload_says_how_long_temporary_queues_wait_that_are_made_then(broker: RunningBroker) -> None:
-    """docs/configuration.md: also those of a message VPN that was taken out and comes back."""
+    """docs/operate/configuration.md: also those of a message VPN that was taken out and comes back."""
     await temporary(broker, "before")
     await broker.node.reload(load(settings=(*broker.settings, "queues.temporary_grace_s=1")))
     await temporary(broker)

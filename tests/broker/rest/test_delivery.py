@@ -447,7 +447,7 @@ def tries(requests: list[Pushed]) -> list[str]:
 
 
 async def test_changes_of_a_delivery_point_count_no_attempt_for_waiting_messages(broker: RunningBroker) -> None:
-    """docs/rest-delivery-points.md: it waits until a REST consumer can be reached, and that is no try."""
+    """docs/connect/rest-delivery-points.md: it waits until a REST consumer can be reached, and that is no try."""
     await create(broker, "dead")
     await create(broker, "q", max_redelivery_count=1, dead_msg_queue="dead")
     server = await absent()

@@ -205,7 +205,7 @@ class DeafSocket(FullSocket):
 
 
 async def test_clients_of_all_protocols_get_the_shutdown_at_once(broker: RunningBroker) -> None:
-    """docs/operations.md, start and stop: those of one that do not let go cost the others, and the stop, no time."""
+    """docs/operate/operations.md, start and stop: connections that stay open delay neither the others nor the stop."""
     node = broker.node
     deaf = {server.name: DeafSocket(broker.clock) for server in node.servers}
     for server in node.servers:

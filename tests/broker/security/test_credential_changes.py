@@ -126,7 +126,7 @@ async def test_a_file_that_cannot_be_used_leaves_the_old_one_in_force(
 async def test_the_file_of_an_open_port_is_looked_at_while_another_one_waits_for_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """docs/configuration.md: a path takes a restart, and until then what is renewed is the file that is in use."""
+    """docs/operate/configuration.md: a path takes a restart; until then the file in use is renewed."""
     certificates = make_certificates(tmp_path)
     other = tmp_path / "other.pem"
     shutil.copy(certificates.server, other)
@@ -251,7 +251,7 @@ async def test_only_the_guessing_client_waits(broker: RunningBroker) -> None:
 
 
 async def test_the_audit_log_has_a_line_for_everything_that_was_denied(tmp_path: Path) -> None:
-    """docs/security.md, audit log: JSON lines of their own, without secrets."""
+    """docs/operate/security.md, audit log: JSON lines of their own, without secrets."""
     file = tmp_path / "audit.jsonl"
     set_up_logging(Log(audit_file=file))
     try:

@@ -1,6 +1,6 @@
 """What clients are denied, in each protocol: refused in the protocol's own code, counted, and told to operators.
 
-A table holds who is denied what; one test walks it over a real gateway. docs/security.md has the same table in words.
+A table holds who is denied what; one test walks it over a real gateway. docs/operate/security.md has it in words.
 """
 
 import asyncio
@@ -103,7 +103,7 @@ def rows() -> list[tuple[str, str]]:
 async def test_a_denied_client_gets_the_code_of_its_protocol(
     broker: RunningBroker, name: str, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """docs/security.md: refused, counted, told; and no secret in what operators see."""
+    """docs/operate/security.md: refused, counted, told; and no secret in what operators see."""
     case = CASES[name]
     await create(broker, "closed", permission="no-access")
     client = PROTOCOLS[protocol](broker)
@@ -243,7 +243,7 @@ async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(b
 async def test_a_client_without_permission_cannot_learn_whether_a_queue_exists(
     broker: RunningBroker, protocol: str, refused: Answer
 ) -> None:
-    """docs/security.md, ACL profiles: queues as destinations."""
+    """docs/operate/security.md, ACL profiles: queues as destinations."""
     await create(broker, "secret")
     client = PROTOCOLS[protocol](broker)
     assert await client.connect("ada", SECRET) == OK

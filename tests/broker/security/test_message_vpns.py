@@ -1,6 +1,6 @@
 """Message VPNs of one node: how clients get into one, how they are refused, and that nothing of one is seen in another.
 
-docs/message-vpns.md; decision 0035.
+docs/concepts/message-vpns.md; decision 0035.
 """
 
 from collections.abc import Callable
@@ -111,7 +111,7 @@ async def test_the_same_name_is_another_user_in_each_vpn(broker: RunningBroker, 
 
 @ACCOUNTS
 async def test_a_user_without_a_vpn_is_in_the_listeners_whatever_was_tried_before(broker: RunningBroker) -> None:
-    """docs/flow-protocol.md: AUTH that failed may be tried again, and begins anew."""
+    """docs/connect/flow-protocol.md: AUTH that failed may be tried again, and begins anew."""
     client = FlowClient(broker.flow_port)
     await client.connect()
     for name, password, state in (("ann@sales", SECRET, AUTH_FAILED), ("ann", SECRET, AUTH_DONE)):
@@ -244,7 +244,7 @@ async def test_flow_clients_are_offered_what_their_vpn_takes(broker: RunningBrok
 
 @ANONYMOUS
 async def test_http_requests_of_one_connection_may_be_for_different_vpns(broker: RunningBroker) -> None:
-    """docs/http.md: Sluicegate-Message-VPN, as a proxy that shares connections sends it."""
+    """docs/connect/http.md: Sluicegate-Message-VPN, as a proxy that shares connections sends it."""
     for vpn in ("default", "sales"):
         await collect(broker, vpn, "q", subscriptions=["t"])
     async with http_client(broker) as client:
@@ -368,7 +368,7 @@ async def test_transactions_cursors_and_publishers_have_names_of_their_own_in_ea
 
 @ANONYMOUS
 async def test_a_reload_brings_a_vpn_and_shuts_one_down(broker: RunningBroker) -> None:
-    """docs/message-vpns.md: clients of one that is shut down are sent away; what it holds is kept."""
+    """docs/concepts/message-vpns.md: clients of one that is shut down are sent away; what it holds is kept."""
     await collect(broker, "sales", "q", subscriptions=["t"])
     client = await broker.connect("a", 5, user_name="x@sales")
     other = await broker.connect("b", 5)
@@ -435,7 +435,7 @@ async def test_operators_look_at_one_vpn_at_a_time(broker: RunningBroker) -> Non
 
 @ANONYMOUS
 async def test_metrics_and_events_say_which_vpn_they_are_of(broker: RunningBroker) -> None:
-    """docs/metrics.md: label vpn; an event is published in its own VPN, one of the node in `default`."""
+    """docs/operate/metrics.md: label vpn; an event is published in its own VPN, one of the node in `default`."""
     here = await broker.connect("here", 5)
     there = await broker.connect("there", 5, user_name="x@sales")
     for client in (here, there):
@@ -485,7 +485,7 @@ ROOM_FOR_TWO = usage_of("t", b"sixty", b"more")
     f"vpns.sales.usage_bytes_max={ROOM_FOR_ONE}",
 )
 async def test_quotas_of_one_vpn_are_used_up_by_its_clients_only(broker: RunningBroker) -> None:
-    """docs/message-vpns.md: connections, subscriptions and the spool; `default` has room, and a reload makes some."""
+    """docs/concepts/message-vpns.md: connections, subscriptions, spool; `default` has room, and a reload makes some."""
     here = await broker.connect("a", 5)
     there = await broker.connect("a", 5, user_name="x@sales")
     assert await answer_to(broker, "mqtt", "y@sales", "") == 0x97

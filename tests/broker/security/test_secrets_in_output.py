@@ -183,7 +183,7 @@ def secret_settings(folder: Path, certificates: Certificates, audit: Path, endpo
 
 @pytest.mark.slow
 async def test_no_secret_appears_in_any_output(tmp_path: Path) -> None:
-    """docs/security.md: nothing leaks, in logs or /metrics; secrets come from files or environment, never printed."""
+    """docs/operate/security.md: no secret leaks in logs or /metrics; they come from files or environment."""
     (tmp_path / "basic").write_text(PUSHED)
     (tmp_path / "header").write_text(HEADER)
     (tmp_path / "operator").write_text(OPERATOR)

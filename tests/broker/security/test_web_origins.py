@@ -332,7 +332,7 @@ async def test_all_pages_may_where_the_setting_says_so(broker: RunningBroker) ->
 
 @pytest.mark.settings("vpn.service_rest_mode=gateway")
 async def test_a_page_of_elsewhere_asks_nothing_of_a_service(broker: RunningBroker) -> None:
-    """docs/http.md, gateway mode."""
+    """docs/connect/http.md, gateway mode."""
     behind = await broker.connect()
     await behind.subscribe("GET/#", "OPTIONS/#")
     async with http_client(broker) as client:
@@ -393,7 +393,7 @@ async def test_names_of_the_node_are_configured(broker: RunningBroker) -> None:
 
 
 async def test_a_reload_changes_permissions(broker: RunningBroker) -> None:
-    """docs/configuration.md: for the next request, on connections that are open, too."""
+    """docs/operate/configuration.md: for the next request, on connections that are open, too."""
     async with http_client(broker) as client:
         assert (await client.post("/a", headers=in_browser(SHOP))).status_code == 403
         assert (await client.post("/a", headers={"Host": "broker.lan"})).status_code == 421

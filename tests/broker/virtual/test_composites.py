@@ -1,4 +1,4 @@
-"""Composite and filtered destinations: what is sent to one is forwarded (docs/virtual-destinations.md).
+"""Composite and filtered destinations: what is sent to one is forwarded (docs/concepts/virtual-destinations.md).
 
 The numbers VD-nn are those of tests/data/virtual/cases.txt. Queues are sent to by AMQP, for MQTT clients publish on
 topics only.

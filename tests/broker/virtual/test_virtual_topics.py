@@ -1,4 +1,4 @@
-"""Virtual topics: a queue is called after a topic, and so gets its messages (docs/virtual-destinations.md).
+"""Virtual topics: a queue is called after a topic, and so gets its messages (docs/concepts/virtual-destinations.md).
 
 The numbers VD-nn are those of tests/data/virtual/cases.txt.
 """

@@ -147,7 +147,7 @@ def test_a_reader_that_begins_while_the_gateway_is_away_waits_for_it(broker: Gat
 def test_sequences_that_a_crash_skipped_are_passed_over_and_no_batch_is_empty(
     broker: GatewayProcess, limit: dict[str, str]
 ) -> None:
-    """docs/bulk.md, gaps: never_used. A limit is one of messages; only when nothing else is left is a batch of none."""
+    """docs/data/bulk.md, gaps: never_used. A limit counts messages; only when nothing else is left is a batch empty."""
     reader = reader_of(broker, **limit)
     start = reader.initialOffset()
     broker.kill9()

@@ -1,4 +1,4 @@
-"""The usage that a message counts for, in one place for all tests: docs/queues.md, "What a message counts for"."""
+"""The usage that a message counts for, for all tests: docs/concepts/queues.md, "What a message counts for"."""
 
 RECORD_BYTES = 128  # in a durable queue
 

@@ -42,7 +42,7 @@ class EndingJob:
 def test_a_job_that_ends_unexpectedly_is_not_taken_for_one_that_found_something(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, raised: BaseException, code: int
 ) -> None:
-    """docs/pipeline.md: exit code 1 is that of what a job looked at. A JVM may be killed by the system, for one."""
+    """docs/data/pipeline.md: exit code 1 is about what a job looked at. The system may kill a JVM, for one."""
     monkeypatch.setattr(cli, "JOBS", {"audit": EndingJob(raised)})
     result = CliRunner().invoke(app, ["run", "audit", "--config", "any.toml"])
     assert result.exit_code == code

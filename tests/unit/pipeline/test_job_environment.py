@@ -76,7 +76,7 @@ def test_what_operators_set_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 
 
 def test_a_spark_that_does_not_start_is_reported_in_one_line_and_is_no_finding(tmp_path: Path) -> None:
-    """docs/pipeline.md, exit codes: 1 would say that the archive is not as it should be."""
+    """docs/data/pipeline.md, exit codes: 1 would say that the archive is not as it should be."""
     file = tmp_path / "audit.toml"
     tables = "".join(f'[audit.{each}]\npath = "/none"\n' for each in ("ingress", "egress"))
     file.write_text(f'[audit]\nreport = "/none"\nidentity = "message_id"\n{tables}')

@@ -21,7 +21,7 @@ class TwoPartitions:
 def test_a_job_that_works_on_what_is_there_reads_all_of_it_whatever_limits_say(
     monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]
 ) -> None:
-    """docs/spark.md: the limits are those of a stream's batches."""
+    """docs/data/spark.md: the limits are those of a stream's batches."""
     monkeypatch.setattr(plan, "bulk_for", lambda _: TwoPartitions())
     job = DmqJob(source={"url": "flow://127.0.0.1", "queue": "dead", **limit})
     assert plan.plan_of(job)["tasks"] == [[{"partition": 0, "first": 3, "end": 20}]]

@@ -1,7 +1,7 @@
 """Bulk reading and writing on asyncio: ranges of sequences in columns, durable cursors, staged publishing.
 
-`docs/bulk.md` describes the service. Rows travel in columns with the memory layout of Apache Arrow, so that a program
-wraps their buffers without touching rows; Arrow itself is not needed here.
+`docs/data/bulk.md` describes the service. Rows travel in columns with the memory layout of Apache Arrow, so that a
+program wraps their buffers without touching rows; Arrow itself is not needed here.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ NO_BOUNDS: Final[Mapping[int, int]] = MappingProxyType({})
 
 
 class Column(IntFlag):
-    """What rows may have. `docs/flow-protocol.md`, columns, has their layout."""
+    """What rows may have. `docs/connect/flow-protocol.md`, columns, has their layout."""
 
     SEQUENCE = c.SEQUENCE
     TOPIC = c.TOPIC

@@ -1,6 +1,6 @@
 """Create, change and delete queues, on asyncio.
 
-Flow: provisioning. The attributes are those of `docs/queues.md`.
+Flow: provisioning. The attributes are those of `docs/concepts/queues.md`.
 """
 
 import json

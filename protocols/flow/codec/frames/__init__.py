@@ -1,1 +1,1 @@
-"""The frames of the flow protocol, a module per kind, as `docs/flow-protocol.md` specifies them."""
+"""The frames of the flow protocol, a module per kind, as `docs/connect/flow-protocol.md` specifies them."""

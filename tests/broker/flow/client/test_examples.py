@@ -1,4 +1,4 @@
-"""The examples of docs/flow-client.md, run as programs of their own, in their order, against a node."""
+"""The examples of docs/connect/flow-client.md, run as programs of their own, in their order, against a node."""
 
 import asyncio
 import re
@@ -10,7 +10,7 @@ from support.broker.named_queues import create, shown
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "flow-client.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "connect" / "flow-client.md"
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
 
 

@@ -1,6 +1,6 @@
 """The referee of the flow protocol: which frames a gateway may send on one connection, and when.
 
-Violations begin with the section of `docs/flow-protocol.md`. `grammar` checks the form of a frame; `publisher`,
+Violations begin with the section of `docs/connect/flow-protocol.md`. `grammar` checks the form of a frame; `publisher`,
 `consumer` and `reader` check flows.
 """
 

@@ -1,4 +1,4 @@
-"""Frames of the flow protocol, decoded by the letter of `docs/flow-protocol.md`, without the gateway's decoders.
+"""Frames of the flow protocol, decoded by `docs/connect/flow-protocol.md` alone, without the gateway's decoders.
 
 Names of frame types, fields and codes are read from the tables of that page.
 """
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from support.referees.violations import expect
 
-PAGE: Final = (Path(__file__).parents[4] / "docs" / "flow-protocol.md").read_text()
+PAGE: Final = (Path(__file__).parents[4] / "docs" / "connect" / "flow-protocol.md").read_text()
 PREFACE: Final = bytes.fromhex("b547465001000000")
 FRAME_BYTES_MAX: Final = 64 << 20  # of the gateway's own frames
 RESPONSE, COMPRESSED, CRITICAL = 0x01, 0x08, 0x10

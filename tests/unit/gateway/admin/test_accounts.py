@@ -83,7 +83,7 @@ def test_clients_without_an_account_cannot_fill_the_audit_log(
 def test_a_client_without_credentials_is_refused_and_reported(
     guarded: RunningAdmin, events: Events, headers: dict[str, str], status: int
 ) -> None:
-    """docs/security.md: refused in the protocol's words, counted, audited, and no secret in any of it."""
+    """docs/operate/security.md: refused in the protocol's words, counted, audited, and no secret in any of it."""
     answer = guarded.ask("GET", "/queues", headers=headers)
     assert answer.status == status
     texts = [each.text() for each in told(events, SYSTEM_LOGIN_DENIED)]
@@ -195,7 +195,7 @@ def test_without_accounts_every_local_client_may_do_everything(admin: RunningAdm
 
 
 def test_every_change_is_reported_with_operator_action_and_result(guarded: RunningAdmin, events: Events) -> None:
-    """docs/security.md, audit log: account, operation, path and result; never the body."""
+    """docs/operate/security.md, audit log: account, operation, path and result; never the body."""
     ask(guarded, "writer", "POST", "/users", {"name": "ada", "password": "the-secret"})
     ask(guarded, "reader", "GET", "/users")
     ask(guarded, "reader", "DELETE", "/users/ada")
@@ -339,7 +339,7 @@ def test_what_was_proven_holds_until_the_accounts_change() -> None:
 
 @pytest.mark.parametrize("without", [{"host": "127.0.0.1"}, {"enabled": False, "host": "0.0.0.0"}])
 def test_a_reload_without_accounts_opens_no_port_that_others_reach(without: dict[str, object]) -> None:
-    """docs/configuration.md: `admin.host` and `admin.enabled` take a restart, and accounts do not."""
+    """docs/operate/configuration.md: `admin.host` and `admin.enabled` take a restart, and accounts do not."""
     door = Door(configured(host="0.0.0.0"))
     door.configure(Admin.model_validate(without))
     with pytest.raises(NotSignedIn):

@@ -13,7 +13,7 @@ from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "operations.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "operate" / "operations.md"
 
 
 def described() -> set[tuple[str, str]]:
@@ -30,7 +30,7 @@ def test_the_document_describes_exactly_what_the_router_serves() -> None:
 
 
 def test_every_path_stands_in_the_page() -> None:
-    """Operators look into docs/operations.md first."""
+    """Operators look into docs/operate/operations.md first."""
     section = PAGE.read_text(encoding="utf-8").partition("\n## The admin port\n")[2].partition("\n## ")[0]
     written: list[str] = []
     for path in re.findall(r"`(?:[A-Z]+ )?((?:/|\.\.\./)[^`?]*)", section):

@@ -1,4 +1,4 @@
-"""The pages docs/configuration.md and docs/queues.md say what the models say: every setting, and its default."""
+"""docs/operate/configuration.md and docs/concepts/queues.md have every setting and attribute, with its default."""
 
 import re
 from pathlib import Path
@@ -23,9 +23,10 @@ def rows(page: str) -> dict[str, str]:
 
 
 def settings() -> dict[str, str]:
-    """Return the default of every setting in docs/configuration.md, which has those of all listeners in one table."""
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    found = {name: default for name, default in rows("configuration.md").items() if not name.startswith("listeners.")}
+    """Return the default of every setting in the page, which has those of all listeners in one table."""
+    text = (DOCS / "operate/configuration.md").read_text(encoding="utf-8")
+    every = rows("operate/configuration.md")
+    found = {name: default for name, default in every.items() if not name.startswith("listeners.")}
     common, websocket, tls = (
         {key: default.strip("`") for key, default in OF_LISTENERS.findall(table)}
         for table in re.split("^Listeners with ", text, flags=re.MULTILINE)
@@ -61,7 +62,7 @@ def test_every_setting_stands_in_the_page_with_its_default() -> None:
 
 
 def test_the_page_says_of_every_setting_that_a_reload_takes_over_from_when_on() -> None:
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
+    text = (DOCS / "operate/configuration.md").read_text(encoding="utf-8")
     table = text.partition("## Reload")[2].partition("\n## ")[0]
     written = set(re.findall(r"`([a-z_.]+)`", table))
     assert [path for path in RELOADABLE if not path.startswith("listeners.") and path not in written] == []
@@ -74,12 +75,12 @@ def test_the_page_knows_no_setting_that_there_is_not() -> None:
 
 
 def test_every_key_of_an_account_stands_in_the_page() -> None:
-    text = (DOCS / "configuration.md").read_text(encoding="utf-8")
-    assert set(User.model_fields) <= set(rows("configuration.md"))
+    text = (DOCS / "operate/configuration.md").read_text(encoding="utf-8")
+    assert set(User.model_fields) <= set(rows("operate/configuration.md"))
     assert [name for name in AdminUser.model_fields if f"`{name}`" not in text] == []
 
 
 def test_every_queue_attribute_stands_in_its_page_with_its_default() -> None:
-    written = rows("queues.md")
+    written = rows("concepts/queues.md")
     assert [each.name for each in ATTRIBUTES if each.name not in written] == []
     assert [each.name for each in ATTRIBUTES if not says(written[each.name], each.default)] == []

@@ -62,7 +62,7 @@ def test_a_setting_that_starts_like_a_list_and_is_none_is_reported(value: str) -
 
 
 def test_items_are_made_one_behind_the_other_where_there_are_none() -> None:
-    """docs/configuration.md; of variables the tenth comes behind the second."""
+    """docs/operate/configuration.md; of variables the tenth comes behind the second."""
     users = {f"SLUICEGATE_AUTHENTICATION__USERS__{n}__NAME": f"u{n}" for n in range(11)}
     passwords = {f"SLUICEGATE_AUTHENTICATION__USERS__{n}__PASSWORD": f"p{n}" for n in range(11)}
     made = load(environment=users | passwords).authentication.users

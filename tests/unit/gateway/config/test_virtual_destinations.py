@@ -154,7 +154,7 @@ def test_chains_have_a_limit() -> None:
 
 
 def test_there_are_not_more_definitions_than_anybody_means() -> None:
-    """docs/virtual-destinations.md: 10,000 of each kind."""
+    """docs/concepts/virtual-destinations.md: 10,000 of each kind."""
     queues = [{"name": f"Q{number}", "forward_to": [{"queue": "all"}]} for number in range(DEFINITIONS_MAX + 1)]
     with pytest.raises(ValidationError, match=f"at most {DEFINITIONS_MAX} items"):
         VirtualDestinationsSection.model_validate({"composite_queues": queues})

@@ -1,4 +1,4 @@
-"""The tables of metrics in docs/metrics.md and of events in docs/events.md agree with the code."""
+"""The tables of metrics in docs/operate/metrics.md and of events in docs/operate/events.md agree with the code."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from sluicegate.gateway.observability.metrics import METRICS
 from sluicegate.messaging.observability import events
 
-DOCS = Path(__file__).resolve().parents[4] / "docs"
+DOCS = Path(__file__).resolve().parents[4] / "docs" / "operate"
 PAGES: Final = ["alerts.md", "events.md", "metrics.md", "operations.md", "recovery.md"]
 ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*?) ?\| (.*) \|$", re.MULTILINE)
 EVENT_ROW = re.compile(r"^\| `((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)` \| ([a-z]+) \| \S", re.MULTILINE)

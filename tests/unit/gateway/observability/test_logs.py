@@ -63,7 +63,7 @@ def read_pairs(line: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_client_cannot_forge_a_pair_in_a_text_or_in_a_value(root: logging.Logger, name: str) -> None:
-    """docs/events.md, Log lines. Nor does one appear to who looks for the pair of somebody else's name."""
+    """docs/operate/events.md, Log lines. Nor does one appear to who looks for the pair of somebody else's name."""
     stream = io.StringIO()
     set_up_logging(Log(), stream=stream)
     logging.getLogger("sluicegate.mqtt").info("client %s left", name, extra={"event": "E", "client": name})
@@ -127,7 +127,7 @@ def audit() -> Iterator[logging.Logger]:
 def test_an_audit_file_that_cannot_be_made_changes_nothing(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:
-    """docs/configuration.md: a reload that fails at a file takes nothing over."""
+    """docs/operate/configuration.md: a reload that fails at a file takes nothing over."""
     stream = io.StringIO()
     kept = Log(audit_file=tmp_path / "audit")
     set_up_logging(kept, stream=stream)
@@ -159,7 +159,7 @@ def test_an_audit_file_is_for_its_user_and_the_readers_of_its_group(
 def test_an_audit_file_on_a_full_disk_gives_way_to_another_one(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:
-    """docs/security.md: operators name a file elsewhere and reload, with lines that the old one did not take."""
+    """docs/operate/security.md: operators name another file and reload, with lines that the old one did not take."""
     set_up_logging(Log(audit_file=Path("/dev/full")), stream=io.StringIO())
     audit.info("one")
     set_up_logging(Log(audit_file=tmp_path / "audit"), stream=io.StringIO())
@@ -181,7 +181,7 @@ def test_lines_that_an_audit_file_lost_are_reported_when_another_takes_its_place
 def test_an_audit_file_that_cannot_be_written_is_reported_once_and_resumed_later(
     root: logging.Logger, audit: logging.Logger, tmp_path: Path
 ) -> None:
-    """docs/security.md: the file may be moved away at any time; its folder comes back later here."""
+    """docs/operate/security.md: the file may be moved away at any time; its folder comes back later here."""
     stream = io.StringIO()
     folder = tmp_path / "audits"
     folder.mkdir()

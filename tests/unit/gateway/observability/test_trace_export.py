@@ -90,7 +90,7 @@ def test_many_spans_go_in_several_requests_and_behind_one_that_fails_none_is_tri
 
 
 def test_what_an_exporter_raises_costs_the_spans_and_is_counted(run: RunOnLoop) -> None:
-    """docs/tracing.md: spans that the collector did not take are lost, and counted."""
+    """docs/operate/tracing.md: spans that the collector did not take are lost, and counted."""
 
     async def scenario() -> None:
         export = export_of(3, BrokenExporter())
@@ -103,7 +103,7 @@ def test_what_an_exporter_raises_costs_the_spans_and_is_counted(run: RunOnLoop) 
 def test_a_stop_does_not_wait_for_a_collector_that_does_not_answer(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/tracing.md: nobody waits for a collector."""
+    """docs/operate/tracing.md: nobody waits for a collector."""
     monkeypatch.setattr(trace_export, "LAST_EXPORT_S", 0.01)
 
     async def scenario() -> None:

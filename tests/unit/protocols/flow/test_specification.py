@@ -1,4 +1,4 @@
-"""`docs/flow-protocol.md` against the code: frame types, fields, codes, and every golden frame."""
+"""`docs/connect/flow-protocol.md` against the code: frame types, fields, codes, and every golden frame."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ from sluicegate.protocols.flow.codec import codes, fields
 from sluicegate.protocols.flow.codec import frame as frames
 from support.flow.golden import compressed_frames, golden_frames
 
-PAGE = (Path(__file__).parents[4] / "docs" / "flow-protocol.md").read_text()
+PAGE = (Path(__file__).parents[4] / "docs" / "connect" / "flow-protocol.md").read_text()
 
 
 def numbered_rows(after: str) -> dict[int, str]:

@@ -44,7 +44,7 @@ def test_a_user_property_that_is_published_again_is_the_same(value: UserProperty
     ],
 )
 def test_attributes_of_a_delivery_are_those_it_was_published_with(published: Headers) -> None:
-    """docs/http.md: what comes can be published again."""
+    """docs/connect/http.md: what comes can be published again."""
     fields = [(name.decode(), said.decode()) for name, said in response_headers(published, 0)]
     again = read_attributes(fields, b"\xff", 0).headers
     again.content_type = None  # which a body always has
