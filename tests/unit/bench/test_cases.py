@@ -32,8 +32,8 @@ def test_each_case_has_a_name_of_its_own_and_is_asked_of_the_gateway() -> None:
 
 
 def test_the_documentation_lists_the_cases() -> None:
-    """docs/performance.md, Cases; `-N` stands for a number."""
-    text = (ROOT / "docs/performance.md").read_text()
+    """docs/develop/benchmark.md, Cases; `-N` stands for a number."""
+    text = (ROOT / "docs/develop/benchmark.md").read_text()
     listed = set(re.findall(r"`([a-z0-9-]+(?:-N)?)`", text.partition("## Cases")[2].partition("## Peers")[0]))
     assert {case.name for case in CASES} == {
         name
