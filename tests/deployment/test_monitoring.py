@@ -183,7 +183,7 @@ def test_panels_of_the_dashboard_lie_side_by_side() -> None:
 
 
 def test_the_port_for_probes_has_nothing_else(exposition: str, tmp_path: Path) -> None:
-    """docs/operate/configuration.md, health."""
+    """docs/operate/settings.md, health."""
     assert exposition
     gateway = GatewayProcess(tmp_path, {"health.enabled": True})
     with gateway, plain_client(gateway.health_url, timeout=30) as client:

@@ -1,1 +1,1 @@
-"""The sections of the configuration, a module for each subject. `docs/operate/configuration.md` lists all settings."""
+"""The sections of the configuration, a module for each subject. `docs/operate/settings.md` lists all settings."""

@@ -217,7 +217,7 @@ async def test_an_invalid_dynamic_node_is_refused(broker: RunningBroker) -> None
 
 @pytest.mark.settings("authentication.client_profiles=[{name: default, max_ingress_flow_count: 2}]")
 async def test_senders_to_nodes_that_are_being_made_count_among_publisher_flows(broker: RunningBroker) -> None:
-    """docs/operate/configuration.md, `max_ingress_flow_count`: also when a client attaches them all at once."""
+    """docs/operate/accounts.md, `max_ingress_flow_count`: also when a client attaches them all at once."""
     client = await AmqpClient.open(broker.amqp_port)
     for handle in range(3):
         node = Target(None, dynamic=True)

@@ -164,7 +164,7 @@ async def test_a_change_cannot_give_a_queue_what_its_client_may_not_create(broke
 @ACCOUNTS
 @OWN_TOPICS
 async def test_no_queue_of_a_client_collects_what_that_may_not_subscribe_to(broker: RunningBroker) -> None:
-    """docs/operate/security.md, ACL profiles: it could be consumed. Neither by its subscriptions nor by its name."""
+    """docs/operate/accounts.md, ACL profiles: it could be consumed. Neither by its subscriptions nor by its name."""
     client = FlowClient(broker.flow_port, name="ada")
     await client.connect()
     await client.authenticate("PLAIN", b"\0ada\0engine")
@@ -206,7 +206,7 @@ async def test_existing_subscriptions_of_a_queue_do_not_prevent_its_change(broke
     "authentication.users.0.acl_profile=own",
 )
 async def test_dead_messages_go_to_no_queue_that_the_client_may_not_publish_to(broker: RunningBroker) -> None:
-    """docs/operate/security.md, ACL profiles. It could put there what it rejects; a template is an operator's."""
+    """docs/operate/accounts.md, ACL profiles. It could put there what it rejects; a template is an operator's."""
     template: dict[str, object] = {"name": "t", "queue_name_filter": "by-template", "dead_msg_queue": "orders"}
     await NodeOperations(broker.node).put_template(template_from_dict(template), must_be_new=True)
     client = FlowClient(broker.flow_port, name="ada")

@@ -80,7 +80,7 @@ async def test_a_name_that_no_account_has_is_refused_where_everybody_needs_one(b
 
 
 async def test_a_stream_ends_with_the_token_that_began_it_or_a_later_one(tmp_path: Path) -> None:
-    """docs/operate/security.md: a connection ends with its token. A stream lasts, and shows it once."""
+    """docs/operate/accounts.md: a connection ends with its token. A stream lasts, and shows it once."""
     server = TokenServer(tmp_path)
     settings = (*server.settings, "authentication.allow_anonymous=false", "http.keep_alive_s=3600")
     async with RunningBroker(tmp_path / "data", settings) as broker, http_client(broker) as client:

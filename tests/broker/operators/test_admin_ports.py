@@ -45,7 +45,7 @@ def client(broker: RunningBroker, context: ssl.SSLContext, password: str = PASSW
 
 
 async def test_operators_sign_in_over_tls(tmp_path: Path) -> None:
-    """docs/operate/configuration.md, admin: the same operations and accounts; links in answers are of this port."""
+    """docs/operate/settings.md, admin: the same operations and accounts; links in answers are of this port."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
         assert "admin" not in broker.operator_ports.servers

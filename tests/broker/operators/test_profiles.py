@@ -130,7 +130,7 @@ async def test_exceptions_that_come_at_the_same_time_are_all_there(broker: Runni
 async def test_a_client_that_is_back_gets_nothing_more_of_what_it_may_not_subscribe_to_by_now(
     broker: RunningBroker,
 ) -> None:
-    """docs/operate/security.md: subscriptions of a kept session are checked again, before it gets messages."""
+    """docs/operate/accounts.md: subscriptions of a kept session are checked again, before it gets messages."""
     node = NodeOperations(broker.node)
     await node.create_profile(ACL, {"name": "devices", "subscribe_topic_exceptions": [{"topic": "news/>"}]})
     await node.create_user({"name": "ada", "password": "engine", "acl_profile": "devices"})

@@ -181,7 +181,7 @@ async def test_a_setting_that_needs_a_restart_is_reported_until_it_is_reverted(b
 async def test_anonymous_clients_stay_refused_while_a_loopback_address_waits_for_a_restart(
     broker: RunningBroker,
 ) -> None:
-    """docs/operate/configuration.md, `allow_anonymous`: on listeners that only this machine reaches; one is open."""
+    """docs/operate/settings.md, `allow_anonymous`: on listeners that only this machine reaches; one is open."""
     config = load(settings=(*broker.settings, "listeners.mqtt.host=127.0.0.1", "vpns.new.enabled=true"))
     await broker.node.reload(config)
     refused = await comes_in(Mqtt(broker), "x@old")

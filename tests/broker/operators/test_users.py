@@ -185,7 +185,7 @@ def _iterations(broker: RunningBroker, name: str) -> int:
 async def test_the_next_password_renews_a_scram_key_of_fewer_iterations(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/operate/security.md: one that an earlier release stored stays valid until then, over a restart too."""
+    """docs/operate/accounts.md: one that an earlier release stored stays valid until then, over a restart too."""
     with monkeypatch.context() as earlier:
         earlier.setattr(
             "sluicegate.protocols.security.scram.stored_text",
@@ -218,7 +218,7 @@ async def test_an_http_connection_from_before_knows_users_of_after(broker: Runni
 async def test_clients_of_a_user_removed_from_the_configuration_are_disconnected(
     broker: RunningBroker, protocol: str
 ) -> None:
-    """docs/operate/security.md: by a reload, and at once; everybody else stays."""
+    """docs/operate/accounts.md: by a reload, and at once; everybody else stays."""
     clients = {name: CLIENTS[protocol](broker, name) for name in ("ada", "bob")}
     assert await clients["ada"].connect("ada", "engine") == OK
     assert await clients["bob"].connect("bob", "builder") == OK

@@ -63,7 +63,7 @@ async def test_a_temporary_queue_is_used_like_any_other_and_gone_after_a_restart
 
 @pytest.mark.settings("queues.temporary_grace_s=1")
 async def test_an_unbound_temporary_queue_is_deleted_after_the_grace_period(broker: RunningBroker) -> None:
-    """docs/operate/configuration.md: queues.temporary_grace_s."""
+    """docs/operate/settings.md: queues.temporary_grace_s."""
     await temporary(broker)
     await is_deleted(broker)
 

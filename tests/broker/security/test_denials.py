@@ -243,7 +243,7 @@ async def test_a_client_that_leaves_while_its_password_is_checked_has_no_place(b
 async def test_a_client_without_permission_cannot_learn_whether_a_queue_exists(
     broker: RunningBroker, protocol: str, refused: Answer
 ) -> None:
-    """docs/operate/security.md, ACL profiles: queues as destinations."""
+    """docs/operate/accounts.md, ACL profiles: queues as destinations."""
     await create(broker, "secret")
     client = PROTOCOLS[protocol](broker)
     assert await client.connect("ada", SECRET) == OK

@@ -1,4 +1,4 @@
-"""docs/operate/configuration.md and docs/concepts/queues.md have every setting and attribute, with its default."""
+"""The pages have every setting, key of an account and queue attribute, with its default."""
 
 import re
 from pathlib import Path
@@ -24,8 +24,8 @@ def rows(page: str) -> dict[str, str]:
 
 def settings() -> dict[str, str]:
     """Return the default of every setting in the page, which has those of all listeners in one table."""
-    text = (DOCS / "operate/configuration.md").read_text(encoding="utf-8")
-    every = rows("operate/configuration.md")
+    text = (DOCS / "operate/settings.md").read_text(encoding="utf-8")
+    every = rows("operate/settings.md")
     found = {name: default for name, default in every.items() if not name.startswith("listeners.")}
     common, websocket, tls = (
         {key: default.strip("`") for key, default in OF_LISTENERS.findall(table)}
@@ -75,8 +75,8 @@ def test_the_page_knows_no_setting_that_there_is_not() -> None:
 
 
 def test_every_key_of_an_account_stands_in_the_page() -> None:
-    text = (DOCS / "operate/configuration.md").read_text(encoding="utf-8")
-    assert set(User.model_fields) <= set(rows("operate/configuration.md"))
+    text = (DOCS / "operate/settings.md").read_text(encoding="utf-8")
+    assert set(User.model_fields) <= set(rows("operate/accounts.md"))
     assert [name for name in AdminUser.model_fields if f"`{name}`" not in text] == []
 
 
