@@ -115,7 +115,7 @@ def test_a_gateway_that_shows_nothing_any_more_is_alerted_of() -> None:
 
 
 def test_what_a_dead_message_queue_does_not_take_is_alerted_of() -> None:
-    """docs/concepts/queues.md, dead messages: it is dropped. Without such a queue, or not eligible, rightly so."""
+    """docs/concepts/redelivery.md, dead messages: it is dropped. Without such a queue, or not eligible, rightly so."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateDeadMessagesLost"]
     patterns = set(re.findall(r'sluicegate_queue_messages_discarded_total\{reason=~"([^"]+)"\}', text))

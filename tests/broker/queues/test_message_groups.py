@@ -1,4 +1,4 @@
-"""Message groups end to end: a key stays with one consumer of a queue without partitions (docs/concepts/queues.md)."""
+"""Message groups end to end: a key stays with one consumer (docs/concepts/partitions.md)."""
 
 import asyncio
 from collections import defaultdict

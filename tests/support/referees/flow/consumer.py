@@ -267,7 +267,7 @@ class ConsumerReferee:
                 self._held_since_ms[delivery_id] = self._now_ms()
 
     def _is_late(self, delivery_id: int) -> bool:
-        """Whether a delivery has failed (queues.md, Time to settle): what is said of it then changes nothing."""
+        """Whether a delivery has failed (redelivery.md, Time to settle): what is said of it then changes nothing."""
         return 0 < self._settle_ms_max <= self._now_ms() - self._held_since_ms[delivery_id]
 
 

@@ -112,7 +112,7 @@ def ledger_of(topics: list[str], rules: DeliveryRules) -> Ledger:
 
 
 def test_a_failed_message_holds_up_those_of_its_topic_level_and_explain_says_so() -> None:
-    """docs/concepts/queues.md: order is kept by key, wherever the key comes from."""
+    """docs/concepts/partitions.md: order is kept by key, wherever the key comes from."""
     rules = DeliveryRules(redelivery_delay_ms=100, redelivery_delay_ms_max=100, order=ORDER_BY_KEY)
     rules.key_source = SECOND_LEVEL
     ledger = ledger_of(["t/one", "t/one", "t/two"], rules)
