@@ -11,8 +11,6 @@ FOLDERS = (
     *("bench", "demo", "deploy", "docs", "scripts", "tests"),
 )
 REFERENCE = re.compile(r"decisions?[\s/]+\[?(\d{4})\b(?: and (\d{4})\b)?", re.IGNORECASE)
-LINK = re.compile(r"\]\(([^)\s#:]*)(?:#([^)\s]*))?\)")  # a colon: it leads elsewhere
-HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 def test_the_index_has_each_decision_once_under_its_own_title() -> None:
@@ -39,23 +37,6 @@ def test_references_by_number_name_a_page() -> None:
         if number and number not in numbers
     ]
     assert dangling == []
-
-
-def test_links_between_pages_lead_to_a_file_and_a_heading() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")]
-    anchors = {page.resolve(): {_anchor(each) for each in HEADING.findall(page.read_text())} for page in pages}
-    broken = []
-    for page in pages:
-        for path, anchor in LINK.findall(page.read_text()):
-            target = (page.parent / path).resolve() if path else page.resolve()
-            if not target.exists() or (anchor and anchor not in anchors.get(target, set())):
-                broken.append((str(page.relative_to(ROOT)), f"{path}#{anchor}"))
-    assert broken == []
-
-
-def _anchor(heading: str) -> str:
-    """Return the anchor that GitHub gives to a heading."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _texts() -> Iterator[Path]:
