@@ -3,16 +3,37 @@
 The simulation supplies its own, and a node then touches nothing of the machine.
 """
 
+import resource
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
 
 from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
-from sluicegate.gateway.views.process import ProcessFigures, process_figures
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
 from sluicegate.protocols.transport.loop.event_loop import turns_of_sockets
 from sluicegate.storage.interface import Store
+
+_PAGES: Final = Path("/proc/self/statm")
+
+
+class ProcessUsage(NamedTuple):
+    """Memory and processor time of this process, as the operating system reports them."""
+
+    memory_bytes: int  # resident
+    cpu_ms_total: int  # of all its threads, user and system
+
+
+def process_usage() -> ProcessUsage | None:
+    """Return the usage of this process; None on a system without /proc."""
+    try:
+        resident_pages = int(_PAGES.read_text().split()[1])
+    except FileNotFoundError:
+        return None
+    return ProcessUsage(resident_pages * resource.getpagesize(), round(time.process_time() * 1000))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +42,7 @@ class Environment:
 
     store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
     listener: type[Listener] = Listener
-    process: Callable[[], ProcessFigures | None] = process_figures
+    process: Callable[[], ProcessUsage | None] = process_usage
     turns: Callable[[], CallSoon] = turns_of_sockets  # schedules the turns of the actors on the running loop
 
 

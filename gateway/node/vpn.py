@@ -27,8 +27,7 @@ from sluicegate.actors.transactions.staging import StagingActor, StagingServices
 from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
-from sluicegate.gateway.observability.rates import SAMPLE_MS, QueueRates
-from sluicegate.gateway.observability.reader_batches import ReaderBatches
+from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
 from sluicegate.gateway.provisioning.queues import declare_queues, group_queue, own_queue
 from sluicegate.gateway.provisioning.rest_points import RestPoints

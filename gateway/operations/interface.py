@@ -6,7 +6,8 @@ All are asynchronous, because actors answer them; none may block the loop.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
-from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import TemplateNotFound
@@ -24,7 +25,6 @@ from sluicegate.gateway.views.queues import (
     TakenView,
 )
 from sluicegate.gateway.views.rest import RestDeliveryPointView
-from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
 from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView

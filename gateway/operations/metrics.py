@@ -1,7 +1,8 @@
 """The samples of a node: one for each row of `gateway.observability.metrics.METRICS` that has a value."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import QueueOverview, QueueTotals
@@ -13,14 +14,19 @@ from sluicegate.actors.spool.health import FAILURES
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.statistics import ReaderBatches
 from sluicegate.gateway.operations.views import cursor_view
-from sluicegate.gateway.views.rest import point_samples
-from sluicegate.gateway.views.samples import SESSIONS, Sample, queue_label
+from sluicegate.messaging.message.outcomes import OUTCOMES
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from sluicegate.messaging.queues.definition import is_named
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.rest.point import RestDeliveryPoint
 from sluicegate.protocols.transport.listeners import Listener
+
+SESSIONS: Final = "#sessions"  # the label of the broker's own queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +111,9 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     yield from _queues(figures.queues)
     yield from _totals((SESSIONS,), vpn.gone_queues.sessions)
     yield from _cursors(figures.cursors)
-    yield from vpn.reader_batches.samples()
+    yield from reader_samples(vpn.reader_batches)
     yield from _transactions(figures.staging)
-    yield from point_samples(list(vpn.rest.running.values()))
+    yield from _rest_delivery_points(vpn.rest.running.values())
 
 
 def _retained(retained: RetainedMessages) -> Iterator[Sample]:
@@ -209,6 +215,17 @@ def _cursors(cursors: list[CursorOverview]) -> Iterator[Sample]:
         yield Sample("sluicegate_cursor_exceeded", 1 if overview.exceeded else 0, labels)
 
 
+def reader_samples(batches: ReaderBatches) -> Iterator[Sample]:
+    """Yield the samples of the bulk readers of a message VPN."""
+    for (queue, cursor, job), totals in batches.totals().items():
+        labels = (queue_label(queue), cursor, job)
+        yield Sample("sluicegate_reader_batches_total", totals.batches_count, labels)
+        yield Sample("sluicegate_reader_rows_total", totals.rows_count, labels)
+        yield Sample("sluicegate_reader_undecodable_rows_total", totals.undecodable_count, labels)
+        yield Sample("sluicegate_reader_batch_seconds_total", totals.duration_ms / 1000, labels)
+        yield Sample("sluicegate_reader_last_batch_seconds", totals.last_ms / 1000, labels)
+
+
 def _transactions(staging: StagingOverview) -> Iterator[Sample]:
     yield Sample("sluicegate_transactions_open", staging.open_count)
     yield Sample("sluicegate_staged_bytes", staging.staged_bytes)
@@ -219,6 +236,22 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
     }
     for end, count in ends.items():
         yield Sample("sluicegate_transactions_ended_total", count, (end,))
+
+
+def _rest_delivery_points(points: Iterable[RestDeliveryPoint]) -> Iterator[Sample]:
+    for point in points:
+        yield Sample("sluicegate_rest_delivery_point_up", int(point.is_up), (point.name,))
+        for consumer in point.consumers:
+            labels = (point.name, consumer.settings.name)
+            yield Sample("sluicegate_rest_consumer_up", int(consumer.is_up), labels)
+            if consumer.refused_count:
+                yield Sample("sluicegate_rest_consumer_targets_refused_total", consumer.refused_count, labels)
+            for status, count in consumer.statuses.items():
+                yield Sample("sluicegate_rest_consumer_requests_total", count, (*labels, status))
+        for binding in point.bindings:
+            for outcome, count in binding.outcomes.items():
+                labels = (binding.settings.queue, point.name)
+                yield Sample("sluicegate_rest_delivery_point_messages_total", count, (*labels, OUTCOMES[outcome]))
 
 
 def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
@@ -299,6 +332,11 @@ def _actors(roots: Sequence[ActorOverview], ended: Mapping[str, EndedActors]) ->
     for kind, total in totals.items():
         for name, value in zip(names, total, strict=True):
             yield Sample(name, value, (kind,))
+
+
+def queue_label(name: str) -> str:
+    """Return the label of a queue. The broker's own queues are as many as clients, and share one label."""
+    return name if is_named(name) else SESSIONS
 
 
 def _walk(actors: Sequence[ActorOverview]) -> Iterator[ActorOverview]:

@@ -27,7 +27,8 @@ from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountOperations
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.clients import client_views, vpns_view, wanted_clients
@@ -77,7 +78,6 @@ from sluicegate.gateway.views.queues import (
     TakenView,
 )
 from sluicegate.gateway.views.rest import RestDeliveryPointView
-from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart, selector_of
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, incarnation_text
 from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView

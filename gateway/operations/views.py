@@ -10,7 +10,7 @@ from sluicegate.actors.messages.staging import StagingOverview
 from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.node import Node
-from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesQuery
+from sluicegate.gateway.views.figures import NodeFigures, ProcessFigures, ProtocolFigures, QueueFigures, QueuesQuery
 from sluicegate.gateway.views.queues import (
     ActorView,
     DeathView,
@@ -176,13 +176,16 @@ def event_view(number: int, event: Event) -> EventView:
 
 def node_figures(node: Node) -> NodeFigures:
     """Return a node's totals."""
+    usage = node.services.environment.process()
     return NodeFigures(
         name=node.services.config.node.name,
         version=VERSION,
         at_ms=node.services.clock.now_ms(),
         wall_ms=node.services.clock.wall_ms(),
         spool_commits_total=node.services.spool_actor().commits_count,
-        process=node.services.environment.process(),
+        process=(
+            None if usage is None else ProcessFigures(memory_bytes=usage.memory_bytes, cpu_ms_total=usage.cpu_ms_total)
+        ),
         protocols=tuple(
             ProtocolFigures(
                 protocol=server.name,

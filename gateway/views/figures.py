@@ -7,10 +7,16 @@ interval that it chose. A queue with everything it has is a `QueueView`; metrics
 from dataclasses import dataclass
 from typing import Final
 
-from sluicegate.gateway.views.process import ProcessFigures
-
 QUEUES_MAX: Final = 10_000  # of one answer
 QUEUES_DEFAULT: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFigures:
+    """The process of a node. `/metrics` has the same values."""
+
+    memory_bytes: int  # resident
+    cpu_ms_total: int  # of all its threads, user and system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

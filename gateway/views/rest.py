@@ -1,11 +1,10 @@
 """Views of REST delivery points: their state, why they are down, and the outcomes of their messages."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint as Definition
-from sluicegate.gateway.views.samples import Sample
 from sluicegate.messaging.message.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
@@ -103,20 +102,3 @@ def _binding_view(binding: "QueueBinding") -> QueueBindingView:
         reason=binding.reason,
         messages={OUTCOMES[outcome]: count for outcome, count in binding.outcomes.items()},
     )
-
-
-def point_samples(points: "Sequence[RestDeliveryPoint]") -> Iterator[Sample]:
-    """Return the samples of all points."""
-    for point in points:
-        yield Sample("sluicegate_rest_delivery_point_up", int(point.is_up), (point.name,))
-        for consumer in point.consumers:
-            labels = (point.name, consumer.settings.name)
-            yield Sample("sluicegate_rest_consumer_up", int(consumer.is_up), labels)
-            if consumer.refused_count:
-                yield Sample("sluicegate_rest_consumer_targets_refused_total", consumer.refused_count, labels)
-            for status, count in consumer.statuses.items():
-                yield Sample("sluicegate_rest_consumer_requests_total", count, (*labels, status))
-        for binding in point.bindings:
-            for outcome, count in binding.outcomes.items():
-                labels = (binding.settings.queue, point.name)
-                yield Sample("sluicegate_rest_delivery_point_messages_total", count, (*labels, OUTCOMES[outcome]))

@@ -40,7 +40,7 @@ from sluicegate.gateway.admin.rest.schemas import (
     template_attributes,
     type_definitions,
 )
-from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, QueueView

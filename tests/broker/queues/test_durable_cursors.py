@@ -13,7 +13,8 @@ from sluicegate.actors.messages.readers import (
     PinCursor,
     UnbindCursor,
 )
-from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.observability.statistics import ReaderBatch
+from sluicegate.gateway.operations.metrics import reader_samples
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import CursorNotFound
 from sluicegate.messaging.bulk.durable_cursors import (
@@ -290,11 +291,13 @@ async def test_batches_of_readers_are_counted_while_their_cursors_exist(broker: 
         await orders.bind(cursor)
         for reference in ("q/0", "q/1", "q/1"):
             await view.add_batch("orders", cursor, replace(batch, reference=reference))
-    counted = {each.labels[1]: each.value for each in batches.samples() if each.name == "sluicegate_reader_rows_total"}
+    counted = {
+        each.labels[1]: each.value for each in reader_samples(batches) if each.name == "sluicegate_reader_rows_total"
+    }
     assert counted == {"one": 2, "other": 2}
     await view.delete_cursor("orders", "one")
     with pytest.raises(CursorNotFound):
         await view.add_batch("orders", "one", batch)
     await orders.bind("third")
     await view.add_batch("orders", "third", batch)
-    assert {each.labels[1] for each in batches.samples()} == {"other", "third"}
+    assert {each.labels[1] for each in reader_samples(batches)} == {"other", "third"}

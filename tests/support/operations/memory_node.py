@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sluicegate.gateway.observability.reader_batches import ReaderBatch
+from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import template_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
 from sluicegate.gateway.views.clients import ClientQuery, ClientsView, ClientView, MessageVpnsView, MessageVpnView
@@ -22,8 +23,14 @@ from sluicegate.gateway.views.errors import (
     VpnNotFound,
 )
 from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage, KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.figures import NodeFigures, ProtocolFigures, QueueFigures, QueuesFigures, QueuesQuery
-from sluicegate.gateway.views.process import ProcessFigures
+from sluicegate.gateway.views.figures import (
+    NodeFigures,
+    ProcessFigures,
+    ProtocolFigures,
+    QueueFigures,
+    QueuesFigures,
+    QueuesQuery,
+)
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -39,7 +46,6 @@ from sluicegate.gateway.views.queues import (
     TakenView,
     payload_preview,
 )
-from sluicegate.gateway.views.samples import Sample
 from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.spool import (
     BackupState,

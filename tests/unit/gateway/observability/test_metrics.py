@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from sluicegate.gateway.observability.metrics import COUNTER, METRICS, OTHER, Exposition, LabelBound, UnknownMetric
-from sluicegate.gateway.views.samples import Sample
+from sluicegate.gateway.observability.metrics import (
+    COUNTER,
+    METRICS,
+    OTHER,
+    Exposition,
+    LabelBound,
+    Sample,
+    UnknownMetric,
+)
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import running_admin
 

@@ -1,20 +1,45 @@
-"""What bulk readers report of their batches, kept in memory for metrics: one reader for each durable cursor.
+"""Statistics of a message VPN that its node keeps in memory: rates of messages, and what bulk readers report.
 
-The node knows how far a cursor is. Only its reader knows how long a batch took and how many rows it could not decode.
+The rate of a queue is the mean of the last minute, from counts taken every ten seconds. A bulk reader reports its
+batches, because only the reader knows how long a batch took and how many rows it could not decode.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Self, final
 
 from sluicegate.actors.messages.readers import CursorOverview
-from sluicegate.gateway.views.samples import Sample, queue_label
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
+SAMPLE_MS: Final = 10_000
+SAMPLES_MAX: Final = 6  # a minute of them
 JOB_CHARS_MAX: Final = 64
 REFERENCE_CHARS_MAX: Final = 250
 COUNT_MAX: Final = (1 << 53) - 1  # what JSON numbers are exact to
+
+
+@final
+class QueueRates:
+    """The recent counts of one message VPN's queues. Invariant: at most SAMPLES_MAX are kept."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, Mapping[str, int]]] = deque(maxlen=SAMPLES_MAX)
+
+    def add(self, now_ms: int, counts: Mapping[str, int]) -> None:
+        """Record how many messages each queue has accepted since it was created, or since the node started."""
+        self._samples.append((now_ms, counts))
+
+    def rate(self, queue: str, count: int, now_ms: int) -> float:
+        """Return the messages a second into a queue that has accepted `count` by now; 0 before the first sample."""
+        if not self._samples:
+            return 0.0
+        since_ms, counts = self._samples[0]
+        before = counts.get(queue, 0)
+        # A queue that was deleted and created again has accepted fewer than before.
+        taken = count - before if count >= before else count
+        return taken * 1000 / max(now_ms - since_ms, SAMPLE_MS)  # a burst in the first moments is not a rate
 
 
 @final
@@ -44,7 +69,9 @@ class ReaderBatch:
 
 
 @final
-class _Totals:
+class ReaderTotals:
+    """What the reader of one durable cursor has reported so far."""
+
     def __init__(self) -> None:
         self.reference = ""  # of the last batch
         self.batches_count = 0
@@ -59,7 +86,7 @@ class ReaderBatches:
     """The totals of each reader since the node started. The number of cursors bounds them."""
 
     def __init__(self) -> None:
-        self._totals: dict[tuple[str, str, str], _Totals] = {}  # by queue, cursor and job
+        self._totals: dict[tuple[str, str, str], ReaderTotals] = {}  # by queue, cursor and job
 
     def knows(self, queue: str, cursor: str) -> bool:
         """Return whether the reader of a cursor has reported a batch."""
@@ -69,7 +96,7 @@ class ReaderBatches:
         """Count a batch; one that is reported again counts once. The cursor exists."""
         for key in [key for key in self._totals if key[:2] == (queue, cursor) and key[2] != batch.job]:
             del self._totals[key]  # another job took the cursor over
-        totals = self._totals.setdefault((queue, cursor, batch.job), _Totals())
+        totals = self._totals.setdefault((queue, cursor, batch.job), ReaderTotals())
         totals.last_ms = now_ms
         if totals.reference == batch.reference:
             return
@@ -84,15 +111,9 @@ class ReaderBatches:
         existing = {(each.queue, each.name) for each in cursors}
         self._totals = {key: totals for key, totals in self._totals.items() if key[:2] in existing}
 
-    def samples(self) -> Iterator[Sample]:
-        """Yield the samples of all readers."""
-        for (queue, cursor, job), totals in self._totals.items():
-            key = (queue_label(queue), cursor, job)
-            yield Sample("sluicegate_reader_batches_total", totals.batches_count, key)
-            yield Sample("sluicegate_reader_rows_total", totals.rows_count, key)
-            yield Sample("sluicegate_reader_undecodable_rows_total", totals.undecodable_count, key)
-            yield Sample("sluicegate_reader_batch_seconds_total", totals.duration_ms / 1000, key)
-            yield Sample("sluicegate_reader_last_batch_seconds", totals.last_ms / 1000, key)
+    def totals(self) -> Mapping[tuple[str, str, str], ReaderTotals]:
+        """Return the totals of all readers, by queue, cursor and job."""
+        return self._totals
 
 
 def _text(found: Mapping[str, object], name: str, chars_max: int) -> str:
