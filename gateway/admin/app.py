@@ -1,19 +1,19 @@
-"""The admin application: the router built from the table of operations, the guard, and the handling of errors."""
+"""The admin application: the table of operations, the router built from it, the guard, and the handling of errors."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.applications import Starlette
+from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.spool.stored_answer import StoreRefused
-from sluicegate.gateway.admin.access.answer_headers import AnswerHeaders
 from sluicegate.gateway.admin.access.guard import Guard
 from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.access.turnstile import AccountLimits, AnonymousLimits
@@ -21,7 +21,11 @@ from sluicegate.gateway.admin.console_files import console_routes
 from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import Unacceptable, answer_error, permit
 from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, text
-from sluicegate.gateway.admin.rest.operations import OPERATIONS
+from sluicegate.gateway.admin.rest.clients import CLIENTS
+from sluicegate.gateway.admin.rest.messages import MESSAGES
+from sluicegate.gateway.admin.rest.node import NODE
+from sluicegate.gateway.admin.rest.provisioned import PROVISIONED
+from sluicegate.gateway.admin.rest.queues import QUEUES
 from sluicegate.gateway.admin.semp.routes import semp_routes
 from sluicegate.gateway.observability.metrics import Exposition
 from sluicegate.gateway.operations.interface import NodeInterface
@@ -32,6 +36,9 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.transport.origins import WebPages
 
 Endpoint = Callable[[Request], Awaitable[Response]]
+
+# All operations of the admin API.
+OPERATIONS: Final = tuple(each for part in (NODE, QUEUES, MESSAGES, CLIENTS, PROVISIONED) for each in part.all)
 
 # Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.
 EXPECTED: Final = (
@@ -45,6 +52,13 @@ EXPECTED: Final = (
     Unacceptable,
 )
 HANDLERS: Final = dict.fromkeys((*EXPECTED, Exception), answer_error)
+
+# Browsers must not store the response, guess its type, show it in a frame, or run or load anything from it.
+SECURITY_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 def build_app(
@@ -79,7 +93,7 @@ def build_app(
         pages=pages,
         loopback_only=loopback_only,
     )
-    return AnswerHeaders(AnonymousLimits(guard, places))
+    return SecurityHeaders(AnonymousLimits(guard, places))
 
 
 def routes(node: NodeInterface, *, probes_only: bool = False) -> list[Route]:
@@ -112,3 +126,22 @@ def _by_method(methods: dict[str, Endpoint]) -> Endpoint:
             return await methods[method](request)
 
     return endpoint
+
+
+class SecurityHeaders:
+    """Adds SECURITY_HEADERS to every response, including errors, unless the response sets them, as console files do."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

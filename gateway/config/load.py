@@ -10,8 +10,7 @@ from pydantic_core import ErrorDetails
 from sluicegate.gateway.config.document import BYTES_MAX, ConfigError, Document, Path, Place, Problem, no_such_key
 from sluicegate.gateway.config.findings import Finding, finding_of
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.rest_refusals import refused_hosts, reserved_headers
-from sluicegate.gateway.config.rest_settings import consumer_settings
+from sluicegate.gateway.config.rest_settings import consumer_settings, refused_hosts, reserved_headers
 from sluicegate.gateway.config.sections.message_vpns import vpn_path
 from sluicegate.gateway.config.sections.node import QUEUE_PROBLEM
 from sluicegate.gateway.config.sections.virtual_destinations import PLACED_PROBLEM

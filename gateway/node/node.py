@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from sluicegate.actors.runtime.clock import Clock
-from sluicegate.gateway.build import release
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.supervision import RESTARTED
+from sluicegate.actors.spool.backups import BackupActor, BackupRecord
+from sluicegate.gateway.build import VERSION, release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes, diff, in_force
-from sluicegate.gateway.node.backups import spawn_backups
 from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts
 from sluicegate.gateway.node.recovery import last_cursors, register_partitions
 from sluicegate.gateway.node.servers.amqp import AmqpServer
@@ -24,8 +26,13 @@ from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.events import reload_event_log, spawn_event_log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.observability.trace_export import TraceExport, start_export
-from sluicegate.gateway.security.certificates import Validity, check_certificates
-from sluicegate.gateway.security.credentials import ConfiguredCredentials, Secrets, read_secrets
+from sluicegate.gateway.security.credentials import (
+    ConfiguredCredentials,
+    Secrets,
+    Validity,
+    check_certificates,
+    read_secrets,
+)
 from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
 from sluicegate.gateway.views.errors import CannotStart
@@ -102,7 +109,7 @@ class Node:
         self.watched_files = WatchedFiles(
             services.runtime, config, lambda: self._apply_secrets(self._read_secrets(services.config))
         )
-        self.backups = spawn_backups(services)
+        self.backups = self._spawn_backups()
 
         self.mqtt = MqttServer(services, self.vpns)
         self.amqp = AmqpServer(services, self.vpns)
@@ -112,6 +119,25 @@ class Node:
         self.operators = self._make_operators(secrets.operators)
         self.operator_ports = operator_ports(self)
         self.certificates: dict[str, Validity] = {}  # of TLS ports, by listener name
+
+    def _spawn_backups(self) -> ActorCell:
+        """Start the actor that makes backups. Operators reach it by `gateway.operations.backups`."""
+        services, record = self.services, BackupRecord()
+        return services.runtime.spawn(
+            lambda cell: BackupActor(
+                cell,
+                record,
+                store=services.store,
+                folder=services.config.backup.path.absolute(),
+                incarnation=services.recovered.incarnation,
+                node=services.config.node.name,
+                release=VERSION,
+            ),
+            kind="backups",
+            name="backups",
+            policy=RESTARTED,
+            parent=services.root,
+        )
 
     def _make_operators(self, credentials: ConfiguredCredentials) -> Operators:
         services = self.services

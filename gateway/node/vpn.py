@@ -29,11 +29,10 @@ from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
-from sluicegate.gateway.provisioning.queues import declare_queues, group_queue, own_queue
+from sluicegate.gateway.provisioning.queues import declare_queues, define_virtual_destinations, group_queue, own_queue
 from sluicegate.gateway.provisioning.rest_points import RestPoints
 from sluicegate.gateway.provisioning.store import VpnAccess
 from sluicegate.gateway.provisioning.users import Users
-from sluicegate.gateway.provisioning.virtual_destinations import define_virtual_destinations
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.gateway.views.accounts import ProfileKind

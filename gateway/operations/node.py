@@ -23,8 +23,10 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
 from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
+from sluicegate.actors.messages.router import ListSelectors, PutSelector, SelectorOverview
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics import Sample
@@ -32,7 +34,6 @@ from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountOperations
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.clients import client_views, vpns_view, wanted_clients
-from sluicegate.gateway.operations.configuration import reload_configuration
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.messages import MessageOperations, browse_page
@@ -50,7 +51,6 @@ from sluicegate.gateway.operations.views import (
     spool_view,
     wanted_queues,
 )
-from sluicegate.gateway.operations.virtual_destinations import delete_selector, put_selector, selector_views
 from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
@@ -58,6 +58,7 @@ from sluicegate.gateway.views.errors import (
     QueueAlreadyExists,
     QueueNotFound,
     Refused,
+    SelectorNotFound,
     SubscriptionAlreadyExists,
     SubscriptionNotFound,
     TemplateAlreadyExists,
@@ -85,6 +86,8 @@ from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefu
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
+from sluicegate.messaging.selectors.durable import SELECTORS_OF_ONE_MAX
+from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
 
 
@@ -92,7 +95,7 @@ class NodeOperations(AccountOperations, NodeInterface):
     """Carries out operations by asking a node's actors. It works on one message VPN of the node."""
 
     def __init__(self, node: Node, vpn: str = DEFAULT_VPN, followers: QueueFollowers | None = None) -> None:
-        """`following` is shared by the views of all message VPNs; without one this view makes its own."""
+        """`followers` are shared by the views of all message VPNs; without them this view makes its own."""
         super().__init__(node.vpns[vpn])
         self._node = node
         self.followers = followers or QueueFollowers(node.services.runtime, node.services.root)
@@ -299,19 +302,55 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors."""
-        return await selector_views(self._vpn)
+        known: list[SelectorOverview] = await self._vpn.router.ask(ListSelectors())
+        return [
+            DurableSelectorView(
+                queue=each.queue, subscriber=each.subscriber, selectors=tuple(each.selectors), seen_ms=each.seen_ms
+            )
+            for each in known
+        ]
 
     async def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
         """Set the selectors of a subscriber."""
-        await put_selector(self._vpn, queue, subscriber, selectors)
+        if not 1 <= len(selectors) <= SELECTORS_OF_ONE_MAX:
+            raise QueueInvalid("selectors", f"{len(selectors)} of them", f"1 to {SELECTORS_OF_ONE_MAX}")
+        for text in selectors:
+            try:
+                if text:
+                    self._vpn.selectors.compile(text)
+            except SelectorError as problem:
+                allowed = "a JMS selector, or an empty text for everything"
+                raise QueueInvalid("selectors", str(problem), allowed) from None
+        if not await self._vpn.router.ask(PutSelector(queue, subscriber, list(selectors))):
+            raise QueueNotFound(queue)
 
     async def delete_selector(self, queue: str, subscriber: str) -> None:
         """Delete the selectors of a subscriber."""
-        await delete_selector(self._vpn, queue, subscriber)
+        if not await self._vpn.router.ask(PutSelector(queue, subscriber, None)):
+            raise SelectorNotFound(queue, subscriber)
 
     async def reload(self) -> ReloadView:
-        """Reload the configuration."""
-        return await reload_configuration(self._node)
+        """Reload the configuration, from the sources that the node was started with.
+
+        The reload runs to its end even if the caller no longer waits: creating thousands of queues takes longer than
+        the time limit of a response.
+        """
+        node = self._node
+        if node.configuration is None:
+            raise Refused("this node was not started with a configuration that can be read again")
+        try:
+            reloading = asyncio.create_task(node.reload(node.configuration()))
+            node.services.runtime.keep(reloading)
+            changes = await asyncio.shield(reloading)
+        except ConfigError as problem:
+            raise Refused(f"the configuration is wrong: {problem}") from None
+        except (OSError, ValueError) as problem:  # as Node.reload says
+            raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
+        return ReloadView(
+            taken_over=tuple(str(change) for change in changes.reloadable),
+            restart_needed=tuple(str(change) for change in changes.restart_needed),
+            warnings=tuple(text for vpn in node.vpns.values() for text in vpn.warnings),
+        )
 
     async def node_figures(self) -> NodeFigures:
         """Return the node's totals."""

@@ -15,7 +15,7 @@ from sluicegate.gateway.config.sections.listeners import Listener, TlsListener, 
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.gateway.node.os_limits import files_wanted
-from sluicegate.gateway.security.certificates import validity_of
+from sluicegate.gateway.security.credentials import validity_of
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from sluicegate.protocols.transport.origins import ANY
 from sluicegate.storage.integrity.inspection import Severity, SpoolFinding

@@ -53,7 +53,6 @@ IMPORTED: Final = (
     "sluicegate.gateway.admin.rest.openapi",
     "sluicegate.gateway.admin.rest.queues",
     "sluicegate.gateway.admin.rest.provisioned",
-    "sluicegate.gateway.admin.rest.operations",
     "sluicegate.gateway.admin.app",
     "sluicegate.gateway.admin.server",
 )

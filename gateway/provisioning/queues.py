@@ -1,6 +1,7 @@
-"""Queues that operators do not create: those that a configuration declares, and those of sessions and subscriptions.
+"""What a configuration declares in a message VPN, and the definitions of the broker's own queues.
 
-A declared queue or template is created at the start or by a reload; one that exists is left as it is.
+A declared queue or template is created at the start or by a reload; one that exists is left as it is. Virtual
+destinations name queues, and are put in force after them.
 """
 
 import logging
@@ -12,16 +13,21 @@ from sluicegate.actors.messages.directory import (
     SESSION,
     SHARED,
     CreateQueue,
+    DefineConsumerQueues,
     FindQueue,
+    MakeNamedQueues,
     PutTemplate,
     QueueExists,
     QueueHandle,
     TemplateExists,
     UpdateRefused,
 )
+from sluicegate.actors.messages.router import DefineVirtualDestinations
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
+from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, quoted
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
 from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
@@ -83,6 +89,31 @@ def _differences(there: QueueDefinition, declared: QueueDefinition) -> list[str]
 
 def _said(value: object) -> str:
     return quoted(value) if isinstance(value, bool) else repr(value)
+
+
+# --- virtual destinations ---
+
+
+async def define_virtual_destinations(
+    vpn: str, section: VirtualDestinationsSection, *, queues: ActorCell, router: ActorCell
+) -> list[str]:
+    """Put the definitions of a message VPN in force, and make the queues that they name. Return their warnings."""
+    definitions = section.definitions()
+    warnings = _virtual_destination_warnings(vpn, section)
+    for text in warnings:
+        log.warning("%s", text)
+    await queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
+    await queues.ask(MakeNamedQueues())
+    await router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
+    return warnings
+
+
+def _virtual_destination_warnings(vpn: str, section: VirtualDestinationsSection) -> list[str]:
+    """Return what definitions of a message VPN are warned of, each with its place."""
+    return [
+        f"{vpn_setting(vpn, '.'.join(str(part) for part in ('virtual_destinations', *finding.place)))}: {finding.text}"
+        for finding in section.warnings()
+    ]
 
 
 # --- definitions of the broker's own queues: MQTT sessions, shared subscriptions, AMQP subscriptions ---

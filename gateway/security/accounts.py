@@ -4,6 +4,7 @@ Operators create accounts by `gateway.provisioning.users`.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime
@@ -12,10 +13,19 @@ from sluicegate.gateway.config.sections.message_vpns import MessageVpn
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.provisioning.stored_users import StoredUser
-from sluicegate.gateway.security.audit import report_denials
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
+from sluicegate.messaging.clients import rights
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 from sluicegate.messaging.clients.vpn_quota import VpnQuota
+from sluicegate.messaging.observability.events import (
+    CLIENT_BIND_FAILED,
+    CLIENT_CONNECT_FAILED,
+    CLIENT_PERMISSION_DENIED,
+    CLIENT_PUBLISH_DENIED,
+    CLIENT_SUBSCRIBE_DENIED,
+    NOBODY,
+    EventKind,
+)
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import AccountSecrets
@@ -23,6 +33,37 @@ from sluicegate.protocols.security.authentication import Authenticator, Credenti
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from sluicegate.protocols.security.password_checks import PasswordChecks
+
+# What a client was denied becomes an event, and so a line of the audit log. `messaging.clients.rights` counts denials;
+# `actors.publishing.event_log` decides which events are written where.
+EVENTS_OF_DENIALS: Final[dict[str, EventKind]] = {
+    rights.NOT_AUTHENTICATED: CLIENT_CONNECT_FAILED,
+    rights.FOREIGN_ORIGIN: CLIENT_CONNECT_FAILED,
+    rights.FOREIGN_HOST: CLIENT_CONNECT_FAILED,
+    rights.VPN_UNKNOWN: CLIENT_CONNECT_FAILED,
+    rights.VPN_DOWN: CLIENT_CONNECT_FAILED,
+    rights.CONNECT_ACL: CLIENT_CONNECT_FAILED,
+    rights.USERNAME_SHUT_DOWN: CLIENT_CONNECT_FAILED,
+    rights.TOO_MANY_CONNECTIONS: CLIENT_CONNECT_FAILED,
+    rights.SESSION_OF_ANOTHER: CLIENT_CONNECT_FAILED,
+    rights.SESSION_COUNT: CLIENT_CONNECT_FAILED,
+    rights.SESSION_BYTES: CLIENT_CONNECT_FAILED,
+    rights.UNRELEASED: CLIENT_PUBLISH_DENIED,
+    rights.PUBLISH_ACL: CLIENT_PUBLISH_DENIED,
+    rights.GUARANTEED_SEND: CLIENT_PUBLISH_DENIED,
+    rights.SUBSCRIBE_ACL: CLIENT_SUBSCRIBE_DENIED,
+    rights.SHARE_NAME_ACL: CLIENT_SUBSCRIBE_DENIED,
+    rights.SHARED_SUBSCRIPTIONS: CLIENT_SUBSCRIBE_DENIED,
+    rights.SUBSCRIPTION_COUNT: CLIENT_SUBSCRIBE_DENIED,
+    rights.GUARANTEED_RECEIVE: CLIENT_BIND_FAILED,
+    rights.EGRESS_FLOWS: CLIENT_BIND_FAILED,
+    rights.PUBLISHER_OF_ANOTHER: CLIENT_PERMISSION_DENIED,
+    rights.TRANSACTION_OF_ANOTHER: CLIENT_PERMISSION_DENIED,
+    rights.INGRESS_FLOWS: CLIENT_PERMISSION_DENIED,
+    rights.ENDPOINT_CREATE: CLIENT_PERMISSION_DENIED,
+    rights.ENDPOINT_COUNT: CLIENT_PERMISSION_DENIED,
+    rights.TRANSACTIONS: CLIENT_PERMISSION_DENIED,
+}
 
 
 class Accounts:
@@ -100,8 +141,17 @@ class Accounts:
 def make_roster(vpn: str, space: TopicSpace, events: Events) -> ClientRoster:
     """Return the roster of a message VPN, not configured yet. Its denials become events."""
     roster = ClientRoster(vpn, VpnQuota(space))
-    report_denials(roster, events)
+    _report_denials(roster, events)
     return roster
+
+
+def _report_denials(roster: ClientRoster, events: Events) -> None:
+    """Emit an event for every denial from now on."""
+
+    def report(reason: str, client: str, text: str) -> None:
+        events.emit(EVENTS_OF_DENIALS[reason], text, client=client or NOBODY)
+
+    roster.denials.listener = report
 
 
 def configure_roster(

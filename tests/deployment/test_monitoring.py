@@ -10,7 +10,7 @@ import promql_parser
 import pytest
 
 from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
-from sluicegate.gateway.security.certificates import SOON_S, SOON_SHARE
+from sluicegate.gateway.security.credentials import SOON_S, SOON_SHARE
 from sluicegate.messaging.message.outcomes import DISCARD_REJECTED, TO_DMQ_FAILED
 from support.http.plain import HTTP, plain_client
 from support.operations.manifests import K8S, files

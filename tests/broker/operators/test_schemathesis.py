@@ -14,8 +14,8 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, assume, settings
 from schemathesis.specs.openapi import checks
 
+from sluicegate.gateway.admin.app import OPERATIONS
 from sluicegate.gateway.admin.rest.openapi import document
-from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.admin.semp import openapi as semp_openapi
 from sluicegate.gateway.admin.semp import routes as semp
 from sluicegate.gateway.operations.node import NodeOperations

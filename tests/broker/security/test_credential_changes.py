@@ -16,7 +16,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.node import Log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.security.certificates import validity_of
+from sluicegate.gateway.security.credentials import validity_of
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, AUTH_FAILED
 from sluicegate.protocols.security.login_attempts import FREE_OF_USER
 from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient

@@ -11,7 +11,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.security.audit import KINDS
+from sluicegate.gateway.security.accounts import EVENTS_OF_DENIALS
 from sluicegate.messaging.clients import rights
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient, body, in_transaction
@@ -117,7 +117,7 @@ async def test_a_denied_client_gets_the_code_of_its_protocol(
     events = broker.node.services.runtime.events
     if case.reason:
         assert broker.node.default.clients.denials.counts == {case.reason: 1}
-        assert events.record.counts[KINDS[case.reason].name] == 1
+        assert events.record.counts[EVENTS_OF_DENIALS[case.reason].name] == 1
     else:
         assert events.record.counts["CLIENT_CLIENT_BIND_FAILED"] == 1
     if case.verb == "connect":

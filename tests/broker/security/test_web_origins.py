@@ -17,7 +17,7 @@ from websockets.typing import Origin, Subprotocol
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.security.audit import KINDS
+from sluicegate.gateway.security.accounts import EVENTS_OF_DENIALS
 from sluicegate.messaging.clients.rights import FOREIGN_HOST, FOREIGN_ORIGIN
 from support.broker.running_broker import RunningBroker
 from support.foreign.paho_client import MQTT_5, PahoClient
@@ -99,7 +99,7 @@ async def test_a_page_of_elsewhere_opens_no_websocket(broker: RunningBroker, pro
     [told] = [
         each
         for _, each in broker.node.services.runtime.events.record.recent(0, 1000)
-        if each.kind is KINDS[FOREIGN_ORIGIN]
+        if each.kind is EVENTS_OF_DENIALS[FOREIGN_ORIGIN]
     ]
     assert f"403 Foreign Origin: {protocol} client at 127.0.0.1:" in told.text()
     assert f"not in {protocol}.allowed_origins" in told.text()
@@ -196,7 +196,7 @@ async def test_a_page_of_elsewhere_stores_no_message(broker: RunningBroker) -> N
     assert await ready_count(broker, "q") == 0
     assert refused(broker, "http") == {FOREIGN_ORIGIN: 7}
     assert broker.node.default.clients.denials.counts == {FOREIGN_ORIGIN: 7}
-    assert broker.node.services.runtime.events.record.counts[KINDS[FOREIGN_ORIGIN].name] == 7
+    assert broker.node.services.runtime.events.record.counts[EVENTS_OF_DENIALS[FOREIGN_ORIGIN].name] == 7
 
 
 async def test_a_page_of_elsewhere_takes_no_message(broker: RunningBroker) -> None:

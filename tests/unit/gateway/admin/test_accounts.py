@@ -11,8 +11,8 @@ import pytest
 
 from sluicegate.actors.runtime.clock import Clock, SystemClock
 from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.app import OPERATIONS
 from sluicegate.gateway.admin.operation import OPEN
-from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from sluicegate.gateway.admin.app import routes
+from sluicegate.gateway.admin.app import OPERATIONS, routes
 from sluicegate.gateway.admin.rest.openapi import document
-from sluicegate.gateway.admin.rest.operations import OPERATIONS
 from sluicegate.gateway.views.queues import QueueView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from support.operations.memory_node import MemoryNode

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from sluicegate.gateway.admin.rest.operations import OPERATIONS
+from sluicegate.gateway.admin.app import OPERATIONS
 from sluicegate.gateway.config.sections.admin import Admin
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import Answer, RunningAdmin, running_admin

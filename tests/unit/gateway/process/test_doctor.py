@@ -10,7 +10,7 @@ import pytest
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.provisioning.stored_users import USERS, StoredUser
-from sluicegate.gateway.security.certificates import SOON_S, Validity, validity_of
+from sluicegate.gateway.security.credentials import SOON_S, Validity, validity_of
 from sluicegate.protocols.security.scram import stored_text
 from sluicegate.storage.backup.backup import Backup
 from sluicegate.storage.environment.folder_lock import DATA_FILE
