@@ -22,7 +22,7 @@ from pyspark_sluicegate.reading.acknowledging import sweep
 from pyspark_sluicegate.reading.checkpoint import CheckpointError
 from pyspark_sluicegate.reading.offsets import OffsetError
 from sluicegate import FlowClientError
-from sluicegate.gateway.cli.terminal.groups import ReadGroup, show_flags
+from sluicegate.gateway.cli.terminal.failures import ReadGroup, show_flags
 from sluicegate.pipeline.configuration import ConfigError, load
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.registry import JOBS, Job

@@ -1,16 +1,22 @@
-"""The `sluicegate` command: the typer application and the entry point."""
+"""The `sluicegate` command: its entry point, its own options, and the commands that need no module of their own.
 
+`late_commands` has the table of all commands.
+"""
+
+import importlib.util
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Final
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
-from sluicegate.gateway.cli.admin.login import take_login
 from sluicegate.gateway.cli.late_commands import LateCommands
+from sluicegate.gateway.cli.terminal.credentials import LOGIN, PASSWORD_VARIABLE, AdminLogin
 from sluicegate.gateway.cli.terminal.failures import FAILED, CommandFailed, report
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 
 INTERRUPTED: Final = 130  # as shells report Ctrl-C
 TERMINATED: Final = 143  # as shells report SIGTERM
@@ -23,7 +29,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.callback()(take_login)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -41,3 +46,72 @@ def main(arguments: Sequence[str] | None = None) -> None:
         text = f"{type(problem).__name__}: {problem}"
         report(CommandFailed(f"internal error: {text}", advice=f"Set {TRACEBACK_VARIABLE}=1 for a traceback."))
         sys.exit(FAILED)
+
+
+def version(as_json: JsonOption = False) -> None:
+    """Print the release, and whether its modules are compiled."""
+    from sluicegate.gateway.build import VERSION, compiled, release  # late: every command imports this module
+
+    if as_json:
+        print_json({"version": VERSION, "compiled": compiled(), "python": sys.version.split()[0]})
+    else:
+        typer.echo(f"sluicegate {release()}")
+
+
+def pipeline(ctx: typer.Context) -> None:
+    """Run Spark jobs on queues. See `sluicegate pipeline --help`."""
+    # The program for Spark jobs takes the place of this process. It needs a JVM, so nothing of it is imported here. It
+    # handles signals itself and has its own exit codes (`docs/data/pipeline.md`).
+    if importlib.util.find_spec("pyspark") is None:
+        raise CommandFailed("PySpark is not installed", advice="Install it with pip install 'sluicegate[spark]'.")
+    # -P: do not import from the current directory.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "sluicegate.pipeline", *ctx.args])
+
+
+# --- the options before a command ---
+
+
+def _print_and_end(is_asked: bool) -> None:
+    if is_asked:
+        version()
+        raise typer.Exit
+
+
+ReleaseOption = Annotated[
+    bool, typer.Option("--version", is_eager=True, callback=_print_and_end, help="Print the release and exit.")
+]
+AdminUserOption = Annotated[
+    str | None,
+    typer.Option("--admin-user", envvar="SLUICEGATE_ADMIN_USER", metavar="NAME", help="Account for the admin port."),
+]
+AdminPasswordFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--admin-password-file",
+        envvar="SLUICEGATE_ADMIN_PASSWORD_FILE",
+        metavar="FILE",
+        help=f"File with the password in its first line. Default: {PASSWORD_VARIABLE}, or a prompt.",
+    ),
+]
+AdminTokenFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--admin-token-file",
+        envvar="SLUICEGATE_ADMIN_TOKEN_FILE",
+        metavar="FILE",
+        help="File with a bearer token in its first line, instead of name and password.",
+    ),
+]
+
+
+@app.callback()
+def sluicegate(
+    context: typer.Context,
+    admin_user: AdminUserOption = None,
+    admin_password_file: AdminPasswordFileOption = None,
+    admin_token_file: AdminTokenFileOption = None,
+    is_version_asked: ReleaseOption = False,  # the option's callback has ended the command
+) -> None:
+    """A message gateway: per-key ordered, elastic, durable work queues for any protocol."""
+    before = LOGIN.set(AdminLogin(admin_user, admin_password_file, admin_token_file))
+    context.call_on_close(lambda: LOGIN.reset(before))

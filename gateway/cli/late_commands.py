@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand
 
-from sluicegate.gateway.cli.terminal.groups import ReportingGroup, show_flags
+from sluicegate.gateway.cli.terminal.failures import ReportingGroup, show_flags
 
 
 class Place(NamedTuple):
@@ -48,8 +48,8 @@ COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
         "actors": Place("commands.node.actors", "actors"),
         "events": Place("commands.node.events", "events"),
         "top": Place("commands.node.top", "top"),
-        "pipeline": Place("commands.pipeline", "pipeline", is_program=True),
-        "version": Place("version", "version"),
+        "pipeline": Place("app", "pipeline", is_program=True),
+        "version": Place("app", "version"),
     }
 )
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 
 import orjson
 
-from sluicegate.gateway.cli.admin.login import LOGIN, AdminLogin
+from sluicegate.gateway.cli.terminal.credentials import LOGIN, AdminLogin
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

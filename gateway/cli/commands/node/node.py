@@ -10,9 +10,9 @@ from typing import Annotated
 import typer
 from argon2 import PasswordHasher
 
+from sluicegate.gateway.cli.terminal.credentials import new_password
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.cli.terminal.passwords import new_password
 from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, shown
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load

@@ -1,8 +1,13 @@
-"""The login of commands at an admin port that has accounts. Passwords never appear on the command line."""
+"""Credentials that commands take: the login at an admin port that has accounts, and new passwords.
+
+They are never arguments, because every user of the machine can read the command line.
+"""
 
 import base64
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,31 +16,14 @@ from typing import Annotated, Final
 import typer
 
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.passwords import first_line
-from sluicegate.gateway.cli.version import ReleaseOption
+from sluicegate.gateway.config.sections.security import secret_files
 
 PASSWORD_VARIABLE: Final = "SLUICEGATE_ADMIN_PASSWORD"
 
-UserOption = Annotated[
-    str | None,
-    typer.Option("--admin-user", envvar="SLUICEGATE_ADMIN_USER", metavar="NAME", help="Account for the admin port."),
-]
 PasswordFileOption = Annotated[
     Path | None,
     typer.Option(
-        "--admin-password-file",
-        envvar="SLUICEGATE_ADMIN_PASSWORD_FILE",
-        metavar="FILE",
-        help=f"File with the password in its first line. Default: {PASSWORD_VARIABLE}, or a prompt.",
-    ),
-]
-TokenFileOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--admin-token-file",
-        envvar="SLUICEGATE_ADMIN_TOKEN_FILE",
-        metavar="FILE",
-        help="File with a bearer token in its first line, instead of name and password.",
+        "--password-file", metavar="FILE", help="File with the password in its first line; - for standard input."
     ),
 ]
 
@@ -75,13 +63,34 @@ class AdminLogin:
 LOGIN: Final[ContextVar[AdminLogin]] = ContextVar("LOGIN")
 
 
-def take_login(
-    context: typer.Context,
-    admin_user: UserOption = None,
-    admin_password_file: PasswordFileOption = None,
-    admin_token_file: TokenFileOption = None,
-    is_version_asked: ReleaseOption = False,  # the option's callback has ended the command
-) -> None:
-    """A message gateway: per-key ordered, elastic, durable work queues for any protocol."""
-    before = LOGIN.set(AdminLogin(admin_user, admin_password_file, admin_token_file))
-    context.call_on_close(lambda: LOGIN.reset(before))
+def new_password(file: Path | None) -> str:
+    """Return a password from a file's first line, the terminal without echo, or a line of standard input.
+
+    Raises CommandFailed.
+    """
+    if file is not None and str(file) != "-":
+        password = first_line(file)
+    elif file is None and sys.stdin.isatty():
+        password = str(typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+    else:
+        with _errors_reported():
+            password = secret_files.read_line(sys.stdin.buffer, "standard input")
+    if not password:
+        raise CommandFailed("the password is empty", exit_code=USAGE)
+    return password
+
+
+def first_line(file: Path) -> str:
+    """Return the first line of a file with a secret. Raises CommandFailed."""
+    with _errors_reported():
+        return secret_files.first_line(file)
+
+
+@contextmanager
+def _errors_reported() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CommandFailed(f"{error.filename}: {error.strerror or error}", exit_code=USAGE) from None
+    except ValueError as error:
+        raise CommandFailed(str(error), exit_code=USAGE) from None
