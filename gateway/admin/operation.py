@@ -11,7 +11,7 @@ from typing import Final, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
+from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.messaging.message.vpn import NAME_CHARS_MAX
 

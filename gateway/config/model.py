@@ -14,13 +14,10 @@ from sluicegate.gateway.config.sections.node import (
     Backpressure,
     Backup,
     Data,
-    Events,
     Flow,
     Health,
     Http,
     Limits,
-    Log,
-    Metrics,
     Mqtt,
     Node,
     Queues,
@@ -29,10 +26,10 @@ from sluicegate.gateway.config.sections.node import (
     Spool,
     Transactions,
 )
+from sluicegate.gateway.config.sections.observability import Events, Log, Metrics, Tracing
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoints
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Account, Authentication
-from sluicegate.gateway.config.sections.tracing import Tracing
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

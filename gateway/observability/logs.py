@@ -18,7 +18,7 @@ from typing import Final, TextIO
 
 import orjson
 
-from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.config.sections.observability import Log
 from sluicegate.gateway.views.text import printable, printable_json, quoted
 from sluicegate.storage.environment.file_rights import FILE_MODE
 

@@ -15,7 +15,7 @@ import pykka
 
 from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.config.sections.tracing import Tracing as TracingSection
+from sluicegate.gateway.config.sections.observability import Tracing as TracingSection
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.headers import NativeFields
 from sluicegate.messaging.observability.trace_records import TraceBuffer, TraceRecord

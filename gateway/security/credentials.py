@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.security.authentication import Account
-from sluicegate.gateway.config.sections.security.oauth import OAuth
+from sluicegate.gateway.config.sections.security.authentication import Account, OAuth
 from sluicegate.protocols.transport.listeners import BaseListener
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@
 from collections.abc import Awaitable, Callable
 
 from sluicegate.actors.runtime.clock import Clock
-from sluicegate.gateway.config.sections.admin import Admin
-from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AdminAccount
+from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, Admin, AdminAccount
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.protocols.http.codec.headers import basic_credentials
 from sluicegate.protocols.security import scram
@@ -74,7 +73,7 @@ class Operators:
         malformed header.
         """
         if not self._accounts and loopback_only:
-            return WHOEVER_IS_HERE
+            return ANONYMOUS_ADMIN
         principal = await self._principal(authorization, host)
         account = self._accounts.get(principal.user_name)
         if account is None:  # the token's user is not an operator

@@ -16,7 +16,7 @@ from sluicegate.gateway.admin.operation import OPEN
 from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, level_too_low, problem
 from sluicegate.gateway.admin.requests import content_type
 from sluicegate.gateway.admin.semp.envelope import ROOT, early_refusal
-from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel, AdminAccount
+from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, AccessLevel, AdminAccount
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.messaging.observability.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
 from sluicegate.protocols.http.codec.headers import CHALLENGES
@@ -53,7 +53,7 @@ class Guard:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        scope = {**_in_origin_form(scope), "state": {"account": WHOEVER_IS_HERE, "operation": "", "vpn": NOBODY}}
+        scope = {**_in_origin_form(scope), "state": {"account": ANONYMOUS_ADMIN, "operation": "", "vpn": NOBODY}}
         path: str = scope["path"]
         request = Request(scope)
         accounts = None if path in OPEN else self._accounts

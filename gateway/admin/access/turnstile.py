@@ -13,7 +13,7 @@ from sluicegate.gateway.admin.access.places import ACCOUNT, ALL, ANONYMOUS, NETW
 from sluicegate.gateway.admin.operation import OPEN
 from sluicegate.gateway.admin.problems import problem
 from sluicegate.gateway.admin.semp.envelope import ROOT, early_refusal
-from sluicegate.gateway.config.sections.security.access_levels import AdminAccount
+from sluicegate.gateway.config.sections.admin import AdminAccount
 from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.login_queue import network_of
 

@@ -30,7 +30,7 @@ from sluicegate.gateway.admin.semp.read import reading
 from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED
 from sluicegate.gateway.admin.semp.write import CHANGED, changing
 from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.config.sections.security.access_levels import AccessLevel
+from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid

@@ -1,23 +1,66 @@
-"""The HTTP port for operators, and their accounts.
+"""The HTTP port for operators, their accounts, and access levels, as Solace has them.
 
 The access level that an operation needs is in `gateway.admin.rest`; accounts of clients are in
 `gateway.config.sections.security.authentication`.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.sections.listeners import LOOPBACK, Host, Port, TlsPort, VpnName, is_loopback
 from sluicegate.gateway.config.sections.section import Section
-from sluicegate.gateway.config.sections.security.access_levels import AccessLevel, AdminAccount
-from sluicegate.gateway.config.sections.security.authentication import Account, unique_names
-from sluicegate.gateway.config.sections.security.oauth import OAuth
+from sluicegate.gateway.config.sections.security.authentication import Account, OAuth, unique_names
 
 BODY_TIMEOUT_S_MAX: Final = 25  # less than an answer may take: else a client that is slow is told that the node is
 
 GlobalLevel = Literal["none", "read-only", "read-write", "admin"]
 VpnLevel = Literal["none", "read-only", "read-write"]
+
+
+class AccessLevel(IntEnum):
+    """From nothing to everything; whoever may do more may do what is below."""
+
+    NONE = 0
+    READ_ONLY = 1
+    READ_WRITE = 2
+    ADMIN = 3  # of the node only: what concerns its files and all message VPNs at once
+
+    @property
+    def word(self) -> str:
+        """The name of the level in configurations and responses."""
+        return self.name.lower().replace("_", "-")
+
+    @classmethod
+    def of(cls, word: str) -> "AccessLevel":
+        """Return the level of a name that was checked before."""
+        return cls[word.upper().replace("-", "_")]
+
+
+@dataclass(frozen=True, slots=True)
+class AdminAccount:
+    """Who sends requests to the admin port. In a message VPN the higher one of two levels counts: global, or its."""
+
+    name: str  # empty: nobody was asked
+    global_access_level: AccessLevel
+    msg_vpn_access_level: AccessLevel = AccessLevel.NONE
+    msg_vpn_access_level_exceptions: Mapping[str, AccessLevel] = field(default_factory=dict)
+
+    def level_in(self, vpn: str) -> AccessLevel:
+        """Return its level in a message VPN."""
+        of_vpn = self.msg_vpn_access_level_exceptions.get(vpn, self.msg_vpn_access_level)
+        return max(self.global_access_level, of_vpn)
+
+    def highest_level(self) -> AccessLevel:
+        """Return its highest level anywhere."""
+        of_vpns = (self.msg_vpn_access_level, *self.msg_vpn_access_level_exceptions.values())
+        return max(self.global_access_level, *of_vpns)
+
+
+ANONYMOUS_ADMIN: Final = AdminAccount("", AccessLevel.ADMIN)  # where there are no accounts
 
 
 class AdminUser(Account):

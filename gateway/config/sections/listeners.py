@@ -1,22 +1,61 @@
-"""Listeners: one section for each protocol and transport. Default ports are Solace's, default hosts are loopback."""
+"""Listeners: one section for each protocol and transport. Default ports are Solace's, default hosts are loopback.
+
+Also the types of other ports' settings: addresses, host names by which browsers may call a port, and web pages that
+may use it. The rule for these is in `protocols.transport.origins`.
+"""
 
 import ipaddress
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.messaging.message.vpn import DEFAULT_VPN, NAME_CHARS_MAX, NAME_PATTERN
+from sluicegate.messaging.queues.attributes import quoted
+from sluicegate.protocols.transport.origins import ANY, DEFAULT_PORTS
 from sluicegate.protocols.transport.tls_context import CertificateUser, ClientCertificates, TlsFiles
 
 LOOPBACK: Final = "127.0.0.1"
 HTTP_ALPN: Final = "http/1.1"  # the name of HTTP and WebSocket in a TLS handshake [RFC 7301]
+HOST_CHARS_MAX: Final = 255
+# As browsers send it: no user, no path, no slash at the end; a name that is not ASCII as `xn--...`.
+_ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
+_HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
 Port = Annotated[int, Field(ge=0, le=65535, description="0: any free port")]
 VpnName = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARS_MAX)]
 Host = Annotated[str, Field(min_length=1, max_length=255, description="address or name to listen on")]
+
+
+def _origin(given: str) -> str:
+    origin = given.lower()
+    if origin == ANY:
+        return origin
+    if origin == "null":
+        text = "'null' is what every page in a sandbox says, whatever its site"
+        raise ValueError(f"{text}; allowed: an origin, or {ANY!r}: all")
+    if _ORIGIN.fullmatch(origin) is None:
+        allowed = f"SCHEME://HOST or SCHEME://HOST:PORT, as 'https://shop.example'; {ANY!r}: all"
+        raise ValueError(f"{quoted(given)} is not an origin of a web page; allowed: {allowed}")
+    return origin.removesuffix(DEFAULT_PORTS.get(origin.partition("://")[0], ""))
+
+
+def _host(given: str) -> str:
+    name = given.lower().removesuffix(".")
+    if name != ANY and (_HOST.fullmatch(name) is None or len(name) > HOST_CHARS_MAX):
+        allowed = f"a name without scheme and port, as 'broker.example'; {ANY!r}: all"
+        raise ValueError(f"{quoted(given)} is no name of a host; allowed: {allowed}")
+    return name
+
+
+AllowedHosts = tuple[Annotated[str, AfterValidator(_host)], ...]
+AllowedOrigins = Annotated[
+    tuple[Annotated[str, AfterValidator(_origin)], ...],
+    Field(description="web pages that may use the ports, as https://shop.example; '*': all"),
+]
 
 
 def is_loopback(host: str) -> bool:

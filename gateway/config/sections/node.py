@@ -1,4 +1,7 @@
-"""The sections of the configuration other than listeners and accounts. Every number has a unit and a range."""
+"""The sections of a node: name, folders, probes, protocols, spool, limits, queues, transactions and backpressure.
+
+Every number has a unit and a range.
+"""
 
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
@@ -15,9 +18,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from sluicegate.gateway.config.sections.listeners import LOOPBACK, Host, Port
+from sluicegate.gateway.config.sections.listeners import LOOPBACK, AllowedHosts, AllowedOrigins, Host, Port
 from sluicegate.gateway.config.sections.section import Section
-from sluicegate.gateway.config.sections.security.web_pages import AllowedHosts, AllowedOrigins
 from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, TIB, Size, plain_value, plain_values
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, quoted
@@ -372,16 +374,6 @@ class Queues(Section):
         return self
 
 
-class Events(Section):
-    """Which events go on the message bus, and under which topics. All of them are logged and counted."""
-
-    publish_system: bool = Field(default=True, description="events of the node")
-    publish_vpn: bool = Field(default=True, description="events of queues and quotas")
-    publish_client: bool = Field(default=False, description="events of clients: connect, bind, and their ends")
-    smf_topics: bool = Field(default=True, description="as #LOG/..., which queues can collect")
-    mqtt_topics: bool = Field(default=True, description="as $SYS/LOG/..., which MQTT clients can subscribe to")
-
-
 class SelectorLanguage(Section):
     """The language of selectors, of all protocols and of the configuration."""
 
@@ -439,34 +431,3 @@ class Backpressure(Section):
         """Return the marks at which queues slow down their publishers."""
         high_bytes = self.connection_buffer_bytes_max
         return PressureLimits(high_bytes=high_bytes, low_bytes=high_bytes // 4, stall_ms=self.slow_subscriber_stall_ms)
-
-
-class Metrics(Section):
-    """What is exposed at /metrics."""
-
-    queue_label_max: int = Field(
-        default=1000, ge=0, le=100_000, description="queues with series of their own; the rest: other"
-    )
-
-
-class Log(Section):
-    """What is written to standard error, and what to the audit log."""
-
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["text", "json"] = "text"
-    audit_file: Path | None = Field(default=None, description="file for the audit log, a JSON object a line")
-
-    @field_validator("audit_file")
-    @classmethod
-    def _check_folder(cls, file: Path | None) -> Path | None:
-        if file is None:
-            return None
-        try:
-            has_folder, is_folder = file.parent.is_dir(), file.is_dir()
-        except OSError as problem:  # no permission for a folder above it
-            raise ValueError(f"{str(file)!r}: {problem.strerror}") from None
-        if not has_folder:
-            raise ValueError(f"there is no folder {str(file.parent)!r}")
-        if is_folder:
-            raise ValueError(f"{str(file)!r} is a folder; allowed: a file, which is made if there is none")
-        return file

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.config.sections.observability import Log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
 from support.broker.running_broker import RunningBroker

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.config.sections.observability import Log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.security.credentials import validity_of

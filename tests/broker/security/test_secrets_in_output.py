@@ -21,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sluicegate.gateway.cli.app import app
-from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.config.sections.observability import Log
 from sluicegate.gateway.observability.logs import JsonLines, TextLines, set_up_logging
 from support.broker.named_queues import create
 from support.broker.protocol_clients import OK, Amqp, FlowProtocol, Http, Mqtt, ProtocolClient

@@ -16,8 +16,7 @@ from sluicegate.gateway.admin.operation import OPEN
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.sections.admin import Admin
-from sluicegate.gateway.config.sections.security.access_levels import WHOEVER_IS_HERE, AccessLevel
+from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, AccessLevel, Admin
 from sluicegate.gateway.security.credentials import ConfiguredCredentials, read_credentials
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.gateway.views.queues import ReloadView
@@ -344,7 +343,7 @@ def test_a_reload_without_accounts_opens_no_port_that_others_reach(without: dict
     door.configure(Admin.model_validate(without))
     with pytest.raises(NotSignedIn):
         asyncio.run(door.accounts.account("", "192.0.2.1", loopback_only=False))
-    assert asyncio.run(door.accounts.account("", "127.0.0.1", loopback_only=True)) is WHOEVER_IS_HERE
+    assert asyncio.run(door.accounts.account("", "127.0.0.1", loopback_only=True)) is ANONYMOUS_ADMIN
     door.configure(configured(host="0.0.0.0"))
     assert door.signs_in(basic("root", "root-word")["Authorization"]) == "root"
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluicegate.gateway.config.sections.node import Log
+from sluicegate.gateway.config.sections.observability import Log
 from sluicegate.gateway.observability.logs import HANDLER_NAME, TextLines, set_up_logging
 
 

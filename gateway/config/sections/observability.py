@@ -1,9 +1,10 @@
-"""Message traces for OpenTelemetry: which messages are traced, and where the spans go."""
+"""The sections of message traces for OpenTelemetry, events, metrics and logs."""
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
@@ -57,3 +58,44 @@ class Tracing(Section):
         if self.begin_traces and self.sampling_ratio == 0.0:
             raise ValueError("begin_traces with a sampling_ratio of 0 begins none")
         return self
+
+
+class Events(Section):
+    """Which events go on the message bus, and under which topics. All of them are logged and counted."""
+
+    publish_system: bool = Field(default=True, description="events of the node")
+    publish_vpn: bool = Field(default=True, description="events of queues and quotas")
+    publish_client: bool = Field(default=False, description="events of clients: connect, bind, and their ends")
+    smf_topics: bool = Field(default=True, description="as #LOG/..., which queues can collect")
+    mqtt_topics: bool = Field(default=True, description="as $SYS/LOG/..., which MQTT clients can subscribe to")
+
+
+class Metrics(Section):
+    """What is exposed at /metrics."""
+
+    queue_label_max: int = Field(
+        default=1000, ge=0, le=100_000, description="queues with series of their own; the rest: other"
+    )
+
+
+class Log(Section):
+    """What is written to standard error, and what to the audit log."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+    audit_file: Path | None = Field(default=None, description="file for the audit log, a JSON object a line")
+
+    @field_validator("audit_file")
+    @classmethod
+    def _check_folder(cls, file: Path | None) -> Path | None:
+        if file is None:
+            return None
+        try:
+            has_folder, is_folder = file.parent.is_dir(), file.is_dir()
+        except OSError as problem:  # no permission for a folder above it
+            raise ValueError(f"{str(file)!r}: {problem.strerror}") from None
+        if not has_folder:
+            raise ValueError(f"there is no folder {str(file.parent)!r}")
+        if is_folder:
+            raise ValueError(f"{str(file)!r} is a folder; allowed: a file, which is made if there is none")
+        return file
