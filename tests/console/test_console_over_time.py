@@ -18,7 +18,7 @@ Own = Callable[[str], str]
 
 PAGE = 100  # messages that the console shows at once
 RATE_OF_A_NODE_THAT_BEGAN_ANEW = """async () => {
-    const { Rates } = await import("/console/rates.js");
+    const { Rates } = await import("/console/api/rates.js");
     const rates = new Rates();
     for (const [total, atMs] of [[10, 5000], [12, 6000], [1, 100]]) rates.add("in", total, atMs);
     return rates.add("in", 9, 1100);

@@ -1,23 +1,23 @@
 // The console: navigation between pages, and the periodic refresh of the open page. The pages are in pages/.
 
-import { accountWords, learnAccess, seesNode } from "./access.js";
-import { DEFAULT_VPN, chooseVpn, get, vpn } from "./admin.js";
-import { notice } from "./dialogs.js";
-import { h, setText } from "./elements.js";
-import { listen, moveRow, showKeys, takeKeys } from "./keys.js";
+import { DEFAULT_VPN, chooseVpn, get, vpn } from "./api/admin.js";
 import * as actors from "./pages/actors.js";
 import * as clients from "./pages/clients.js";
 import * as point from "./pages/delivery-point.js";
 import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
 import * as explain from "./pages/explain.js";
-import * as messages from "./pages/messages.js";
 import * as overview from "./pages/overview.js";
-import * as queue from "./pages/queue.js";
-import * as queues from "./pages/queues.js";
+import * as messages from "./pages/queues/messages.js";
+import * as queue from "./pages/queues/queue.js";
+import * as queues from "./pages/queues/queues.js";
+import * as templates from "./pages/queues/templates.js";
 import * as spool from "./pages/spool.js";
-import * as templates from "./pages/templates.js";
 import * as users from "./pages/users.js";
+import { accountWords, learnAccess, seesNode } from "./widgets/access.js";
+import { notice } from "./widgets/dialogs.js";
+import { h, setText } from "./widgets/elements.js";
+import { listen, moveRow, showKeys, takeKeys } from "./widgets/keys.js";
 
 const REFRESH_MS = 2_000;
 

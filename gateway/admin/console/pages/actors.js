@@ -1,9 +1,9 @@
 // The tree of actors, with inbox, batch size and handling time of each.
 
-import { get } from "../admin.js";
-import { h } from "../elements.js";
-import { LiveTable } from "../table.js";
-import { count } from "../words.js";
+import { get } from "../api/admin.js";
+import { h } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { count } from "../widgets/words.js";
 
 const OPEN_UP_TO = 20; // an actor with more children is collapsed: there can be thousands of connections
 

@@ -1,10 +1,10 @@
 // The connected clients.
 
-import { get } from "../admin.js";
-import { attempt } from "../dialogs.js";
-import { h, setText } from "../elements.js";
-import { LiveTable } from "../table.js";
-import { count, counted, duration } from "../words.js";
+import { get } from "../api/admin.js";
+import { attempt } from "../widgets/dialogs.js";
+import { h, setText } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { count, counted, duration } from "../widgets/words.js";
 
 const CLIENTS_MAX = 1000; // of one request; a filter finds the others
 

@@ -1,15 +1,15 @@
 // One REST delivery point: the state of its queues and web servers, and its definition.
 
-import { actionButton, refusal } from "../access.js";
-import { get, patch } from "../admin.js";
-import { attributeFields, changedAttributes } from "../attributes.js";
-import { bar } from "../charts.js";
-import { ask, askToDelete, attempt } from "../dialogs.js";
-import { h, setText } from "../elements.js";
-import { queueAddress } from "../figures.js";
-import { LiveTable } from "../table.js";
-import { count, words } from "../words.js";
+import { get, patch } from "../api/admin.js";
+import { actionButton, refusal } from "../widgets/access.js";
+import { attributeFields, changedAttributes } from "../widgets/attributes.js";
+import { bar } from "../widgets/charts.js";
+import { ask, askToDelete, attempt } from "../widgets/dialogs.js";
+import { h, setText } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { count, words } from "../widgets/words.js";
 import { POINTS, pointWords, upWords } from "./delivery-points.js";
+import { queueAddress } from "./queues/figures.js";
 
 const BINDING_COLUMNS = [
   { title: "Queue", value: (each) => each.queue, cell: (each) => h("a", { href: queueAddress(each.queue), tabindex: -1 }, each.queue) },

@@ -1,12 +1,12 @@
 // The list of REST delivery points, which push queues to web servers.
 
-import { actionButton } from "../access.js";
-import { get, post } from "../admin.js";
-import { ask, attempt } from "../dialogs.js";
-import { h, numberOf } from "../elements.js";
-import { LiveTable } from "../table.js";
-import { count } from "../words.js";
-import { queueNames } from "./queues.js";
+import { get, post } from "../api/admin.js";
+import { actionButton } from "../widgets/access.js";
+import { ask, attempt } from "../widgets/dialogs.js";
+import { h, numberOf } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { count } from "../widgets/words.js";
+import { queueNames } from "./queues/queues.js";
 
 export const POINTS = "rest-delivery-points";
 

@@ -1,9 +1,9 @@
 // The events of the node, latest first.
 
-import { get } from "../admin.js";
-import { h } from "../elements.js";
-import { LiveTable } from "../table.js";
-import { moment } from "../words.js";
+import { get } from "../api/admin.js";
+import { h } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { moment } from "../widgets/words.js";
 
 const EVENTS_MAX = 1000; // a node keeps no more
 const LEVELS = ["info", "notice", "warning", "error"];

@@ -1,10 +1,10 @@
 // Explains where a message would go, and why the messages of a key wait. Nothing is published.
 
-import { get } from "../admin.js";
-import { attempt } from "../dialogs.js";
-import { facts, h } from "../elements.js";
-import { LiveTable } from "../table.js";
-import { count, words } from "../words.js";
+import { get } from "../api/admin.js";
+import { attempt } from "../widgets/dialogs.js";
+import { facts, h } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { count, words } from "../widgets/words.js";
 
 const PUBLISH_FIELDS = [
   ["topic", "Topic", "orders/eu/new"],

@@ -1,14 +1,14 @@
 // The overview of the node: rates, connections, spool, memory, the busiest queues, the latest events.
 
-import { seesNode } from "../access.js";
-import { get } from "../admin.js";
-import { Tile, bar } from "../charts.js";
-import { h, setText } from "../elements.js";
-import { QUEUE_COLUMNS, QueueLooks, openQueue } from "../figures.js";
-import { Rates } from "../rates.js";
-import { LiveTable } from "../table.js";
-import { count, rate, size } from "../words.js";
+import { get } from "../api/admin.js";
+import { Rates } from "../api/rates.js";
+import { seesNode } from "../widgets/access.js";
+import { Tile, bar } from "../widgets/charts.js";
+import { h, setText } from "../widgets/elements.js";
+import { LiveTable } from "../widgets/table.js";
+import { count, rate, size } from "../widgets/words.js";
 import { eventTable } from "./events.js";
+import { QUEUE_COLUMNS, QueueLooks, openQueue } from "./queues/figures.js";
 
 const BUSIEST = 8;
 const EVENTS = 6;

@@ -1,11 +1,11 @@
 // The spool on disk, and its backups. The overview shows its usage.
 
-import { actionButton } from "../access.js";
-import { get, latest, post, remove } from "../admin.js";
-import { bar } from "../charts.js";
-import { ask, attempt, notice } from "../dialogs.js";
-import { facts, h } from "../elements.js";
-import { count, moment, size } from "../words.js";
+import { get, latest, post, remove } from "../api/admin.js";
+import { actionButton } from "../widgets/access.js";
+import { bar } from "../widgets/charts.js";
+import { ask, attempt, notice } from "../widgets/dialogs.js";
+import { facts, h } from "../widgets/elements.js";
+import { count, moment, size } from "../widgets/words.js";
 
 const LEVEL = "admin"; // a backup copies all data to the node's disk
 

@@ -1,10 +1,10 @@
 // Figures of queues with their rates, for the overview and the list of queues.
 
-import { get } from "./admin.js";
-import { bar } from "./charts.js";
-import { h } from "./elements.js";
-import { Rates } from "./rates.js";
-import { count, rate, size } from "./words.js";
+import { get } from "../../api/admin.js";
+import { Rates } from "../../api/rates.js";
+import { bar } from "../../widgets/charts.js";
+import { h } from "../../widgets/elements.js";
+import { count, rate, size } from "../../widgets/words.js";
 
 const QUEUES_MAX = 10_000; // the gateway's limit for one response
 

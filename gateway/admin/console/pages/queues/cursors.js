@@ -1,12 +1,12 @@
 // The durable cursors of a queue, with the position of each reader.
 
-import { actionButton } from "./access.js";
-import { get, queuePath } from "./admin.js";
-import { bar } from "./charts.js";
-import { askToDelete } from "./dialogs.js";
-import { h } from "./elements.js";
-import { LiveTable } from "./table.js";
-import { count, size } from "./words.js";
+import { get, queuePath } from "../../api/admin.js";
+import { actionButton } from "../../widgets/access.js";
+import { bar } from "../../widgets/charts.js";
+import { askToDelete } from "../../widgets/dialogs.js";
+import { h } from "../../widgets/elements.js";
+import { LiveTable } from "../../widgets/table.js";
+import { count, size } from "../../widgets/words.js";
 
 export class Cursors {
   #queue;

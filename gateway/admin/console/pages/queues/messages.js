@@ -1,12 +1,12 @@
 // The messages of a queue: browse, open, delete, move and copy.
 
-import { actionButton, refusal } from "../access.js";
-import { get, post, queuePath } from "../admin.js";
-import { ask, attempt, notice } from "../dialogs.js";
-import { facts, h, setText } from "../elements.js";
-import { queueAddress } from "../figures.js";
-import { LiveTable } from "../table.js";
-import { count, counted, moment, size, words } from "../words.js";
+import { get, post, queuePath } from "../../api/admin.js";
+import { actionButton, refusal } from "../../widgets/access.js";
+import { ask, attempt, notice } from "../../widgets/dialogs.js";
+import { facts, h, setText } from "../../widgets/elements.js";
+import { LiveTable } from "../../widgets/table.js";
+import { count, counted, moment, size, words } from "../../widgets/words.js";
+import { queueAddress } from "./figures.js";
 import { queueNames } from "./queues.js";
 
 const PAGE_MESSAGES = 100;

@@ -1,6 +1,6 @@
 // Forms for the attributes of queues, users and other objects, built from the gateway's OpenAPI document.
 
-import { get } from "./admin.js";
+import { get } from "../api/admin.js";
 import { linesOf, numberOf } from "./elements.js";
 
 let described = null; // schemas by name, once they are loaded

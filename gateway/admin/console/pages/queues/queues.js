@@ -1,12 +1,12 @@
 // The list of queues with their rates.
 
-import { actionButton } from "../access.js";
-import { get, post } from "../admin.js";
-import { ask, attempt, notice } from "../dialogs.js";
-import { h, linesOf, numberOf, setText } from "../elements.js";
-import { QUEUE_COLUMNS, QueueLooks, openQueue, queueAddress } from "../figures.js";
-import { LiveTable } from "../table.js";
-import { counted } from "../words.js";
+import { get, post } from "../../api/admin.js";
+import { actionButton } from "../../widgets/access.js";
+import { ask, attempt, notice } from "../../widgets/dialogs.js";
+import { h, linesOf, numberOf, setText } from "../../widgets/elements.js";
+import { LiveTable } from "../../widgets/table.js";
+import { counted } from "../../widgets/words.js";
+import { QUEUE_COLUMNS, QueueLooks, openQueue, queueAddress } from "./figures.js";
 
 export function open(place) {
   let looks = new QueueLooks();

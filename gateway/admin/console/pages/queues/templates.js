@@ -1,11 +1,11 @@
 // Queue templates: attributes for new queues, by name.
 
-import { actionButton } from "../access.js";
-import { get, patch, post } from "../admin.js";
-import { attributeFields, changedAttributes } from "../attributes.js";
-import { ask, askToDelete, attempt } from "../dialogs.js";
-import { h } from "../elements.js";
-import { LiveTable } from "../table.js";
+import { get, patch, post } from "../../api/admin.js";
+import { actionButton } from "../../widgets/access.js";
+import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
+import { ask, askToDelete, attempt } from "../../widgets/dialogs.js";
+import { h } from "../../widgets/elements.js";
+import { LiveTable } from "../../widgets/table.js";
 
 const path = (name) => `queue-templates/${encodeURIComponent(name)}`;
 

@@ -1,7 +1,7 @@
 // Dialogs that ask the operator, and notices of the results.
 
+import { remove } from "../api/admin.js";
 import { refusal } from "./access.js";
-import { remove } from "./admin.js";
 import { h, setText } from "./elements.js";
 
 const NOTICE_MS = 8_000;

@@ -1,6 +1,6 @@
 // The account of the operator, and its access levels. The gateway enforces them; the console only disables buttons.
 
-import { get } from "./admin.js";
+import { get } from "../api/admin.js";
 import { h } from "./elements.js";
 
 const LEVELS = ["none", "read-only", "read-write", "admin"]; // each level includes the ones before it

@@ -1,16 +1,16 @@
 // One queue: its rates and backlog, partitions, flows, and definition.
 
-import { actionButton, refusal } from "../access.js";
-import { get, latest, patch, post, queuePath, remove } from "../admin.js";
-import { attributeFields, changedAttributes } from "../attributes.js";
-import { Tile, bar } from "../charts.js";
-import { Cursors } from "../cursors.js";
-import { ask, askToDelete, attempt, notice } from "../dialogs.js";
-import { facts, h, numberOf, setText } from "../elements.js";
-import { queueAddress } from "../figures.js";
-import { Rates } from "../rates.js";
-import { LiveTable } from "../table.js";
-import { count, counted, moment, rate, size, words } from "../words.js";
+import { get, latest, patch, post, queuePath, remove } from "../../api/admin.js";
+import { Rates } from "../../api/rates.js";
+import { actionButton, refusal } from "../../widgets/access.js";
+import { attributeFields, changedAttributes } from "../../widgets/attributes.js";
+import { Tile, bar } from "../../widgets/charts.js";
+import { ask, askToDelete, attempt, notice } from "../../widgets/dialogs.js";
+import { facts, h, numberOf, setText } from "../../widgets/elements.js";
+import { LiveTable } from "../../widgets/table.js";
+import { count, counted, moment, rate, size, words } from "../../widgets/words.js";
+import { Cursors } from "./cursors.js";
+import { queueAddress } from "./figures.js";
 import { queueNames } from "./queues.js";
 
 const MEGABYTE = 1024 * 1024; // of the quota
