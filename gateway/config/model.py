@@ -35,7 +35,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 
 class Config(Section):
-    """Everything a node is told. Frozen: a reload makes a new one and looks at the difference."""
+    """The whole configuration of a node. Frozen: a reload makes a new one, and compares the two."""
 
     node: Node = Node()
     data: Data = Data()

@@ -162,7 +162,7 @@ def _verdict(
     if is_unmatched:
         return refused if space.refuses_unmatched else "dropped", refusal_text(REFUSED_NO_MATCH, "")
     if not any(each.verdict in TAKEN for each in destinations):
-        return "dropped", "none of its destinations takes it, and its publisher does not hear of it"
+        return "dropped", "no destination accepts the message, and the publisher is not informed"
     return "accepted", ""
 
 
@@ -231,10 +231,14 @@ class _Explaining:
             else:
                 view = _direct("client", subscriber.client, filter_text, subscriber.address is not None)
                 view = _with_turn(view, subscriber, turns)
-            yield view if selector is None or view.reason else replace(view, reason=f"it is selected: {selector.text}")
+            yield (
+                view
+                if selector is None or view.reason
+                else replace(view, reason=f"the selector matches: {selector.text}")
+            )
         for subscriber, (filter_text, selector) in passed.items():
             if subscriber not in best:
-                reason = f"it is not selected: {selector.text}"
+                reason = f"the selector does not match: {selector.text}"
                 yield _not_sent("client", subscriber.client, filter_text, "not-selected", reason)
 
     def _turns(
@@ -255,13 +259,13 @@ class _Explaining:
             matching = ""
         if target.selector is not None and not target.selector.matches(self.batch, 0):
             return _not_sent(
-                "queue", target.name, matching, "not-selected", f"it is not selected: {target.selector.text}"
+                "queue", target.name, matching, "not-selected", f"the selector does not match: {target.selector.text}"
             )
         view = self._queue(target, "queue", target.name, matching, topic)
         if target.turns is not None and not self._message.is_guaranteed:
             view = _with_turn(view, target.turns, turns)
         if target.selector is not None and not view.reason:
-            view = replace(view, reason=f"it is selected: {target.selector.text}")
+            view = replace(view, reason=f"the selector matches: {target.selector.text}")
         return view
 
     def _group(self, group: ShareGroup, topic: str) -> DestinationView:
@@ -277,7 +281,9 @@ class _Explaining:
     def _queue(self, target: QueueTarget, kind: str, name: str, filter_text: str, topic: str) -> DestinationView:
         exception = next((each.text for each in target.exceptions if matches(each, topic)), None)
         if exception is not None:
-            view = _not_sent(kind, name, filter_text, "kept-out", f"the exception !{exception} keeps it out")
+            view = _not_sent(
+                kind, name, filter_text, "kept-out", f"the subscription exception !{exception} excludes it"
+            )
             return replace(view, exception=exception)
         message = self._message
         checks = checks_of(target.gate, message.size_bytes, message.priority)
@@ -306,9 +312,9 @@ class _Explaining:
         if not key and source is not None:
             key = source.key(topic, message.client_id)
             level = source.topic_level
-            origin = f" {key!r} from " + (f"level {level} of the topic" if level else "the publisher's client id")
+            origin = f" {key!r} from " + (f"level {level} of the topic" if level else "the publisher's client ID")
             if not key and level == 0:
-                return None, f"one of {count}: the key is the publisher's client id, and none was named"
+                return None, f"one of {count}: the key is the publisher's client ID, which was not given"
         if not key:
             return None, f"any of {count}: without a key the partition is chosen at random"
         hashed = key_hash(key)
@@ -332,7 +338,9 @@ def _with_turn(view: DestinationView, subscriber: Subscriber, turns: _Turns | No
         return replace(view, reason="Deliver-To-One: its subscription is deliver-always")
     if subscriber is chosen:
         return replace(view, reason="Deliver-To-One: it is its turn")
-    whose = "those with deliver-always have it" if chosen is None else f"it is the turn of {chosen.client}"
+    whose = (
+        "only subscriptions with deliver-always receive it" if chosen is None else f"it is the turn of {chosen.client}"
+    )
     return _not_sent(view.kind, view.name, view.filter, "not-its-turn", f"Deliver-To-One: {whose}")
 
 
@@ -366,12 +374,12 @@ async def key_explained(vpn: MessageVpn, queue: str, key: str) -> KeyExplanation
     handle = await _find(vpn, queue)
     hashed = key_hash(key)
     number = handle.target.partition_of(hashed)
-    standing: KeyStatus = await ask_queue(handle, ExplainKey(key, number))
+    state: KeyStatus = await ask_queue(handle, ExplainKey(key, number))
     overview = await overview_of(handle)
     status, flow_id, epoch = overview.partition_statuses[number]
     clients = {flow.flow_id: flow.client for flow in overview.flows}
-    first = standing.first_waiting
-    reason = standing.reason
+    first = state.first_waiting
+    reason = state.reason
     if reason is WaitReason.NO_CONSUMER and status == PartitionStatus.UNBOUND:
         reason = WaitReason.HOLDDOWN
     return KeyExplanation(
@@ -383,11 +391,11 @@ async def key_explained(vpn: MessageVpn, queue: str, key: str) -> KeyExplanation
         assignment_epoch=epoch,
         flow_id=str(flow_id) if flow_id else None,
         client=clients.get(flow_id),
-        waiting_count=standing.waiting_count,
-        in_flight_count=standing.in_flight_count,
+        waiting_count=state.waiting_count,
+        in_flight_count=state.in_flight_count,
         first_waiting=f"{number}:{first}" if first else None,
         reason=reason,
-        unseen_count=standing.unseen_count,
+        unseen_count=state.unseen_count,
     )
 
 

@@ -20,7 +20,7 @@ class ProfileKind(StrEnum):
     ACL = "acl_profile"
 
 
-# What there is always, unless the configuration has one of that name.
+# Profiles that always exist, unless the configuration has one of that name.
 CLIENT_DEFAULT: Final = ClientProfileSettings(name=DEFAULT)
 ACL_DEFAULT: Final = AclProfileSettings(
     name=DEFAULT, publish_topic_default_action=ALLOW, subscribe_topic_default_action=ALLOW
@@ -60,19 +60,19 @@ class ProfilesView:
     acl_profiles: Sequence[AclProfileView]
 
 
-# What the admin port tells those who use it of themselves.
+# The account of the operator who asks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountView:
-    """Whose request it was. Levels are none, read-only, read-write and admin."""
+    """The account that sent the request. Levels are none, read-only, read-write and admin."""
 
-    name: str  # empty: the gateway has no accounts for operators, and whoever reaches it may do everything
+    name: str  # empty: the gateway has no accounts for operators, and everyone who reaches the port may do everything
     global_access_level: str  # in the node
     msg_vpn_access_level: str  # in the message VPN that was asked about
 
 
-# What operators see of users: nothing of their passwords.
+# Users, without their passwords.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class UserView:
     name: str
     origin: str  # configuration, or operator
     enabled: bool
-    reason: str  # why its clients are not let in, though it is enabled
+    reason: str  # why its clients cannot connect although it is enabled
     client_profile: str
     acl_profile: str
     connected_count: int  # its clients' connections

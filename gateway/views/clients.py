@@ -15,13 +15,13 @@ class ClientView:
     name: str  # client id, container id or what else its protocol calls it
     client_username: str  # empty: anonymous
     protocol: str
-    address: str  # host and port it comes from
+    address: str  # host and port of its end of the connection
     client_profile: str
     acl_profile: str
     connected_s: int  # for how long
     flows_count: int  # queues' flows of the client under this protocol
-    unacked_count: int  # messages it holds of them
-    is_paused: bool  # it is not read from: a destination is full, a request is under way, or it is over its rate
+    unacked_count: int  # messages that it holds unsettled
+    is_paused: bool  # its connection is not read: a destination is full, a request is under way, or it exceeds its rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ClientsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientQuery:
-    """Which clients somebody wants, by name. `*` stands for any characters, `?` for one; an empty name is for all."""
+    """Which clients to return, by name. `*` stands for any characters, `?` for one; an empty name is for all."""
 
     client_name: str = ""
     names: Collection[str] | None = None  # only clients of these names, which are no patterns

@@ -54,7 +54,7 @@ class CursorNotFound(NotFound):
 
 
 class SelectorNotFound(NotFound):
-    """Nothing is remembered of that subscriber, or there is no such queue that selects what comes into it."""
+    """No such queue of a selector-aware virtual topic exists, or it remembers nothing of that subscriber."""
 
     kind = "durable selector"
 
@@ -75,7 +75,7 @@ class TemplateNotFound(NotFound):
 
 
 class SubscriptionNotFound(NotFound):
-    """The queue does not subscribe to that."""
+    """The queue has no such subscription."""
 
     kind = "subscription"
 
@@ -111,43 +111,43 @@ class AclExceptionNotFound(NotFound):
 
 
 class QueueAlreadyExists(AlreadyExists):
-    """A queue of that name is there already."""
+    """A queue of that name exists already."""
 
     kind = "queue"
 
 
 class TemplateAlreadyExists(AlreadyExists):
-    """A queue template of that name is there already."""
+    """A queue template of that name exists already."""
 
     kind = "queue template"
 
 
 class SubscriptionAlreadyExists(AlreadyExists):
-    """The queue subscribes to that already."""
+    """The queue has that subscription already."""
 
     kind = "subscription"
 
 
 class RestDeliveryPointAlreadyExists(AlreadyExists):
-    """A REST delivery point of that name is there already."""
+    """A REST delivery point of that name exists already."""
 
     kind = "REST delivery point"
 
 
 class UserAlreadyExists(AlreadyExists):
-    """A user of that name is there already."""
+    """A user of that name exists already."""
 
     kind = "user"
 
 
 class ClientProfileAlreadyExists(AlreadyExists):
-    """A client profile of that name is there already."""
+    """A client profile of that name exists already."""
 
     kind = "client profile"
 
 
 class AclProfileAlreadyExists(AlreadyExists):
-    """An ACL profile of that name is there already."""
+    """An ACL profile of that name exists already."""
 
     kind = "ACL profile"
 
@@ -159,7 +159,7 @@ class AclExceptionAlreadyExists(AlreadyExists):
 
 
 class Refused(RuntimeError):
-    """The node understood and will not, now. The reason says what would have to change."""
+    """The node refuses an operation in its present state. The reason says what would have to change."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -170,7 +170,7 @@ class Refused(RuntimeError):
 
 
 class CannotStart(Exception):
-    """The node cannot start, for a reason outside of it. `advice` says what would help."""
+    """The node cannot start, because of its environment. `advice` says what would help."""
 
     def __init__(self, text: str, *, advice: str = "") -> None:
         super().__init__(text)
@@ -180,9 +180,9 @@ class CannotStart(Exception):
 
 @contextmanager
 def opening(setting: str, host: str, port: int) -> Iterator[None]:
-    """Raise CannotStart for a port that cannot be had, or whose certificate cannot be used.
+    """Raise CannotStart for a port that cannot be opened, or whose certificate cannot be used.
 
-    `setting` is the section that asks for it.
+    `setting` is the section of the port.
     """
     try:
         yield

@@ -14,7 +14,7 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckView:
-    """One check of a gate. It refuses when usage and what the message adds are more than the limit."""
+    """One check of a gate. It refuses a message when `usage` and `adds` together are more than `limit`."""
 
     check: str  # as in the counters of refused messages
     usage: int
@@ -22,21 +22,21 @@ class CheckView:
     limit: int | None  # None: no limit
     unit: str  # bytes, messages, or empty
     refused: bool
-    publisher_hears: bool  # else the message is only dropped for this queue
+    publisher_hears: bool  # otherwise the message is dropped for this queue only
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationView:
-    """One queue, client or shared group that the topic leads to, or a topic to which nothing of it is sent on."""
+    """A queue, client or shared group that the topic leads to, or a topic that the message is not forwarded to."""
 
     kind: str  # queue, client, shared-group or topic
     name: str
-    filter: str  # the subscription that matches, or by which definitions it gets there; empty for one sent to a queue
+    filter: str  # the matching subscription, or the definitions that forward to it; empty for a message sent to a queue
     verdict: str  # spooled, delivered, refused, dropped, kept-out, not-selected or not-its-turn
     reason: str = ""
-    exception: str | None = None  # of the queue, that keeps the message out
-    queue: str | None = None  # where it would be spooled
+    exception: str | None = None  # subscription exception of the queue that excludes the message
+    queue: str | None = None  # that would spool the message
     partition: int | None = None
     partition_reason: str = ""
     checks: tuple[CheckView, ...] = ()
@@ -44,7 +44,7 @@ class DestinationView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishExplanation:
-    """What would become of a message that is published now."""
+    """Where a message would go if it were published now."""
 
     topic: str
     key: str | None
@@ -52,14 +52,14 @@ class PublishExplanation:
     qos: int
     verdict: str  # accepted, refused or dropped
     reason: str
-    retained_now: bool  # there is a retained message on the topic
-    publisher: str = ""  # whose rights were asked, in words; empty: nobody's
+    retained_now: bool  # the topic has a retained message
+    publisher: str = ""  # whose rights were checked, as text; empty: no rights were checked
     destinations: tuple[DestinationView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyExplanation:
-    """Where a partition key stands in a queue."""
+    """The state of a partition key in a queue."""
 
     queue: str
     key: str
@@ -69,14 +69,14 @@ class KeyExplanation:
     assignment_epoch: int
     flow_id: str | None  # the partition's owner, while it has one
     client: str | None
-    waiting_count: int  # messages of the key that are with no consumer
+    waiting_count: int  # messages of the key that no consumer holds
     in_flight_count: int
     first_waiting: str | None  # `partition:sequence` of the oldest that waits
     reason: WaitReason
-    unseen_count: int  # messages of the partition that lie on disk and were not looked at
+    unseen_count: int  # messages of the partition on disk, which were not examined
 
 
-# The message that is asked about in an explanation of a publish: what its publisher would send, and who that is.
+# The message whose publish is explained.
 
 
 PAYLOAD_BYTES_MAX: Final = 1 << 28  # MQTT's largest packet; selectors see a larger payload as one of this size
@@ -84,25 +84,25 @@ PAYLOAD_BYTES_MAX: Final = 1 << 28  # MQTT's largest packet; selectors see a lar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExampleMessage:
-    """A message."""
+    """A message as its publisher would send it, and its publisher."""
 
-    topic: str  # empty for one that is sent to a queue
+    topic: str  # empty for a message sent to a queue
     size_bytes: int = 0
     qos: int = 1
     key: str | None = None
     priority: int = PRIORITY_DEFAULT
-    client_id: str = ""  # of its publisher; empty: nobody said
-    client_username: str | None = None  # the publisher's; None: that of the client that is connected, if one is
+    client_id: str = ""  # of its publisher; empty: not given
+    client_username: str | None = None  # of its publisher; None: that of the connected client with `client_id`, if any
     deliver_to_one: bool = False
     properties: tuple[tuple[str, UserPropertyValue], ...] = ()  # user properties
 
     @property
     def is_guaranteed(self) -> bool:
-        """Whether it would be spooled for clients that ask for it."""
+        """Whether it is guaranteed: queues spool it."""
         return self.qos > AT_MOST_ONCE
 
     def batch(self, received_ms: int) -> MessageBatch:
-        """Return the message as it would be published at this moment, wall clock. Its payload is zeros."""
+        """Return the message as if it were published at this wall-clock time. Its payload is zeros."""
         properties = list(self.properties)
         headers = Headers(
             partition_key=self.key,

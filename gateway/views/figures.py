@@ -37,10 +37,10 @@ class NodeFigures:
 
     name: str
     version: str
-    at_ms: int  # by a clock that only goes forward: for the time between two answers
+    at_ms: int  # on a monotonic clock: for the time between two responses
     wall_ms: int
     spool_commits_total: int
-    process: ProcessFigures | None  # None: its operating system does not say
+    process: ProcessFigures | None  # None: the operating system does not report it
     protocols: tuple[ProtocolFigures, ...]
 
 
@@ -76,7 +76,7 @@ class QueuesFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuesQuery:
-    """Which queues somebody wants. `*` stands for any characters, `?` for one; an empty name is for all."""
+    """Which queues to return. `*` stands for any characters, `?` for one; an empty name is for all."""
 
     name: str = ""
     is_named_only: bool = False  # without those of sessions and shared subscriptions

@@ -28,12 +28,12 @@ PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays 
 
 
 class PartitionStatus(StrEnum):
-    """Where a partition stands in the assignment to flows."""
+    """The state of the assignment of a partition to a flow."""
 
     UNASSIGNED = "unassigned"  # no flow is bound to the queue
     READY = "ready"  # its flow receives
     PAUSED = "paused"  # handoff: the old flow settles what it holds
-    UNBOUND = "unbound"  # its flow has gone, the rebalance delay runs
+    UNBOUND = "unbound"  # its flow has ended, and the rebalance delay is running
 
 
 class ScaleStatus(StrEnum):
@@ -133,17 +133,17 @@ class FlowView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
-    """One queue: what it was told to be, and what it holds now. Counters start at zero with the node."""
+    """One queue: its configuration and its present state. Counters start at zero when the node starts."""
 
     config: QueueConfigField
     subscriptions: tuple[str, ...]
-    at_ms: int = 0  # when it was looked at, by a clock that only goes forward: for the time between two answers
+    at_ms: int = 0  # when it was read, on a monotonic clock: for the time between two responses
     durable: bool = True  # False: temporary, kept in memory only
-    definition_lost: bool = False  # the attributes are the broker's, until an operator decides what they are to be
+    definition_lost: bool = False  # its attributes are defaults until an operator sets them
     ready_count: int
     unacked_count: int
     spooled_bytes: int
-    spooled_count: int = 0  # messages in it, with those that are neither ready nor delivered: their time has not come
+    spooled_count: int = 0  # messages in it, including delayed ones, which are neither ready nor unacked
     partition_operational_count: int = 0  # partitions there are; 0 when the queue is not partitioned
     scale_status: ScaleStatus = ScaleStatus.READY
     rebalance_status: RebalanceStatus = RebalanceStatus.READY
@@ -153,9 +153,9 @@ class QueueView:
     redelivered_total: int = 0
     settled_total: int = 0  # messages a consumer accepted
     discards: dict[str, int] = field(default_factory=dict)  # reason and outcome -> messages that went unconsumed
-    bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that might not bind
-    kept_bytes: int = 0  # payload kept beyond its settlement, for replay and durable cursors
-    spool_incarnation: str = ""  # within which sequences mean something; 16 hex digits
+    bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that could not bind
+    kept_bytes: int = 0  # payload of settled messages that are kept for replay and durable cursors
+    spool_incarnation: str = ""  # sequences are valid within it only; 16 hex digits
     partitions: tuple[PartitionView, ...] = ()
     flows: tuple[FlowView, ...] = ()
 
@@ -167,21 +167,21 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeathView:
-    """Why a message lies in a dead message queue."""
+    """Why a message is in a dead message queue."""
 
     reason: str  # expired, max_redelivery_exceeded, rejected or undeliverable
     queue: str  # where it died
     partition: int
     delivery_count: int
     time_ms: int  # wall clock
-    client: str | None = None  # the consumer that had it last
-    cause: str | None = None  # what that said when it rejected it
+    client: str | None = None  # the last consumer that held it
+    cause: str | None = None  # what that consumer gave as the reason when it rejected the message
     via: tuple[str, ...] = ()  # dead message queues it has left since
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """One message that lies in a queue, with the beginning of its payload."""
+    """A message in a queue, with the beginning of its payload."""
 
     id: str  # `partition:sequence`
     partition: int
@@ -204,19 +204,19 @@ class MessageView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenView:
-    """What was done to messages that somebody selected."""
+    """The result of an action on selected messages."""
 
     done_count: int
     kept: dict[str, int]  # reason -> messages that were selected and left as they were
-    not_found: tuple[str, ...] = ()  # ids that no message has, or none any more
+    not_found: tuple[str, ...] = ()  # ids of no message that is in the queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveView:
-    """How far the re-drive of a queue has come."""
+    """The progress of the re-drive of a queue."""
 
     queue: str
-    to: str | None  # None: each message goes where it died
+    to: str | None  # None: each message goes to the queue it died in
     state: str  # running, done, cancelled or failed
     done_count: int
     kept: dict[str, int]  # reason -> messages that stay
@@ -237,7 +237,7 @@ class ActorView:
     kind: str
     state: str
     inbox_depth: int
-    handled_count: int  # messages of other actors: clients' messages come many in one
+    handled_count: int  # messages between actors: one of them carries many messages of clients
     batch_count: int  # times that the inbox was emptied
     batch_size_mean: float  # messages each time
     handling_time_us: float  # mean of each time
@@ -247,7 +247,7 @@ class ActorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventView:
-    """One thing that happened."""
+    """One event."""
 
     number: int  # ascending by one since the start of the node
     time_ms: int  # wall clock
@@ -261,11 +261,11 @@ class EventView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """Whether the process works at all, and whether it should be sent traffic."""
+    """Liveness and readiness of the node."""
 
     live: bool
     ready: bool
-    reasons: tuple[str, ...] = ()  # one sentence for each thing that is missing
+    reasons: tuple[str, ...] = ()  # why it is not ready, a sentence each
 
 
 def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:
@@ -286,7 +286,7 @@ def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], boo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurableSelectorView:
-    """What a subscriber of a virtual topic's queue selects, also while it is away."""
+    """The selectors of a subscriber of a virtual topic's queue, which stay in force while it is offline."""
 
     queue: str
     subscriber: str  # its client id; under compat activemq the selector itself
@@ -296,8 +296,8 @@ class DurableSelectorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReloadView:
-    """What a reload of the configuration did."""
+    """The result of a reload of the configuration."""
 
-    taken_over: tuple[str, ...]  # settings that are in force now
-    restart_needed: tuple[str, ...]  # those that changed and are not
-    warnings: tuple[str, ...]  # of what message VPNs declare: what is hardly meant, and what could not be made
+    taken_over: tuple[str, ...]  # changed settings that are in force now
+    restart_needed: tuple[str, ...]  # changed settings that are not in force yet
+    warnings: tuple[str, ...]  # about declared objects: probably unintended, or could not be created

@@ -23,7 +23,7 @@ class RestConsumerView:
     connections_in_use: int
     connections_max: int
     requests: dict[str, int]  # by status, or `no-answer`
-    targets_refused: int  # connections that were not made, for their address is not allowed
+    targets_refused: int  # connections that were not made, because their address is not allowed
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class RestDeliveryPointView:
     origin: str  # one of gateway.provisioning.store
     enabled: bool
     up: bool
-    reason: str  # why it does not run, though it is enabled, or has nothing to do; its parts say why they are not up
+    reason: str  # why it does not run although it is enabled, or has nothing to do; its parts have reasons of their own
     definition: Definition
     rest_consumers: Sequence[RestConsumerView]
     queue_bindings: Sequence[QueueBindingView]

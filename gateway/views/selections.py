@@ -26,7 +26,7 @@ SECONDS_MAX: Final = 0xFFFF_FFFF
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageSelection:
-    """Messages by id, or by what they are like; and the queue to bring them to."""
+    """Messages by id, or by their properties; and the queue to bring them to."""
 
     ids: tuple[MessageId, ...] | None = None
     topic_filter: TopicFilter | None = None
@@ -56,7 +56,10 @@ FIELDS_OF_REDRIVE: Final = ("to", "rate", *SELECTING)
 
 
 SELECTION_SCHEMA: Final[dict[str, dict[str, object]]] = {
-    "to": {"type": "string", "description": "queue to bring them to; a re-drive without it goes to where each died"},
+    "to": {
+        "type": "string",
+        "description": "queue to bring them to; a re-drive without it returns each message to the queue it died in",
+    },
     "ids": {
         "type": "array",
         "description": "the messages with these ids, `partition:sequence`, instead of all that match the rest",

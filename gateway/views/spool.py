@@ -7,16 +7,16 @@ from sluicegate.actors.messages.operations import CANCELLED, DONE, FAILED, RUNNI
 
 
 class CursorState(StrEnum):
-    """How a durable cursor is doing."""
+    """The state of a durable cursor."""
 
-    BOUND = "bound"  # somebody reads
+    BOUND = "bound"  # a reader is connected
     UNBOUND = "unbound"  # its position is kept
-    EXCEEDED = "exceeded"  # it lagged more than it may and was let go: messages may go unread
+    EXCEEDED = "exceeded"  # it exceeded its largest lag and was released: messages may stay unread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CursorPartitionView:
-    """Where a cursor stands in one partition. All but the last are sequences."""
+    """The position of a cursor in one partition. All but the last field are sequences."""
 
     number: int
     low: int  # the first that can still be read
@@ -33,8 +33,8 @@ class CursorView:
     mode: str  # tap or consume
     state: CursorState
     epoch: int
-    instance: str  # who holds the binding, or held it last
-    batch_ref: str  # what it called its last acknowledgement
+    instance: str  # of the reader that holds the binding, or held it last
+    batch_ref: str  # reference of its last acknowledgement
     lag_count: int  # sequences it has not acknowledged, gaps among them
     lag_bytes: int
     lag_bytes_max: int
@@ -45,23 +45,23 @@ class CursorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpoolView:
-    """The spool: sequences mean something within one incarnation of it only."""
+    """The spool. Sequences are valid within one incarnation of it only."""
 
     incarnation: str  # 16 hex digits: JSON numbers are not safe beyond 53 bits
     used_bytes: int
     limit_bytes: int
-    messages_bytes: int  # payload of what waits in all durable queues
+    messages_bytes: int  # payload of the messages in all durable queues
     messages_bytes_max: int  # their quota together
-    blocked: str  # why it takes no messages, or empty
+    blocked: str  # why it accepts no messages; empty: it does
     staged_bytes: int  # of transactions that are not committed
     transactions_open: int
-    messages_count: int  # that wait in all durable queues
+    messages_count: int  # in all durable queues
     messages_count_max: int
-    unacked_count: int  # that consumers hold unsettled
+    unacked_count: int  # unsettled, held by consumers
     unacked_count_max: int
     memory_bytes: int  # of messages in memory
     memory_bytes_max: int
-    file_bytes: int  # the data file; what it has and does not use is used again
+    file_bytes: int  # the data file; its unused space is used again
     disk_free_bytes: int
     journal_records: int
     pages: int
@@ -69,12 +69,12 @@ class SpoolView:
 
 
 class BackupState(StrEnum):
-    """What has become of a backup."""
+    """The state of a backup."""
 
     RUNNING = RUNNING
     DONE = DONE
-    CANCELLED = CANCELLED  # nothing of it is left
-    FAILED = FAILED  # nothing of it is left
+    CANCELLED = CANCELLED  # its files are removed
+    FAILED = FAILED  # its files are removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class BackupView:
     name: str
     folder: str  # on the machine of the node
     state: BackupState
-    started_ms: int  # wall clock: what was confirmed before is in it
+    started_ms: int  # wall clock: it contains everything confirmed before
     ended_ms: int | None = None
     written_bytes: int = 0
     expected_bytes: int = 0  # about

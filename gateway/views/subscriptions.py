@@ -58,7 +58,7 @@ class SmrpSubscriptionsView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmrpQuery:
-    """Which rows somebody wants. In patterns `*` stands for any characters, `?` for one; an empty one is for all."""
+    """Which rows to return. In patterns `*` stands for any characters, `?` for one; an empty one is for all."""
 
     vpn_name: str = ""  # pattern
     destination_name: str = ""  # pattern

@@ -15,19 +15,21 @@ from sluicegate.gateway.config.sections.listeners import LOOPBACK, Host, Port, T
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Account, OAuth, unique_names
 
-BODY_TIMEOUT_S_MAX: Final = 25  # less than an answer may take: else a client that is slow is told that the node is
+BODY_TIMEOUT_S_MAX: Final = (
+    25  # less than a response may take: otherwise a slow client would be told that the node is slow
+)
 
 GlobalLevel = Literal["none", "read-only", "read-write", "admin"]
 VpnLevel = Literal["none", "read-only", "read-write"]
 
 
 class AccessLevel(IntEnum):
-    """From nothing to everything; whoever may do more may do what is below."""
+    """Access levels in ascending order. Each includes the ones below it."""
 
     NONE = 0
     READ_ONLY = 1
     READ_WRITE = 2
-    ADMIN = 3  # of the node only: what concerns its files and all message VPNs at once
+    ADMIN = 3  # of the node only: operations on its files, and on all message VPNs at once
 
     @property
     def word(self) -> str:
@@ -42,9 +44,12 @@ class AccessLevel(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class AdminAccount:
-    """Who sends requests to the admin port. In a message VPN the higher one of two levels counts: global, or its."""
+    """The account of a request to the admin port.
 
-    name: str  # empty: nobody was asked
+    In a message VPN, the higher of two levels counts: the global one, or that of the message VPN.
+    """
+
+    name: str  # empty: the port has no accounts
     global_access_level: AccessLevel
     msg_vpn_access_level: AccessLevel = AccessLevel.NONE
     msg_vpn_access_level_exceptions: Mapping[str, AccessLevel] = field(default_factory=dict)
@@ -64,14 +69,16 @@ ANONYMOUS_ADMIN: Final = AdminAccount("", AccessLevel.ADMIN)  # where there are 
 
 
 class AdminUser(Account):
-    """One account of operators. Without a password it is for tokens."""
+    """An account of an operator. An account without a password is for tokens."""
 
     global_access_level: GlobalLevel = Field(
-        default="none", description="how far it may go in the node, and in every message VPN"
+        default="none", description="access level for the node, and for every message VPN"
     )
-    msg_vpn_access_level: VpnLevel = Field(default="none", description="how far it may go in message VPNs")
+    msg_vpn_access_level: VpnLevel = Field(
+        default="none", description="access level for message VPNs; the higher of the two counts"
+    )
     msg_vpn_access_level_exceptions: dict[VpnName, VpnLevel] = Field(
-        default_factory=dict, description="the same for single message VPNs, by name"
+        default_factory=dict, description="access level for single message VPNs, by name"
     )
 
     def account(self) -> AdminAccount:
@@ -87,20 +94,23 @@ class AdminUser(Account):
 
 
 class AdminTls(TlsPort):
-    """The same port in TLS. With `client_ca` who comes shows a certificate, and signs in after that."""
+    """The same port over TLS. With `client_ca`, operators must present a certificate, and log in as well."""
 
     host: Host = LOOPBACK
     port: Port = 1943
 
 
 class Admin(Section):
-    """The HTTP port for operators, metrics and health. Without accounts it is for this machine only."""
+    """The HTTP port for operators, metrics and health. Without accounts, only this machine can reach it."""
 
     enabled: bool = True
     host: Host = LOOPBACK
     port: Port = 8080
     body_timeout_s: int = Field(
-        default=15, ge=1, le=BODY_TIMEOUT_S_MAX, description="for the body of a request, from its first byte to its end"
+        default=15,
+        ge=1,
+        le=BODY_TIMEOUT_S_MAX,
+        description="seconds for the body of a request, from the first read to its end",
     )
     tls: AdminTls = AdminTls()
     users: tuple[AdminUser, ...] = ()

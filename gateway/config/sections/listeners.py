@@ -21,7 +21,7 @@ from sluicegate.protocols.transport.tls_context import CertificateUser, ClientCe
 LOOPBACK: Final = "127.0.0.1"
 HTTP_ALPN: Final = "http/1.1"  # the name of HTTP and WebSocket in a TLS handshake [RFC 7301]
 HOST_CHARS_MAX: Final = 255
-# As browsers send it: no user, no path, no slash at the end; a name that is not ASCII as `xn--...`.
+# As browsers send it: no user, no path, no slash at the end; names that are not ASCII as `xn--...`.
 _ORIGIN: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _HOST: Final = re.compile(r"[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
@@ -54,7 +54,7 @@ def _host(given: str) -> str:
 AllowedHosts = tuple[Annotated[str, AfterValidator(_host)], ...]
 AllowedOrigins = Annotated[
     tuple[Annotated[str, AfterValidator(_origin)], ...],
-    Field(description="web pages that may use the ports, as https://shop.example; '*': all"),
+    Field(description="web pages that may use the port, such as https://shop.example; '*': all"),
 ]
 
 
@@ -69,23 +69,29 @@ def is_loopback(host: str) -> bool:
 
 
 class Listener(Section):
-    """A socket for clients."""
+    """A port for clients."""
 
     enabled: bool = True
     host: Host = LOOPBACK
     port: Port = 1883
-    max_connections: int = Field(default=10_000, ge=1, le=1_000_000, description="further ones are closed at once")
+    max_connections: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="connections of this listener; further ones are closed at once"
+    )
     vpn: VpnName = Field(default=DEFAULT_VPN, description="message VPN of clients that name none")
 
 
 class TlsPort(Section):
-    """A socket in TLS, for whomever. With `client_ca`, who connects must show a certificate it signed."""
+    """A TLS port for clients or operators. With `client_ca`, clients must present a certificate that it signed."""
 
     enabled: bool = False
-    certificate: Path | None = Field(default=None, description="PEM file, the chain after it")
+    certificate: Path | None = Field(default=None, description="PEM file with the certificate, then its chain")
     key: Path | None = Field(default=None, description="PEM file with the private key")
-    client_ca: Path | None = Field(default=None, description="PEM file; clients must then show a certificate")
-    client_crl: Path | None = Field(default=None, description="PEM file; certificates in its lists are refused")
+    client_ca: Path | None = Field(
+        default=None, description="PEM file of an authority; clients must then present a certificate that it signed"
+    )
+    client_crl: Path | None = Field(
+        default=None, description="PEM file with revocation lists of that authority; revoked certificates are refused"
+    )
 
     def tls(self, *, alpn: str) -> TlsFiles:
         """Return the files of its TLS identity. The port must be enabled."""
@@ -111,7 +117,7 @@ class TlsPort(Section):
                     raise ValueError(f"{name} is missing; an enabled TLS listener needs it")
                 if file is not None:
                     _check_file(name, file)
-            self.tls(alpn=HTTP_ALPN).context()  # any protocol does for a check of the files
+            self.tls(alpn=HTTP_ALPN).context()  # the check of the files is the same for all protocols
         return self
 
 
@@ -125,11 +131,11 @@ def _check_file(name: str, file: Path) -> None:
 
 
 class TlsListener(TlsPort, Listener):
-    """A socket for clients in TLS."""
+    """A port for clients over TLS."""
 
     port: Port = 8883
     certificate_user: Literal["common-name", "dns-name", "email", "uri"] = Field(
-        default="common-name", description="what of a client's certificate is its user name"
+        default="common-name", description="field of a client's certificate that is its user name"
     )
 
     def tls(self, *, alpn: str) -> TlsFiles:
@@ -141,33 +147,33 @@ WebSocketPath = Annotated[str, Field(pattern=r"^/[!-~]*$", max_length=255, descr
 
 
 class WebSocketListener(Listener):
-    """A socket for MQTT in WebSocket frames."""
+    """A port for MQTT over WebSocket."""
 
     port: Port = 8000
     path: WebSocketPath = "/mqtt"
 
 
 class WebSocketTlsListener(TlsListener):
-    """A socket for MQTT in WebSocket frames in TLS."""
+    """A port for MQTT over WebSocket and TLS."""
 
     port: Port = 8443
     path: WebSocketPath = "/mqtt"
 
 
 class AmqpListener(Listener):
-    """A socket for plain AMQP 1.0."""
+    """A port for AMQP 1.0 over TCP."""
 
     port: Port = 5672
 
 
 class AmqpTlsListener(TlsListener):
-    """A socket for AMQP 1.0 in TLS. With `client_ca`, clients must show a certificate it signed: SASL EXTERNAL."""
+    """A port for AMQP 1.0 over TLS. With `client_ca`, clients must present a certificate: SASL EXTERNAL."""
 
     port: Port = 5671
 
 
 class AmqpWebSocketListener(Listener):
-    """A socket for AMQP 1.0 in WebSocket frames."""
+    """A port for AMQP 1.0 over WebSocket."""
 
     enabled: bool = False
     port: Port = 8010
@@ -175,38 +181,38 @@ class AmqpWebSocketListener(Listener):
 
 
 class AmqpWebSocketTlsListener(TlsListener):
-    """A socket for AMQP 1.0 in WebSocket frames in TLS. With `client_ca`, clients must show a certificate it signed."""
+    """A port for AMQP 1.0 over WebSocket and TLS."""
 
     port: Port = 8453
     path: WebSocketPath = "/amqp"
 
 
 class FlowListener(Listener):
-    """A socket for the flow protocol."""
+    """A port for the flow protocol."""
 
     port: Port = 55555
 
 
 class FlowTlsListener(TlsListener):
-    """A socket for the flow protocol in TLS. With `client_ca`, clients must show a certificate it signed."""
+    """A port for the flow protocol over TLS."""
 
     port: Port = 55443
 
 
 class HttpListener(Listener):
-    """A socket for HTTP publishers."""
+    """A port for HTTP messaging."""
 
     port: Port = 9000
 
 
 class HttpTlsListener(TlsListener):
-    """A socket for HTTP publishers in TLS. With `client_ca`, clients must show a certificate it signed."""
+    """A port for HTTPS."""
 
     port: Port = 9443
 
 
 class Listeners(Section):
-    """Every socket for clients."""
+    """Every port for clients."""
 
     mqtt: Listener = Listener()
     mqtt_tls: TlsListener = TlsListener()

@@ -19,24 +19,33 @@ Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
 
 
 class Vpn(Section):
-    """Quotas and choices of a message VPN. At the top they are those of the VPN `default`."""
+    """Quotas and options of a message VPN. At the top level they are those of the VPN `default`."""
 
-    enabled: bool = Field(default=True, description="false: its clients are sent away; what it holds is kept")
-    max_connection_count: Count = Field(default=COUNT_MAX, description="clients that may be connected at a time")
+    enabled: bool = Field(
+        default=True, description="false: disconnect its clients and admit none; its contents are kept"
+    )
+    max_connection_count: Count = Field(default=COUNT_MAX, description="clients that may be connected at the same time")
     max_endpoint_count: Count = Field(
-        default=COUNT_MAX, description="queues beyond which clients may make none; those of subscriptions count"
+        default=COUNT_MAX,
+        description="number of queues beyond which clients cannot create any; those of subscriptions count",
     )
     max_subscription_count: Count = Field(
-        default=COUNT_MAX, description="subscriptions beyond which clients may make none; those of queues count"
+        default=COUNT_MAX,
+        description="number of subscriptions beyond which clients cannot create any; those of queues count",
     )
     usage_bytes_max: Size = Field(
-        default=64 * TIB, ge=0, le=64 * TIB, description="quota of its queues together; the node's quota counts too"
+        default=64 * TIB,
+        ge=0,
+        le=64 * TIB,
+        description="quota of its durable queues together; that of the node applies as well",
     )
     max_mqtt_session_count: Count = Field(
-        default=100_000, description="MQTT sessions kept without their client, beyond which none is begun"
+        default=100_000,
+        description="number of MQTT sessions without a connection, beyond which no client can start one",
     )
     max_retained_message_count: Count = Field(
-        default=1_000_000, description="retained messages beyond which clients may set none on further topics"
+        default=1_000_000,
+        description="number of retained messages beyond which clients cannot set any on further topics",
     )
     retained_bytes_max: Size = Field(
         default=256 * MIB, ge=0, le=64 * TIB, description="what its retained messages may count for together"
@@ -47,17 +56,21 @@ class Vpn(Section):
     subscription_bytes_max: Size = Field(
         default=256 * MIB, ge=0, le=64 * TIB, description="what its subscriptions may count for together"
     )
-    usage_threshold: Pair = Field(default="80/60%", description="event for its usage; values are MB")
+    usage_threshold: Pair = Field(
+        default="80/60%",
+        description="levels of usage at which an event is raised, and below which it is cleared; values are MB",
+    )
     reject_msg_to_sender_on_no_subscription_match: bool = Field(
-        default=False, description="refuse guaranteed messages that nobody subscribes to, instead of dropping them"
+        default=False, description="refuse guaranteed messages that match no subscription, instead of dropping them"
     )
     service_rest_mode: Literal["messaging", "gateway"] = Field(
-        default="messaging", description="gateway: every HTTP request is relayed, and its reply is the response"
+        default="messaging",
+        description="gateway: relay every HTTP request as a message, and return its reply as the response",
     )
 
 
 class MessageVpn(Vpn):
-    """A message VPN as a whole."""
+    """All sections of a message VPN."""
 
     authentication: Authentication = Authentication()
     queues: Queues = Queues()

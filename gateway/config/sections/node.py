@@ -50,21 +50,24 @@ class Node(Section):
 
     name: str = Field(default="sluicegate", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length=1, max_length=64)
     allowed_hosts: AllowedHosts = Field(
-        default=(), description="names by which clients of HTTP and WebSocket call the node; '*': any name"
+        default=(), description="host names that browsers and HTTP clients may use for the node; '*': any"
     )
 
 
 class Data(Section):
-    """Where the node keeps what must survive it."""
+    """The folder with the data that must survive a restart."""
 
-    path: Folder = Field(default=Path("sluicegate-data"), description="directory of the spool; made if it is not there")
+    path: Folder = Field(
+        default=Path("sluicegate-data"), description="directory of the spool; created if it does not exist"
+    )
 
 
 class Backup(Section):
     """Backups of the spool, made while the node runs."""
 
     path: Folder = Field(
-        default=Path("sluicegate-backups"), description="directory of the backups, each a folder; made when one is"
+        default=Path("sluicegate-backups"),
+        description="directory of the backups, each in its own folder; created with the first backup",
     )
 
 
@@ -77,30 +80,43 @@ class Health(Section):
 
 
 class Mqtt(Section):
-    """Limits and choices of the MQTT protocols."""
+    """Limits and options of MQTT."""
 
-    connect_timeout_s: int = Field(default=10, ge=1, le=600, description="from TCP accept to CONNECT")
+    connect_timeout_s: int = Field(
+        default=10, ge=1, le=600, description="seconds from the open connection until CONNECT"
+    )
     maximum_packet_size: Size = Field(
         default=16 * MIB, ge=KIB, le=MQTT_REMAINING_LENGTH_MAX, description="largest packet a client may send"
     )
-    receive_maximum: int = Field(default=1000, ge=1, le=65535, description="messages a client may have in flight to us")
+    receive_maximum: int = Field(
+        default=1000, ge=1, le=65535, description="Receive Maximum: messages a client may have in flight to the gateway"
+    )
     topic_alias_maximum: int = Field(default=16, ge=0, le=65535, description="topic aliases a client may set")
-    maximum_qos: int = Field(default=2, ge=0, le=2, description="of publishes, and that subscriptions are granted")
+    maximum_qos: int = Field(default=2, ge=0, le=2, description="highest QoS for publishing, and for subscriptions")
     retain_available: bool = Field(default=True, description="clients may publish retained messages")
     keep_alive_s_max: int = Field(
-        default=0, ge=0, le=65535, description="5.0 clients are told to use this; 0: their own choice"
+        default=0, ge=0, le=65535, description="longest keep-alive of a 5.0 client in seconds; 0: no limit"
     )
     session_expiry_s_max: Annotated[
-        int, Field(ge=0, le=0xFFFF_FFFF, description="sessions end at the latest this long after the connection")
+        int,
+        Field(
+            ge=0, le=0xFFFF_FFFF, description="longest session expiry interval, in seconds after the connection ends"
+        ),
     ] = 0xFFFF_FFFF  # MQTT's value for never: a session that a device relies on must not expire by surprise
     # 3.x clients cannot announce a limit. 256 keeps a link of 10 ms busy at 25,000 messages a second.
     unacknowledged_window_v3: int = Field(default=256, ge=1, le=65535, description="messages in flight to a 3.x client")
     # It is in the key of each row of its session. 1 KiB has room for several addresses.
-    client_id_bytes_max: int = Field(default=1024, ge=23, le=65535, description="longest client id that is let in")
-    strict_client_id_3_1: bool = Field(default=False, description="refuse 3.1 client ids of more than 23 characters")
-    allow_zero_length_client_id: bool = Field(default=True, description="give a name to clients that have none")
+    client_id_bytes_max: int = Field(
+        default=1024, ge=23, le=65535, description="longest client identifier that is accepted, in bytes"
+    )
+    strict_client_id_3_1: bool = Field(
+        default=False, description="refuse 3.1 client identifiers of more than 23 characters"
+    )
+    allow_zero_length_client_id: bool = Field(
+        default=True, description="accept empty client identifiers, and assign one"
+    )
     reject_control_characters: bool = Field(
-        default=False, description="refuse U+0001 to U+001F and the like in topics and ids"
+        default=False, description="refuse control characters such as U+0001 to U+001F in topics and identifiers"
     )
     allowed_origins: AllowedOrigins = ()
 
@@ -115,34 +131,45 @@ Pair = Annotated[str, AfterValidator(_pair)]
 
 
 class Amqp(Section):
-    """Limits and choices of AMQP 1.0."""
+    """Limits and options of AMQP 1.0."""
 
     connect_timeout_s: int = Field(
-        default=10, ge=1, le=600, description="for each step before open: protocol header, SASL, open"
+        default=10, ge=1, le=600, description="seconds for each step before open: protocol header, SASL, open"
     )
     max_frame_size: Size = Field(default=64 * KIB, ge=4 * KIB, le=MIB, description="largest frame a client may send")
     max_message_size: Size = Field(
         default=30 * MIB, ge=KIB, le=GIB, description="largest message a client may send, over all its frames"
     )
-    channel_max: int = Field(default=255, ge=0, le=65535, description="highest channel: one less than the sessions")
-    handle_max: int = Field(default=1023, ge=0, le=65535, description="highest handle: one less than a session's links")
-    link_credit: int = Field(default=1000, ge=1, le=65535, description="messages a sender may have in flight to us")
-    idle_timeout_s: int = Field(default=60, ge=0, le=3600, description="silence that ends a connection; 0: none does")
-    allow_plain_without_tls: bool = Field(
-        default=True, description="offer SASL PLAIN, which sends passwords as they are, on listeners without TLS"
+    channel_max: int = Field(
+        default=255, ge=0, le=65535, description="highest channel: one less than the sessions of a connection"
     )
-    max_transactions: int = Field(default=64, ge=1, le=65535, description="open transactions of a connection")
+    handle_max: int = Field(
+        default=1023, ge=0, le=65535, description="highest handle: one less than the links of a session"
+    )
+    link_credit: int = Field(
+        default=1000, ge=1, le=65535, description="messages a sender may have in flight to the gateway"
+    )
+    idle_timeout_s: int = Field(
+        default=60, ge=0, le=3600, description="seconds without a frame after which a connection is closed; 0: never"
+    )
+    allow_plain_without_tls: bool = Field(
+        default=True, description="offer SASL PLAIN, which sends passwords in the clear, on ports without TLS"
+    )
+    max_transactions: int = Field(default=64, ge=1, le=65535, description="open transactions on one connection")
     max_transaction_messages: int = Field(
         default=10_000, ge=1, le=1_000_000, description="messages published and settled in one transaction"
     )
     max_transaction_size: Size = Field(
-        default=32 * MIB, ge=KIB, le=GIB, description="bytes that one transaction may hold in memory until its commit"
+        default=32 * MIB, ge=KIB, le=GIB, description="memory that a transaction may hold until its commit"
     )
     max_open_transactions_size: Size = Field(
-        default=256 * MIB, ge=KIB, le=64 * GIB, description="the same for the open transactions of all connections"
+        default=256 * MIB,
+        ge=KIB,
+        le=64 * GIB,
+        description="memory that the open transactions of all connections may hold",
     )
     transaction_timeout_s: int = Field(
-        default=60, ge=1, le=3600, description="time without a use after which a transaction is rolled back"
+        default=60, ge=1, le=3600, description="seconds without use after which a transaction is rolled back"
     )
     allowed_origins: AllowedOrigins = ()
 
@@ -156,36 +183,48 @@ class Amqp(Section):
 
 
 class Http(Section):
-    """Limits and choices of HTTP messaging."""
+    """Limits and options of HTTP messaging."""
 
-    head_timeout_s: int = Field(default=10, ge=1, le=600, description="for the head of a request, and for the first")
+    head_timeout_s: int = Field(
+        default=10, ge=1, le=600, description="seconds for the head of a request, and until the first request"
+    )
     body_timeout_s: int = Field(
-        default=30, ge=1, le=600, description="of silence within the body of a request, or with an answer not read on"
+        default=30,
+        ge=1,
+        le=600,
+        description="seconds without progress within the body of a request, or while a client does not read a response",
     )
     body_rate_min: Size = Field(
         default=KIB,
         ge=1,
         le=MIB,
-        description="bytes a second at least, on the average of a body that takes longer than body_timeout_s",
+        description="lowest average rate of a body in bytes per second, after its first body_timeout_s",
     )
-    keep_alive_s: int = Field(default=60, ge=1, le=3600, description="between two requests of a connection")
+    keep_alive_s: int = Field(
+        default=60, ge=1, le=3600, description="seconds that a connection stays open between two requests"
+    )
     max_body_size: Size = Field(
-        default=64 * MIB, ge=KIB, le=GIB, description="largest body of a request, also after gzip is undone"
+        default=64 * MIB, ge=KIB, le=GIB, description="largest body of a request, before and after decompression"
     )
     max_message_size: Size = Field(default=30 * MIB, ge=KIB, le=GIB, description="largest message a client may send")
     batch_messages_max: int = Field(default=10_000, ge=1, le=1_000_000, description="messages in one request")
     max_flows: int = Field(default=10_000, ge=1, le=1_000_000, description="flows of all workers together")
     max_flows_per_client: int = Field(
-        default=100, ge=1, le=1_000_000, description="flows of one user or, without users, of one host"
+        default=100, ge=1, le=1_000_000, description="flows of one user, or of one host for clients without a user"
     )
     unsettled_max: int = Field(
-        default=1000, ge=1, le=100_000, description="messages a flow may hold, whatever its worker asks for"
+        default=1000, ge=1, le=100_000, description="messages that a flow may hold, whatever its worker asks for"
     )
     lock_s: int = Field(
-        default=60, ge=1, le=43_200, description="for a worker to settle a message, unless it asks for another time"
+        default=60,
+        ge=1,
+        le=43_200,
+        description="seconds that a worker has to settle a message, unless it asks for another time",
     )
-    lock_s_max: int = Field(default=3600, ge=1, le=43_200, description="the longest time that a worker may ask for")
-    wait_s_max: int = Field(default=300, ge=0, le=3600, description="the longest that a request waits for messages")
+    lock_s_max: int = Field(default=3600, ge=1, le=43_200, description="the most seconds that a worker may ask for")
+    wait_s_max: int = Field(
+        default=300, ge=0, le=3600, description="the most seconds that a request may wait for messages"
+    )
     allowed_origins: AllowedOrigins = ()
 
     @model_validator(mode="after")
@@ -196,40 +235,55 @@ class Http(Section):
 
 
 class Flow(Section):
-    """Limits and choices of the flow protocol."""
+    """Limits and options of the flow protocol."""
 
-    connect_timeout_s: int = Field(default=10, ge=1, le=600, description="from TCP accept until a client is let in")
-    max_frame_size: Size = Field(
-        default=32 * MIB, ge=4 * KIB, le=64 * MIB, description="largest frame a client may send; it holds one message"
+    connect_timeout_s: int = Field(
+        default=10, ge=1, le=600, description="seconds from the open connection until the client is admitted"
     )
-    max_flows: int = Field(default=1024, ge=1, le=65535, description="publishers, consumers, ranges of one connection")
+    max_frame_size: Size = Field(
+        default=32 * MIB,
+        ge=4 * KIB,
+        le=64 * MIB,
+        description="largest frame a client may send; a frame holds one message",
+    )
+    max_flows: int = Field(
+        default=1024, ge=1, le=65535, description="publishers, consumers and ranges on one connection"
+    )
     publish_window: int = Field(
-        default=1000, ge=1, le=65535, description="messages a publisher may send ahead of our answers"
+        default=1000, ge=1, le=65535, description="messages that a publisher may have unconfirmed"
     )
     unsettled_max: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="messages a consumer may hold, whatever its credit"
+        default=10_000, ge=1, le=1_000_000, description="messages that a consumer may hold, whatever its credit"
     )
     keep_alive_s_max: int = Field(
-        default=30, ge=1, le=3600, description="longest keep-alive; three of them without a word end a connection"
+        default=30,
+        ge=1,
+        le=3600,
+        description="longest keep-alive in seconds; three intervals without a frame end a connection",
     )
     publishers_max: int = Field(
-        default=100_000, ge=1, le=10_000_000, description="publishers whose names are remembered"
+        default=100_000, ge=1, le=10_000_000, description="named publishers that the gateway remembers"
     )
-    # As long as names of staged transactions: what a job may lie about before it is started again.
+    # As long as the names of staged transactions: a job may be restarted after so long.
     publishers_remembered_s: int = Field(
-        default=604_800, ge=60, le=31_536_000, description="a publisher nobody has open is forgotten after so long"
+        default=604_800,
+        ge=60,
+        le=31_536_000,
+        description="seconds after which a named publisher that no client has open is forgotten",
     )
     allow_plain_without_tls: bool = Field(
-        default=True, description="offer SASL PLAIN, which sends passwords as they are, on listeners without TLS"
+        default=True, description="offer SASL PLAIN, which sends passwords in the clear, on ports without TLS"
     )
     compression: bool = Field(default=True, description="compress frames, for clients that ask for it")
 
 
 class Rest(Section):
-    """What holds for the REST delivery points of all message VPNs."""
+    """Options of the REST delivery points of all message VPNs."""
 
     allowed_targets: tuple[str, ...] = Field(
-        default=(), max_length=1000, description="hosts and networks that they may push to; empty: all but link-local"
+        default=(),
+        max_length=1000,
+        description="hosts and networks that delivery points may push to; empty: all except link-local ones",
     )
 
     @field_validator("allowed_targets")
@@ -239,7 +293,7 @@ class Rest(Section):
         return entries
 
     def targets(self) -> AllowedTargets:
-        """Return the list, read."""
+        """Return the parsed list."""
         return parse_targets(self.allowed_targets)
 
 
@@ -247,16 +301,23 @@ class Spool(Section):
     """The store of guaranteed messages."""
 
     map_bytes_max: Size = Field(
-        default=16 * GIB, ge=16 * MIB, le=64 * TIB, description="most the database file may grow to"
+        default=16 * GIB, ge=16 * MIB, le=64 * TIB, description="largest size of the database file"
     )
-    usage_bytes_max: Size = Field(default=12 * GIB, ge=MIB, le=64 * TIB, description="quota of all queues together")
-    memory_bytes_max: Size = Field(default=256 * MIB, ge=MIB, le=TIB, description="message bytes kept in memory")
-    usage_threshold: Pair = Field(default="80/60%", description="event for the usage; values are MB")
+    usage_bytes_max: Size = Field(
+        default=12 * GIB, ge=MIB, le=64 * TIB, description="quota of all durable queues together"
+    )
+    memory_bytes_max: Size = Field(
+        default=256 * MIB, ge=MIB, le=TIB, description="message bytes of all queues kept in memory"
+    )
+    usage_threshold: Pair = Field(
+        default="80/60%",
+        description="levels of usage at which an event is raised, and below which it is cleared; values are MB",
+    )
     commit_interval_ms: int = Field(
         default=2,
         ge=0,
         le=1000,
-        description="shortest time between two commits under load, and what consumers are given to make one needless",
+        description="shortest time between two commits under load; messages settled within it need not be written",
     )
     sync: bool = Field(
         default=True, description="fsync before a publisher is confirmed; false loses messages on power failure"
@@ -270,20 +331,28 @@ class Spool(Section):
 
 
 class Limits(Section):
-    """Numbers of messages that the node holds at most, and what it takes for logins."""
+    """Limits of the node: messages, unsettled messages, and memory for logins."""
 
-    messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of all durable queues")
-    messages_threshold: Pair = Field(default="80/60%", description="event for their number")
-    delivered_unacked_max: int = Field(
-        default=10_000_000, ge=1, le=COUNT_MAX, description="messages that all consumers hold unsettled together"
+    messages_max: int = Field(
+        default=100_000_000, ge=1, le=COUNT_MAX, description="messages of all durable queues together"
     )
-    delivered_unacked_threshold: Pair = Field(default="80/60%", description="event for their number")
+    messages_threshold: Pair = Field(
+        default="80/60%",
+        description="levels of their number at which an event is raised, and below which it is cleared",
+    )
+    delivered_unacked_max: int = Field(
+        default=10_000_000, ge=1, le=COUNT_MAX, description="unsettled messages of all consumers together"
+    )
+    delivered_unacked_threshold: Pair = Field(
+        default="80/60%",
+        description="levels of their number at which an event is raised, and below which it is cleared",
+    )
     queue_messages_max: int = Field(default=100_000_000, ge=1, le=COUNT_MAX, description="messages of one queue")
     login_memory_bytes_max: Size = Field(
         default=256 * MIB,
         ge=MIB,
         le=64 * GIB,
-        description="memory for passwords that are checked at the same time; one always is",
+        description="memory for password checks that run at the same time; at least one check runs",
     )
 
 
@@ -344,13 +413,13 @@ DeclaredTemplate = Annotated[
 
 
 class Queues(Section):
-    """Queues that exist from the first start on. One that was created before is left as it is."""
+    """Queues that exist from the first start on. A queue that exists already is not changed."""
 
-    defaults: QueueDefaults = Field(default_factory=dict, description="attributes of declared queues that set none")
+    defaults: QueueDefaults = Field(default_factory=dict, description="default attributes of declared queues")
     declared: tuple[DeclaredQueue, ...] = ()
     templates: tuple[DeclaredTemplate, ...] = ()
     temporary_grace_s: int = Field(
-        default=60, ge=1, le=86_400, description="temporary queues are deleted after so long without a consumer"
+        default=60, ge=1, le=86_400, description="seconds without a consumer after which temporary queues are deleted"
     )
 
     @field_validator("declared", mode="before")
@@ -378,7 +447,7 @@ class SelectorLanguage(Section):
     """The language of selectors, of all protocols and of the configuration."""
 
     compat: Literal["none", "activemq"] = Field(
-        default="none", description="none: the standard's; activemq: what ActiveMQ's selectors mean"
+        default="none", description="none: the standard; activemq: ActiveMQ's dialect"
     )
 
     def dialect(self) -> Dialect:
@@ -387,44 +456,50 @@ class SelectorLanguage(Section):
 
 
 class Transactions(Section):
-    """Staged publishing: what is kept of transactions before and after their commit."""
+    """Limits of staged publishing: what is kept of transactions before and after their commit."""
 
     staged_bytes_max: Size = Field(
-        default=4 * GIB, ge=MIB, le=64 * TIB, description="staged and not committed, in all; part of the spool's quota"
+        default=4 * GIB,
+        ge=MIB,
+        le=64 * TIB,
+        description="bytes staged and not committed in all transactions; they count towards the spool's quota",
     )
     stage_ttl_s: int = Field(
-        default=86_400, ge=1, le=31_536_000, description="a transaction that is not heard of for so long is dropped"
+        default=86_400,
+        ge=1,
+        le=31_536_000,
+        description="seconds after which an uncommitted transaction that stages nothing is dropped",
     )
-    # As long as a Spark checkpoint may lie about before its job is started again.
+    # A job may be restarted from a Spark checkpoint of this age.
     names_kept_s: int = Field(
-        default=604_800, ge=60, le=31_536_000, description="a commit that is repeated within this time does nothing"
+        default=604_800, ge=60, le=31_536_000, description="seconds within which a repeated commit has no effect"
     )
 
 
 class Backpressure(Section):
-    """What happens to those that send faster than others read."""
+    """How publishers that send faster than subscribers read are slowed down."""
 
     connection_buffer_bytes_max: Size = Field(
         default=4 * MIB,
         ge=64 * KIB,
         le=GIB,
-        description="output waiting for one client; beyond it nothing more is sent to it",
+        description="bytes waiting to be written to one client, from which on it receives no more messages",
     )
-    # A subscriber that is merely slow takes some bytes, or settles some messages, in every round trip. One that does
-    # neither for 200 ms has stopped: it may cost everybody else's publishers no more than that. Nothing is dropped at
-    # that moment: its buffer (QoS 0) or its queue (QoS 1 and 2) goes on filling up to its own limit.
+    # A slow subscriber reads some bytes, or settles some messages, in every round trip. One that does neither for
+    # 200 ms has stopped, and publishers to other subscribers need not wait longer for it. Nothing is dropped at that
+    # moment: its buffer (QoS 0) or its queue (QoS 1 and 2) continues to fill up to its own limit.
     slow_subscriber_stall_ms: int = Field(
         default=200,
         ge=50,
         le=3_600_000,
-        description="publishers wait this long for a subscriber that takes nothing, then no longer",
+        description="milliseconds that publishers wait for a subscriber that reads nothing",
     )
 
     unfinished_bytes_max: Size = Field(
         default=256 * MIB,
         ge=MIB,
         le=64 * TIB,
-        description="what all clients together have begun to send and not finished",
+        description="bytes of incomplete packets, frames, deliveries and bodies of all clients together",
     )
 
     def limits(self) -> PressureLimits:

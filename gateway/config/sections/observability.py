@@ -30,28 +30,31 @@ SmfFilter = Annotated[str, AfterValidator(_filter)]
 class Tracing(Section):
     """Traces of messages. The names of samplers are OpenTelemetry's."""
 
-    enabled: bool = Field(default=False, description="make spans of traced messages")
+    enabled: bool = Field(default=False, description="record spans of traced messages")
     endpoint: Annotated[str, AfterValidator(_url)] = Field(
-        default="http://127.0.0.1:4318/v1/traces", description="where spans go: OTLP over HTTP"
+        default="http://127.0.0.1:4318/v1/traces", description="URL of the collector: OTLP over HTTP"
     )
     service_name: str = Field(
-        default="sluicegate", min_length=1, max_length=255, description="what traces call the gateway"
+        default="sluicegate", min_length=1, max_length=255, description="name of the gateway in traces"
     )
     sampler: Literal["parentbased_traceidratio", "traceidratio"] = Field(
         default="parentbased_traceidratio",
-        description="parentbased: who began a trace has decided; else the ratio decides of all",
+        description="parentbased: the program that started the trace decides; otherwise the ratio decides for all",
     )
-    sampling_ratio: float = Field(default=1.0, ge=0.0, le=1.0, description="share of traces that is taken, by their id")
+    sampling_ratio: float = Field(
+        default=1.0, ge=0.0, le=1.0, description="share of the traces that is sampled, by trace id"
+    )
     begin_traces: bool = Field(
-        default=False, description="messages without context begin a trace, that share of them; they get a traceparent"
+        default=False,
+        description="start a trace for sampling_ratio of the messages without context; these get a traceparent",
     )
-    topics: tuple[SmfFilter, ...] = Field(default=(), description="topics whose messages are traced; none: all")
-    queues: tuple[SmfFilter, ...] = Field(default=(), description="queues whose deliveries are traced; none: all")
+    topics: tuple[SmfFilter, ...] = Field(default=(), description="topics whose messages are traced; empty: all")
+    queues: tuple[SmfFilter, ...] = Field(default=(), description="queues whose deliveries are traced; empty: all")
     buffer_records_max: int = Field(
-        default=20_000, ge=100, le=1_000_000, description="what waits to be sent; beyond it spans are dropped"
+        default=20_000, ge=100, le=1_000_000, description="records that may wait to be sent; further ones are dropped"
     )
-    export_interval_ms: int = Field(default=1000, ge=50, le=60_000, description="between two times that spans are sent")
-    export_timeout_s: int = Field(default=10, ge=1, le=60, description="for a request to the endpoint")
+    export_interval_ms: int = Field(default=1000, ge=50, le=60_000, description="milliseconds between two exports")
+    export_timeout_s: int = Field(default=10, ge=1, le=60, description="seconds for a request to the endpoint")
 
     @model_validator(mode="after")
     def _check_relation(self) -> Self:
@@ -63,18 +66,22 @@ class Tracing(Section):
 class Events(Section):
     """Which events go on the message bus, and under which topics. All of them are logged and counted."""
 
-    publish_system: bool = Field(default=True, description="events of the node")
-    publish_vpn: bool = Field(default=True, description="events of queues and quotas")
-    publish_client: bool = Field(default=False, description="events of clients: connect, bind, and their ends")
-    smf_topics: bool = Field(default=True, description="as #LOG/..., which queues can collect")
-    mqtt_topics: bool = Field(default=True, description="as $SYS/LOG/..., which MQTT clients can subscribe to")
+    publish_system: bool = Field(default=True, description="publish events of the node on the message bus")
+    publish_vpn: bool = Field(default=True, description="publish events of queues and quotas on the message bus")
+    publish_client: bool = Field(
+        default=False, description="publish events of clients on the message bus: connect, bind, disconnect, unbind"
+    )
+    smf_topics: bool = Field(default=True, description="publish under #LOG/..., which queues can collect")
+    mqtt_topics: bool = Field(
+        default=True, description="publish under $SYS/LOG/..., which MQTT clients can subscribe to"
+    )
 
 
 class Metrics(Section):
     """What is exposed at /metrics."""
 
     queue_label_max: int = Field(
-        default=1000, ge=0, le=100_000, description="queues with series of their own; the rest: other"
+        default=1000, ge=0, le=100_000, description="queues with series of their own; the others are summed as `other`"
     )
 
 
@@ -83,7 +90,7 @@ class Log(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["text", "json"] = "text"
-    audit_file: Path | None = Field(default=None, description="file for the audit log, a JSON object a line")
+    audit_file: Path | None = Field(default=None, description="file for the audit log, one JSON object per line")
 
     @field_validator("audit_file")
     @classmethod

@@ -98,7 +98,7 @@ class RestConsumer(Section):
         return self
 
     def names_a_file(self) -> bool:
-        """Tell whether it goes by a file."""
+        """Return whether it names a file."""
         return any(isinstance(value, Path) for _, value in self)
 
 

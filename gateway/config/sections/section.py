@@ -5,7 +5,7 @@ from typing import get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationInfo, field_validator
 
-# Else pydantic searches the metadata of every installed package for plugins before the first section.
+# Without this, pydantic searches the metadata of every installed package for plugins before the first section.
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
@@ -17,8 +17,8 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _take_no_truth_for_a_number(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse the `yes` that YAML reads as true, which pydantic takes for 1."""
+    def _refuse_boolean_as_number(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse `yes`, which YAML reads as true and pydantic accepts as 1."""
         if isinstance(value, bool) and info.field_name is not None:
             annotation = cls.model_fields[info.field_name].annotation
             if {int, float} & {annotation, *get_args(annotation)}:
@@ -27,7 +27,7 @@ class Section(BaseModel):
 
 
 class NamedSection(Section):
-    """One of a list of sections, which are told apart by their names."""
+    """A section in a list, identified by its name."""
 
     name: str
 

@@ -46,17 +46,23 @@ class VirtualTopicSection(Section):
 
     name: Pattern = Field(default="VirtualTopic.>", description="topics of this pattern are virtual")
     prefix: str = Field(
-        default="Consumer.*.", max_length=NAME_CHARS_MAX, description="of the names of consumers' queues"
+        default="Consumer.*.", max_length=NAME_CHARS_MAX, description="of the names of its consumers' queues"
     )
-    postfix: str = Field(default="", max_length=NAME_CHARS_MAX, description="of the names of consumers' queues")
-    selector_aware: bool = Field(default=False, description="a queue gets what one of its consumers selects")
-    local: bool = Field(default=False, description="not for messages that came over a bridge")
+    postfix: str = Field(default="", max_length=NAME_CHARS_MAX, description="of the names of its consumers' queues")
+    selector_aware: bool = Field(
+        default=False, description="a queue gets the messages that at least one of its consumers selects"
+    )
+    local: bool = Field(default=False, description="ignore messages that came over a bridge")
     concurrent_send: bool = Field(
-        default=False, description="with fan_out activemq: a refusal does not stop the others"
+        default=False, description="with fan_out activemq: a refusal does not stop delivery to the others"
     )
-    transacted_send: bool = Field(default=False, description="with fan_out activemq: all queues or none")
-    drop_on_resource_limit: bool = Field(default=False, description="a queue that refuses goes without")
-    set_original_destination: bool = Field(default=False, description="queues get copies that name themselves")
+    transacted_send: bool = Field(
+        default=False, description="with fan_out activemq: all queues get the message, or none"
+    )
+    drop_on_resource_limit: bool = Field(default=False, description="skip a queue that refuses the message")
+    set_original_destination: bool = Field(
+        default=False, description="queues get copies whose destination is the queue"
+    )
 
     def definition(self, place: Place) -> VirtualTopic:
         """Return it as the core's type."""
@@ -78,7 +84,7 @@ class ForwardToSection(Section):
 
     queue: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS_MAX)
     topic: str | None = Field(default=None, min_length=1, max_length=NAME_CHARS_MAX)
-    selector: SelectorText | None = Field(default=None, description="a JMS selector; without one, every message")
+    selector: SelectorText | None = Field(default=None, description="a JMS selector; without it, every message")
 
     @model_validator(mode="after")
     def _check_kind(self) -> Self:
@@ -103,15 +109,19 @@ class CompositeSection(Section):
     """A composite queue or topic."""
 
     name: Pattern = Field(description="the queue or topic, or a pattern of them")
-    forward_to: tuple[ForwardToSection, ...] = Field(default=(), description="targets, in the order of their turn")
-    forward_only: bool = Field(default=True, description="false: its own consumers get the messages as well")
-    send_when_not_matched: bool = Field(default=False, description="its own consumers get what no target selects")
+    forward_to: tuple[ForwardToSection, ...] = Field(default=(), description="targets, in this order")
+    forward_only: bool = Field(default=True, description="false: its own consumers also get the messages")
+    send_when_not_matched: bool = Field(
+        default=False, description="its own consumers get the messages that no target selects"
+    )
     concurrent_send: bool = Field(
-        default=False, description="with fan_out activemq: a refusal does not stop the others"
+        default=False, description="with fan_out activemq: a refusal does not stop delivery to the others"
     )
     copy_message: Literal[True] = Field(default=True, description="true: a copy never changes the message")
-    drop_on_resource_limit: bool = Field(default=False, description="a target that refuses goes without")
-    set_original_destination: bool = Field(default=False, description="queues get copies that name themselves")
+    drop_on_resource_limit: bool = Field(default=False, description="skip a target that refuses the message")
+    set_original_destination: bool = Field(
+        default=False, description="queues get copies whose destination is the queue"
+    )
 
     @model_validator(mode="after")
     def _check_count(self) -> Self:
@@ -138,17 +148,19 @@ CompositeSections = Annotated[tuple[CompositeSection, ...], Field(max_length=DEF
 
 
 class SelectorCacheSection(Section):
-    """What is remembered of the selectors of consumers that are away, of selector-aware virtual topics."""
+    """How selector-aware virtual topics remember the selectors of consumers that are offline."""
 
-    durable: bool = Field(default=True, description="a consumer's selector goes on collecting while it is away")
+    durable: bool = Field(
+        default=True, description="the selector of a consumer stays in force while the consumer is offline"
+    )
     compat: Literal["none", "activemq"] = Field(
-        default="none", description="activemq: selectors add up for each queue, whosever they were"
+        default="none", description="activemq: selectors accumulate for each queue, whichever consumer they came from"
     )
     single_selector_per_destination: bool = Field(
-        default=False, description="with compat: a new selector takes the place of the old ones"
+        default=False, description="with compat: a new selector replaces the old ones"
     )
     ignore_wildcard_selectors: bool = Field(
-        default=False, description="with compat: those with a LIKE that has a wildcard are not remembered"
+        default=False, description="with compat: selectors with a LIKE that has a wildcard are not remembered"
     )
 
     @model_validator(mode="after")
@@ -168,14 +180,15 @@ class SelectorCacheSection(Section):
 
 
 class VirtualDestinationsSection(Section):
-    """Virtual topics, composite queues and topics, and what holds for all of them."""
+    """Virtual topics, composite queues and topics, and the options of all of them."""
 
     fan_out: Literal["atomic", "best-effort", "activemq"] = Field(
-        default="atomic", description="all targets or none; those that can; one after the other until one refuses"
+        default="atomic",
+        description="atomic: all targets or none; best-effort: those that accept; activemq: in turn, until one refuses",
     )
-    route_trace: bool = Field(default=False, description="copies list the destinations that they came by")
+    route_trace: bool = Field(default=False, description="copies list the destinations that they passed through")
     create_consumer_queues: bool = Field(
-        default=True, description="who consumes from a virtual topic's queue that is not there gets it made"
+        default=True, description="create the queue of a virtual topic when a consumer asks for it"
     )
     selector_cache: SelectorCacheSection = SelectorCacheSection()
     virtual_topics: Annotated[tuple[VirtualTopicSection, ...], Field(max_length=DEFINITIONS_MAX)] = (

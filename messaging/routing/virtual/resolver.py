@@ -169,7 +169,7 @@ class VirtualRoutes(TopicExpander):
             ]
             found += ways
             if not fork.lets_own(is_taken=any(not way.obstacle for way in ways)):
-                said = "sends on what a target selects" if composite.send_when_not_matched else "has forward_only"
+                said = "forwards what a target selects" if composite.send_when_not_matched else "has forward_only"
                 kept_by.append(f"{name} {said}")
         return found, "; ".join(kept_by) if len(kept_by) == len(forks) else ""
 
@@ -178,14 +178,14 @@ class VirtualRoutes(TopicExpander):
         condition = obstacle = ""
         if definition.selector_aware and target.name not in self._want_all:
             shown = " | ".join([selector.text for selector in self._wanted.get(target.name, [])])
-            condition = f"a consumer selects it: {shown}"
-            obstacle = f"no consumer selects it: {shown}"
+            condition = f"the selector of a consumer matches: {shown}"
+            obstacle = f"the selector of no consumer matches: {shown}"
         if branch is None:
-            obstacle = "it has no consumer that could select it"
+            obstacle = "no consumer of the queue has a selector that could match"
         elif branch.takes(met):
             obstacle = ""
         elif branch.needs & met != branch.needs:
-            obstacle = "it came over a bridge, and the virtual topic is local"
+            obstacle = "the message came over a bridge, and the virtual topic is local"
         return Way(queue_topic(target.name), f"virtual topic {definition.name.text}", obstacle, condition, fork.spares)
 
     def _composites_on(self, topic: str) -> list[CompositeDestination]:
@@ -274,6 +274,6 @@ class VirtualRoutes(TopicExpander):
 
 def _way_to_target(name: str, to: ForwardTarget, fork: Fork, *, is_taken: bool) -> Way:
     topic = queue_topic(to.name) if to.kind == QUEUE else to.name
-    obstacle = "" if is_taken else f"it is not selected: {to.selector}"
-    condition = f"it is selected: {to.selector}" if to.selector else ""
+    obstacle = "" if is_taken else f"the selector does not match: {to.selector}"
+    condition = f"the selector matches: {to.selector}" if to.selector else ""
     return Way(topic, name, obstacle, condition, fork.spares)

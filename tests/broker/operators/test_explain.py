@@ -199,10 +199,14 @@ async def test_each_step_is_named_with_its_definition_and_condition(broker: Runn
         ("client-2", "composite topic in", "delivered", ""),
         ("Consumer.A.VirtualTopic.O", "composite topic in: virtual topic VirtualTopic.>", "spooled", ""),
         ("tap", "composite topic in", "spooled", ""),
-        ("large", "composite topic in", "spooled", "it is selected: amount > 10"),
+        ("large", "composite topic in", "spooled", "the selector matches: amount > 10"),
     ]
     [*_, large] = (await explained(broker, "in")).destinations
-    assert (large.name, large.verdict, large.reason) == ("large", "not-selected", "it is not selected: amount > 10")
+    assert (large.name, large.verdict, large.reason) == (
+        "large",
+        "not-selected",
+        "the selector does not match: amount > 10",
+    )
     assert await publish(broker, "in", b"m") == [0]
 
 

@@ -70,7 +70,8 @@ async def test_explain_evaluates_selectors_for_the_given_message(broker: Running
     text = "convert_string_expressions:amount > 10 AND AMQSize >= 3"
     for amount, payload, taken in (("11", b"abc", True), ("11", b"a", False), ("9", b"abc", False)):
         answer = await explained(broker, "t", size_bytes=len(payload), properties=(("amount", amount),))
-        verdict = ("spooled", f"it is selected: {text}") if taken else ("not-selected", f"it is not selected: {text}")
+        refused = ("not-selected", f"the selector does not match: {text}")
+        verdict = ("spooled", f"the selector matches: {text}") if taken else refused
         assert by_name(answer.destinations) == {"all": ("spooled", ""), "reds": verdict}
         assert await publish(broker, "t", payload, amount=amount) == [0]
         if taken:
@@ -117,10 +118,10 @@ async def test_where_definitions_do_not_send_a_message_is_said_with_what_keeps_i
     answer = await view.explain_publish(ExampleMessage(topic="", properties=(("amount", 5),)), queue="in")
     assert by_name(answer.destinations) == {
         "in": ("kept-out", "composite queue in has forward_only"),
-        "large": ("not-selected", "it is not selected: amount > 10"),
+        "large": ("not-selected", "the selector does not match: amount > 10"),
     }
     answer = await view.explain_publish(ExampleMessage(topic="", properties=(("amount", 11),)), queue="in")
-    assert by_name(answer.destinations)["large"] == ("spooled", "it is selected: amount > 10")
+    assert by_name(answer.destinations)["large"] == ("spooled", "the selector matches: amount > 10")
 
     for kind, taken in (("test", True), ("tset", False)):
         answer = await explained(broker, "a/b", properties=(("kind", kind),))

@@ -76,7 +76,7 @@ async def test_the_client_id_can_be_the_key(broker: RunningBroker) -> None:
         destination = await explained(broker, "plant/0", client_id=device)
         assert {each.partition for each in found if each.key == device} == {destination.partition}
     nobody = await explained(broker, "plant/0")
-    assert (nobody.partition, "none was named" in nobody.partition_reason) == (None, True)
+    assert (nobody.partition, "was not given" in nobody.partition_reason) == (None, True)
 
 
 async def test_a_publisher_s_own_key_counts_before_the_topic(broker: RunningBroker) -> None:

@@ -34,9 +34,9 @@ AllowAnonymous = Annotated[bool | Literal["on-loopback"], BeforeValidator(_anony
 
 
 class Account(Section):
-    """A name with a secret. In the file it is an argon2 hash (`sluicegate hash-password`), or another file's name.
+    """A name with a password. The configuration has an argon2 hash (`sluicegate hash-password`) or the name of a file.
 
-    A plain one is accepted from the environment only, where orchestrators put secrets.
+    A plain password is accepted from the environment only, where orchestrators put secrets.
     """
 
     name: str = Field(min_length=1, max_length=255)
@@ -59,14 +59,14 @@ class Account(Section):
         return self
 
     def has_secret(self) -> bool:
-        """Return whether there is a password; an account without one is for tokens."""
+        """Return whether the account has a password. An account without one is for tokens."""
         return self.password is not None or self.password_file is not None
 
     def secret(self) -> str:
         """Return the hash or the plain password, read from its file if it is in one.
 
-        Raises OSError, and ValueError for one that is too long, empty: whoever shows nothing would have it, or broken:
-        nobody would.
+        Raises OSError, and ValueError for a secret that is too long, empty (every client would know it) or a truncated
+        hash (no password would match it).
         """
         if self.password is not None:
             secret = self.password.get_secret_value()
@@ -88,7 +88,7 @@ class Account(Section):
 
 
 def _is_broken(secret: str) -> bool:
-    """Return whether a secret begins like a hash and is not one: it was probably cut off."""
+    """Return whether a secret begins like a hash and is not one: it was probably truncated."""
     try:
         if secret.startswith(ARGON2_PREFIX):
             extract_parameters(secret)
@@ -100,7 +100,7 @@ def _is_broken(secret: str) -> bool:
 
 
 class User(Account):
-    """One account of clients."""
+    """An account of clients."""
 
     enabled: bool = Field(default=True, description="whether its clients may connect")
     client_profile: str = Field(default=DEFAULT, max_length=32, description="one of `client_profiles`")
@@ -118,18 +118,19 @@ class User(Account):
 
 
 class OAuth(Section):
-    """OAuth 2: clients show a token that somebody else signed. Off unless there are keys."""
+    """OAuth 2: clients log in with a token that an authorization server signed. Off without a key set."""
 
     jwks_file: Path | None = Field(
-        default=None, description="JSON Web Key Set with the public keys of the authorization server; none: no OAuth"
+        default=None,
+        description="JSON Web Key Set with the public keys of an authorization server; without it, tokens are refused",
     )
-    issuer: str = Field(default="", max_length=1024, description="what a token's iss has to be")
-    audience: str = Field(default="", max_length=1024, description="what a token's aud has to name")
+    issuer: str = Field(default="", max_length=1024, description="required iss of a token")
+    audience: str = Field(default="", max_length=1024, description="value that a token's aud must contain")
     user_claim: str = Field(
         default="sub", min_length=1, max_length=255, description="claim of the token that is the user name"
     )
     token_as_password: bool = Field(
-        default=False, description="take a token where clients send a password (MQTT's CONNECT, SASL PLAIN)"
+        default=False, description="accept a token in place of a password: in MQTT's CONNECT, and with SASL PLAIN"
     )
 
     @model_validator(mode="after")
@@ -160,10 +161,11 @@ class OAuth(Section):
 
 
 class Authentication(Section):
-    """Accounts, and whether one is needed at all."""
+    """Accounts and profiles of clients, and whether clients need an account."""
 
     allow_anonymous: AllowAnonymous = Field(
-        default=ON_LOOPBACK, description="true, false, or on-loopback: only where nobody else can connect"
+        default=ON_LOOPBACK,
+        description="admit clients without an account; on-loopback: only on listeners that no other machine can reach",
     )
     users: tuple[User, ...] = ()
     client_profiles: tuple[ClientProfileSettings, ...] = ()
@@ -173,7 +175,7 @@ class Authentication(Section):
         default=ITERATIONS_MIN,
         ge=ITERATIONS_MIN,
         le=ITERATIONS_MAX,
-        description="of SCRAM-SHA-256, for passwords that are set from now on and for plain ones of files",
+        description="iterations of SCRAM-SHA-256, for passwords that are set from now on, and for plain ones in files",
     )
 
     @model_validator(mode="after")

@@ -28,11 +28,12 @@ def _network(text: str) -> str:
 
 
 class ClientProfileSettings(NamedSection):
-    """One client profile. What is not set is permitted, and has no limit."""
+    """A client profile. By default everything is permitted, without limits."""
 
     name: ProfileName
     dto_local_priority: Literal["P1", "P2", "P3", "P4", "DA"] = Field(
-        default="P1", description="who gets messages that are delivered to one: P1 first; DA gets them always"
+        default="P1",
+        description="priority of its subscriptions for Deliver-To-One: P1 (highest) to P4, or DA (deliver always)",
     )
     allow_guaranteed_msg_send_enabled: bool = True
     allow_guaranteed_msg_receive_enabled: bool = True
@@ -54,14 +55,14 @@ class ClientProfileSettings(NamedSection):
 
 
 class TopicException(Section):
-    """Topics, or share names, for which the opposite of the default action holds."""
+    """Topics, or share names, for which the opposite of the default action applies."""
 
     topic: str
     syntax: Literal["smf", "mqtt"] = "smf"
 
     @model_validator(mode="after")
     def _check_topic(self) -> Self:
-        parse_exception(self.topic, self.syntax)  # its error says what is wrong with it
+        parse_exception(self.topic, self.syntax)  # raises an error that names the problem
         return self
 
 
@@ -69,7 +70,7 @@ TopicExceptions = Annotated[tuple[TopicException, ...], Field(max_length=EXCEPTI
 
 
 class AclProfileSettings(NamedSection):
-    """One ACL profile."""
+    """An ACL profile."""
 
     name: ProfileName
     client_connect_default_action: Action = "allow"

@@ -1,6 +1,7 @@
 """The commands against a real admin server: output, exit codes, and advice instead of tracebacks."""
 
 import os
+import re
 import socket
 import sys
 import threading
@@ -179,12 +180,21 @@ def test_a_key_is_explained_in_words(shell: Shell) -> None:
     shell.run("queue", "create", "orders", "--partitions", "4")
     shown = shell.run("explain", "key", "orders", "customer-7")
     assert "3 (hash 0x0007), ready" in shown
-    assert "window-full: the consumer's window is full: it must settle messages first" in shown
+    assert "window-full: the consumer holds as many unsettled messages as it accepts (Receive Maximum, credit)" in shown
     assert orjson.loads(shell.run("explain", "key", "orders", "customer-7", "--json"))["reason"] == "window-full"
 
 
 def test_every_reason_to_wait_has_words() -> None:
     assert set(REASONS) == set(WaitReason)
+
+
+def test_the_page_of_operations_gives_the_same_reasons() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs/operate/operations.md").read_text(encoding="utf-8")
+    table = page.partition("`explain key` shows")[2].partition("\n\nThe command")[0]
+    rows = dict(re.findall(r"^\| `([a-z-]+)` \| (.*) \|$", table, re.MULTILINE))
+    references = re.compile(r" \(\[[^]]*\]\([^)]*\)\)$")
+    plain = {name: re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", references.sub("", text)) for name, text in rows.items()}
+    assert {name: text.replace("`", "") for name, text in plain.items()} == {**REASONS}
 
 
 def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:
