@@ -178,8 +178,8 @@ class VirtualRoutes(TopicExpander):
         condition = obstacle = ""
         if definition.selector_aware and target.name not in self._want_all:
             shown = " | ".join([selector.text for selector in self._wanted.get(target.name, [])])
-            condition = f"the selector of a consumer matches: {shown}"
-            obstacle = f"the selector of no consumer matches: {shown}"
+            condition = f"a consumer has a matching selector: {shown}"
+            obstacle = f"no consumer has a matching selector: {shown}"
         if branch is None:
             obstacle = "no consumer of the queue has a selector that could match"
         elif branch.takes(met):

@@ -149,7 +149,7 @@ async def test_a_queue_without_the_message_and_one_without_a_matching_selector_a
     answer = await explained(broker, "VirtualTopic.O", size_bytes=3, properties=(("odd", "no"),))
     assert answer.verdict == "dropped"
     found = by_name(answer.destinations)
-    assert found["Consumer.Odd.VirtualTopic.O"] == ("not-selected", "no consumer selects it: odd = 'yes'")
+    assert found["Consumer.Odd.VirtualTopic.O"] == ("not-selected", "no consumer has a matching selector: odd = 'yes'")
     assert found["Consumer.Full.VirtualTopic.O"][0] == "dropped"
     assert await publish(broker, "VirtualTopic.O", b"abc", odd="no") == [0]
     answer = await explained(broker, "VirtualTopic.O", properties=(("odd", "yes"),))
