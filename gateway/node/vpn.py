@@ -43,7 +43,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
-from sluicegate.protocols.amqp.registry.registry import Registry
+from sluicegate.protocols.amqp.registry import Registry
 from sluicegate.protocols.flow.publishers.directory import PublisherDirectory
 from sluicegate.protocols.flow.publishers.messages import RestorePublishers
 from sluicegate.protocols.http.consuming.flows import HttpFlows

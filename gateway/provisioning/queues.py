@@ -30,7 +30,7 @@ from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, quoted
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
-from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
+from sluicegate.protocols.amqp.registry import SubscriptionQueue
 
 log = logging.getLogger("sluicegate.node")
 

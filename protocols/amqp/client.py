@@ -4,39 +4,76 @@ The connection derives from it, and brings the transport and the dispatching (`c
 """
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.queues import FlowDrained
 from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run_for
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED, EventKind, as_word
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.queues.definition import QueueDefinition
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.amqp.codec.addresses import destination_of_message
 from sluicegate.protocols.amqp.codec.frames import answer_bytes
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
 from sluicegate.protocols.amqp.datapath.browsing import BrowserLink, Browsers
 from sluicegate.protocols.amqp.datapath.consuming import Consumers
 from sluicegate.protocols.amqp.datapath.publishing import Publishers
-from sluicegate.protocols.amqp.datapath.transaction import Transactions
+from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
+from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts, Transactions
 from sluicegate.protocols.amqp.engine.engine import AmqpEngine
 from sluicegate.protocols.amqp.engine.events import AmqpEvent
 from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
-from sluicegate.protocols.amqp.registry.link_owner import LinkOwner
-from sluicegate.protocols.amqp.services import AmqpServices
+from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.amqp.registry import LinkOwner, Registry, SubscriptionQueue
+from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.write_control import UnreadResponses
+from sluicegate.protocols.security.authentication import Authenticator
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 log = logging.getLogger("sluicegate.amqp")
 
 SOLE_CONNECTION: Final = "sole-connection-for-container"
 # What the broker offers; Qpid JMS looks for these.
 CAPABILITIES: Final = ["ANONYMOUS-RELAY", "DELAYED_DELIVERY", "SHARED-SUBS", SOLE_CONNECTION]
+
+
+@dataclass(frozen=True, slots=True)
+class AmqpServices:
+    """The services that the AMQP connections of one message VPN share."""
+
+    events: Events
+    space: TopicSpace
+    router: ActorCell
+    queues: ActorCell
+    spool: Address
+    authenticator: Authenticator
+    clients: ClientRoster
+    limits: AmqpLimits
+    counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
+    credit: CreditPool[Address]  # what all consumers of the node may hold together
+    transactions: TransactionAccounts  # of the node
+    suspended_senders: SuspendedSenders
+    container_id: str  # ours
+    version: str
+    allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
+    registry: Registry
+    selectors: Selectors
+    subscription_queue: Callable[[SubscriptionQueue], QueueDefinition]  # how it is declared
 
 
 @final

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.queues import Browsed, FlowDrained, FlowGone, Fl
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED
-from sluicegate.protocols.amqp.client import AmqpClient, Endpoints
+from sluicegate.protocols.amqp.client import AmqpClient, AmqpServices, Endpoints
 from sluicegate.protocols.amqp.codec.delivery_states import TRANSACTIONAL, AmqpError
 from sluicegate.protocols.amqp.codec.performatives import Open
 from sluicegate.protocols.amqp.datapath.consuming import SettlementOfRun, check_writable
@@ -41,7 +41,6 @@ from sluicegate.protocols.amqp.links.attach_receiver import attach_consumer, end
 from sluicegate.protocols.amqp.links.attach_sender import attach_publisher
 from sluicegate.protocols.amqp.links.coordinator import coordinators_of
 from sluicegate.protocols.amqp.links.subscriptions import end_found_subscription
-from sluicegate.protocols.amqp.services import AmqpServices
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME

@@ -9,10 +9,10 @@ from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import subscription_queue
+from sluicegate.protocols.amqp.client import AmqpServices
 from sluicegate.protocols.amqp.connection import AmqpConnection
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits
-from sluicegate.protocols.amqp.services import AmqpServices
 
 
 class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):

@@ -3,14 +3,20 @@
 A capability of the terminus decides. Without one the form does: `queue://NAME` and `topic://TOPIC` of Solace and
 ActiveMQ, `dsub://TOPIC` of Solace, `/queues/NAME` and `/exchanges/amq.topic/KEY` of RabbitMQ 4, `ADDRESS::QUEUE` of
 Artemis. Azure's clients write any of these as the path of a URL. A plain name is a queue.
+
+A reply address is AMQP's `reply-to` with JMS's annotation. All protocols share one form of it: a topic, or a queue
+behind `QUEUE_REPLY` (messaging.message.headers). An address that is unknown here, perhaps one of another broker, is
+passed on as it is.
 """
 
 from typing import Final, final
 from urllib.parse import unquote
 
+from sluicegate.messaging.message.headers import QUEUE_REPLY
 from sluicegate.messaging.topics.syntax import SHARE_FORMS, Destination, TopicError, check_published_topic, queue_topic
 from sluicegate.protocols.amqp.codec.delivery_states import DeliveryState, rejected
 from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
+from sluicegate.protocols.amqp.types.values import BYTE, AmqpValue, Scalar
 
 QUEUE: Final = "queue"
 TOPIC: Final = "topic"
@@ -18,9 +24,14 @@ TOPIC: Final = "topic"
 QUEUE_CAPABILITIES: Final = ("queue", "temporary-queue")
 TOPIC_CAPABILITIES: Final = ("topic", "temporary-topic")
 
+JMS_REPLY_TO: Final = "x-opt-jms-reply-to"  # the annotation by which JMS clients say what kind `reply-to` is
+_KINDS: Final = ("queue", "topic", "temporary-queue", "temporary-topic")  # by the annotation's number, as capabilities
+
+_QUEUE_FORM: Final = "queue://"
+_TOPIC_FORM: Final = "topic://"
 _PREFIXES: Final = (
-    ("queue://", QUEUE),
-    ("topic://", TOPIC),
+    (_QUEUE_FORM, QUEUE),
+    (_TOPIC_FORM, TOPIC),
     ("temp-queue://", QUEUE),
     ("temp-topic://", TOPIC),
     ("dsub://", TOPIC),
@@ -131,3 +142,21 @@ def destination_of(node: AddressedNode) -> Destination:
         return Destination(queue_topic(node.name), is_queue=True)
     check_topic(node.name)
     return Destination(node.name, is_queue=False)
+
+
+def shared_reply_to(address: str, kind: AmqpValue) -> str:
+    """Return the form of a reply-to that all protocols share; `kind` is the annotation's value, None without one."""
+    number = kind.value if isinstance(kind, Scalar) else None
+    capabilities = [_KINDS[number]] if isinstance(number, int) and 0 <= number < len(_KINDS) else []
+    try:
+        node = resolve(address, capabilities)
+    except AddressRefused:
+        return address
+    return QUEUE_REPLY + node.name if node.kind == QUEUE else node.name
+
+
+def reply_address(reply_to: str) -> tuple[str, AmqpValue]:
+    """Return address and annotation for a reply-to in the form that all protocols share."""
+    if reply_to.startswith(QUEUE_REPLY):
+        return _QUEUE_FORM + reply_to[len(QUEUE_REPLY) :], Scalar(BYTE, 0)
+    return _TOPIC_FORM + reply_to, Scalar(BYTE, 1)

@@ -21,7 +21,7 @@ from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.protocols.amqp.codec import delivery_states as outcomes
 from sluicegate.protocols.amqp.codec.delivery_states import DeliveryState
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
-from sluicegate.protocols.amqp.messages.annotations import merged
+from sluicegate.protocols.amqp.messages.encode import encode_annotations
 
 Ranges = list[tuple[int, int]]
 
@@ -104,7 +104,9 @@ def settlement_of(link: OutgoingLink, state: DeliveryState | None) -> Settlement
         outcome = FAILED if state.delivery_failed else RELEASED
         if state.undeliverable_here:
             outcome = FAILED_ELSEWHERE if state.delivery_failed else RELEASED_ELSEWHERE
-        return Settlement(outcome, annotations=b"" if state.annotations is None else merged(state.annotations))
+        return Settlement(
+            outcome, annotations=b"" if state.annotations is None else encode_annotations(state.annotations)
+        )
     return RELEASED_SETTLEMENT
 
 

@@ -9,7 +9,8 @@ discharge, with the coordinator link that it was declared on, or when it was idl
 - After a rollback, deliveries that the client has settled are delivered again, as after a failed delivery; those that
   it has not settled stay with it.
 
-Discharges are carried out one after the other, in the order in which they came.
+Discharges are carried out one after the other, in the order in which they came. Declare and discharge are messages to
+the coordinator, each the amqp-value of its message (4.5).
 """
 
 from collections import deque
@@ -20,16 +21,19 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, DECLARED, AmqpError, DeliveryState, rejected
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
+from sluicegate.protocols.amqp.codec.sections import VALUE, find_sections
+from sluicegate.protocols.amqp.datapath.consuming import wire_ids
 from sluicegate.protocols.amqp.datapath.outcomes import ACCEPTED_SETTLEMENT, FAILED_SETTLEMENT, settlement_of
 from sluicegate.protocols.amqp.datapath.publishing import takes_rejected
 from sluicegate.protocols.amqp.datapath.transaction import OpenDeliveries, Transaction, Transactions
-from sluicegate.protocols.amqp.datapath.unsettled import wire_ids
 from sluicegate.protocols.amqp.engine.events import DeliveriesReceived
 from sluicegate.protocols.amqp.engine.link import IncomingLink
 from sluicegate.protocols.amqp.engine.session import Session
-from sluicegate.protocols.amqp.links.transaction_control import Declare, Discharge, read_control
 from sluicegate.protocols.amqp.types import errors as conditions
+from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.errors import DecodeError
+from sluicegate.protocols.amqp.types.fields import Fields
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described, Scalar, Symbol
 
 CONTROL_CREDIT: Final = 100  # requests a coordinator takes ahead of its answers
 TXN_ID_BITS: Final = 64  # not guessable, though no other connection could use them
@@ -39,6 +43,52 @@ ASKED: Final = "asked"
 REFUSED: Final = "refused"  # it should have been committed
 LOST: Final = "lost"  # with its coordinator link, session or connection
 TIMED_OUT: Final = "timeout"
+
+# Descriptors of the requests (4.5).
+DECLARE: Final = 0x31
+DISCHARGE: Final = 0x32
+
+_BY_SYMBOL: Final[dict[str, int]] = {"amqp:declare:list": DECLARE, "amqp:discharge:list": DISCHARGE}
+
+
+@final
+class Declare:
+    """Begin a transaction (4.5.2)."""
+
+    def __init__(self, *, has_global_id: bool) -> None:
+        self.has_global_id = has_global_id  # it is to be part of a distributed one
+
+
+@final
+class Discharge:
+    """End a transaction (4.5.3)."""
+
+    def __init__(self, txn_id: bytes, *, fail: bool) -> None:
+        self.txn_id = txn_id
+        self.fail = fail  # roll back
+
+
+def read_control(payload: bytes) -> Declare | Discharge:
+    """Return what a message to the coordinator asks for. Raises DecodeError."""
+    sections = find_sections(payload)
+    if sections.body_code != VALUE:
+        raise DecodeError("a message to the coordinator has an amqp-value as its body")
+    value, _ = decode(payload, sections.body_value_at, len(payload))
+    if not isinstance(value, Described) or not isinstance(value.value, list):
+        raise DecodeError(f"neither a declare nor a discharge: {value!r:.80}")
+    code = _code(value.descriptor)
+    if code == DECLARE:
+        return Declare(has_global_id=Fields("declare", value.value).value(0) is not None)
+    if code == DISCHARGE:
+        fields = Fields("discharge", value.value)
+        return Discharge(fields.binary_required(0, "txn-id"), fail=fields.flag(1, "fail", default=False))
+    raise DecodeError(f"neither a declare nor a discharge: {value!r:.80}")
+
+
+def _code(descriptor: AmqpValue) -> int:
+    if isinstance(descriptor, Scalar) and isinstance(descriptor.value, int):
+        return descriptor.value
+    return _BY_SYMBOL.get(descriptor.text, 0) if isinstance(descriptor, Symbol) else 0
 
 
 @final

@@ -9,12 +9,12 @@ from sluicegate.messaging.topics.syntax import TEMPORARY_TOPICS
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressedNode, AddressRefused
 from sluicegate.protocols.amqp.engine.session import Session
-from sluicegate.protocols.amqp.registry.link_owner import Link
-from sluicegate.protocols.amqp.registry.temporary_nodes import (
+from sluicegate.protocols.amqp.registry import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
     DELETE_ON_NO_LINKS_OR_MESSAGES,
     DELETE_ON_NO_MESSAGES,
+    Link,
     TemporaryNode,
     TemporaryQueue,
 )

@@ -40,7 +40,7 @@ from sluicegate.protocols.amqp.codec.termini import (
 )
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.links.filters import selector_filter
-from sluicegate.protocols.amqp.registry.subscriptions import SubscriptionQueue
+from sluicegate.protocols.amqp.registry import SubscriptionQueue
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.values import Scalar, Symbol
 

@@ -25,8 +25,8 @@ from sluicegate.messaging.message.headers import (
 )
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
+from sluicegate.protocols.amqp.codec.addresses import JMS_REPLY_TO, shared_reply_to
 from sluicegate.protocols.amqp.codec.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
-from sluicegate.protocols.amqp.messages.reply_to import JMS_REPLY_TO, shared_reply_to
 from sluicegate.protocols.amqp.messages.text import json_form, text_form, user_value
 from sluicegate.protocols.amqp.types.decoding import VALUES_MAX, Room, decode, decode_list
 from sluicegate.protocols.amqp.types.encoding import ONE_BYTE

@@ -2,6 +2,9 @@
 
 A message that came by AMQP goes out with the very bytes it came with. Only the header section is written anew, because
 it belongs to the hop (3.2.1). A message of another protocol is written from its normalised fields.
+
+Message annotations can be added on the way, most of them with the outcome modified (3.4.5). They are stored as encoded
+maps, one behind another, oldest first. The last value of a key counts, and null removes it.
 """
 
 from typing import Final, final
@@ -14,6 +17,7 @@ from sluicegate.messaging.message.headers import (
     Headers,
     UserPropertyValue,
 )
+from sluicegate.protocols.amqp.codec.addresses import JMS_REPLY_TO, reply_address
 from sluicegate.protocols.amqp.codec.sections import (
     APPLICATION_PROPERTIES,
     HEADER,
@@ -34,7 +38,6 @@ from sluicegate.protocols.amqp.messages.decode import (
     body_bytes_of,
     native_sections,
 )
-from sluicegate.protocols.amqp.messages.reply_to import JMS_REPLY_TO, reply_address
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode, encode_composite
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol, timestamp, ubyte, uint, ulong
@@ -51,6 +54,10 @@ TIMESTAMP_NAME: Final = "timestamp"
 DELIVER_TO_ONE_NAME: Final = "deliver-to-one"
 
 DEATH_PREFIX: Final = "x-opt-"  # of the annotations that say why a message is dead
+FREE_PREFIX: Final = "x-"  # of annotations that consumers may add; other keys are the standard's own (3.2.10)
+
+# What the first message of a group carries that a consumer gets; a bare message cannot have ActiveMQ's property added.
+FIRST_OF_GROUP: Final = encode(AmqpMap([(Symbol("x-opt-group-first-for-consumer"), True)]))
 
 # Headers of most messages: never delivered before, and durable or not.
 _FIRST: Final = b"\x00\x53\x70\xc0\x05\x04\x40\x40\x40\x41"
@@ -240,3 +247,37 @@ def _correlation(data: bytes | None) -> AmqpValue:
 
 def _ascii_symbol(text: str | None) -> AmqpValue:
     return Symbol(text) if text is not None and text.isascii() else None
+
+
+def encode_annotations(annotations: AmqpMap) -> bytes:
+    """Return the annotations that a consumer may add, as they are stored; nothing when there are none."""
+    pairs = [(key, value) for key, value in annotations.pairs if isinstance(key, Symbol) and _is_free(key)]
+    return encode(AmqpMap(pairs)) if pairs else b""
+
+
+def with_annotations(message: bytes, added: bytes) -> bytes:
+    """Return a message with what consumers have noted among its annotations. The bare message stays as it is."""
+    sections = find_sections(message)
+    merged: dict[Symbol, AmqpValue] = {}
+    if sections.annotations_at != NOWHERE:
+        _merge(merged, message, sections.annotations_at)
+    pos = 0
+    while pos < len(added):
+        pos = _merge(merged, added, pos)
+    kept = AmqpMap([(key, value) for key, value in merged.items() if value is not None])
+    section = bytes((0x00, 0x53, MESSAGE_ANNOTATIONS)) + encode(kept) if kept.pairs else b""
+    return message[: sections.travels_at] + section + message[sections.bare_at :]
+
+
+def _merge(merged: dict[Symbol, AmqpValue], data: bytes, pos: int) -> int:
+    """Merge the map at `pos`; return where it ends."""
+    annotations, end = decode(data, pos, len(data))
+    assert isinstance(annotations, AmqpMap), "what is kept was checked when it came"
+    for key, value in annotations.pairs:
+        if isinstance(key, Symbol):
+            merged[key] = value
+    return end
+
+
+def _is_free(key: Symbol) -> bool:
+    return key.text.startswith(FREE_PREFIX)

@@ -16,8 +16,8 @@ from sluicegate.messaging.message.headers import (
     UserPropertyValue,
 )
 from sluicegate.protocols.amqp.codec.sections import NOWHERE, find_sections
-from sluicegate.protocols.amqp.messages.annotations import with_annotations
 from sluicegate.protocols.amqp.messages.decode import NATIVE_HEAD_BYTES, native_travels
+from sluicegate.protocols.amqp.messages.encode import with_annotations
 from sluicegate.protocols.amqp.messages.text import user_value
 from sluicegate.protocols.amqp.types.decoding import decode, decode_list
 from sluicegate.protocols.amqp.types.encoding import encode

@@ -7,7 +7,7 @@ from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import Source, Target
 from sluicegate.protocols.amqp.links.dynamic_nodes import policy_properties
 from sluicegate.protocols.amqp.messages.decode import body_bytes_of
-from sluicegate.protocols.amqp.registry.temporary_nodes import (
+from sluicegate.protocols.amqp.registry import (
     DELETE_ON_CLOSE,
     DELETE_ON_NO_LINKS,
     DELETE_ON_NO_LINKS_OR_MESSAGES,

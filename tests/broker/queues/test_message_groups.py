@@ -10,7 +10,7 @@ from sluicegate import Client
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.partitions.explain import WaitReason
-from sluicegate.protocols.amqp.messages.annotations import FIRST_OF_GROUP
+from sluicegate.protocols.amqp.messages.encode import FIRST_OF_GROUP
 from support.amqp.client import AmqpClient
 from support.broker.named_queues import change, create, shows
 from support.broker.running_broker import RunningBroker

@@ -3,7 +3,7 @@
 from sluicegate.actors.messages.directory import FindQueue
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.amqp.links.dynamic_nodes import policy_properties
-from sluicegate.protocols.amqp.registry.temporary_nodes import (
+from sluicegate.protocols.amqp.registry import (
     DELETE_ON_CLOSE,
 )
 from support.amqp.client import AmqpClient

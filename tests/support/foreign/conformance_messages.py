@@ -16,7 +16,7 @@ from proton import Message, symbol
 from proton.utils import BlockingConnection
 
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.protocols.amqp.messages.reply_to import JMS_REPLY_TO
+from sluicegate.protocols.amqp.codec.addresses import JMS_REPLY_TO
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
 from support.flow.client import FlowClient
 from support.foreign.paho_client import MQTT_3_1_1, MQTT_5, PahoClient, properties

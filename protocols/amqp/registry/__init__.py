@@ -1,1 +1,0 @@
-"""What the AMQP connections of one message VPN know of each other: containers, temporary nodes, subscriptions."""
