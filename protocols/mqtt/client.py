@@ -5,35 +5,73 @@ handlers. Objects that many clients never need are made here on first use: many 
 """
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any, final
 
 from sluicegate.actors.messages.queues import SuspendFlow, UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Dispatcher, Flushed, Scheduled
-from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Runtime
 from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
-from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
+from sluicegate.messaging.queues.definition import QueueDefinition
 from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.write_control import WriteControl
 from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, MqttEvent, Will
-from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX
+from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX, MqttLimits
 from sluicegate.protocols.mqtt.codec.reason_codes import SUCCESS
 from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
 from sluicegate.protocols.mqtt.datapath.publishing import PublishHandler
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
-from sluicegate.protocols.mqtt.services import MqttServices
 from sluicegate.protocols.mqtt.session.messages import SessionReleased
+from sluicegate.protocols.mqtt.session.room import SessionRoom
 from sluicegate.protocols.mqtt.session.session import ParkedFlow, Session
 from sluicegate.protocols.mqtt.session.writes import SessionWrites
+from sluicegate.protocols.security.authentication import Authenticator
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 log = logging.getLogger("sluicegate.mqtt")
+
+
+@dataclass(frozen=True, slots=True)
+class MqttServices:
+    """The services that the MQTT connections of one message VPN share."""
+
+    runtime: Runtime
+    events: Events
+    space: TopicSpace
+    router: ActorCell
+    queues: ActorCell
+    sessions: ActorCell  # the session directory
+    session_room: SessionRoom  # its accounts
+    spool: Address
+    authenticator: Authenticator
+    clients: ClientRoster
+    limits: MqttLimits
+    selectors: Selectors
+    credit: CreditPool[Address]  # what all consumers of the node may hold unsettled together
+    counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
+    window_v3: int  # unacknowledged messages to a 3.x client, which has no Receive Maximum
+    session_expiry_s_max: int
+    keep_alive_s_max: int
+    allows_no_client_id: bool  # a client without an identifier is given one
+    connection_buffer_bytes_max: int  # direct messages beyond it are dropped
+    slow_subscriber_stall_ms: int
+    session_queue: Callable[[str, bool], QueueDefinition]  # name and durability -> how a session's queue is declared
 
 
 @final

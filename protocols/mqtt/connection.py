@@ -16,7 +16,7 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.write_control import write_gathered
-from sluicegate.protocols.mqtt.client import MqttClient
+from sluicegate.protocols.mqtt.client import MqttClient, MqttServices
 from sluicegate.protocols.mqtt.codec.events import (
     AcknowledgementReceived,
     AuthReceived,
@@ -45,7 +45,6 @@ from sluicegate.protocols.mqtt.requests.connect import connect
 from sluicegate.protocols.mqtt.requests.enhanced_auth import EnhancedAuthentication
 from sluicegate.protocols.mqtt.requests.flows import flow_gone
 from sluicegate.protocols.mqtt.requests.subscribe import subscribe, unsubscribe
-from sluicegate.protocols.mqtt.services import MqttServices
 from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare

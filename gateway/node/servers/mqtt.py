@@ -7,9 +7,9 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import session_queue
+from sluicegate.protocols.mqtt.client import MqttServices
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
-from sluicegate.protocols.mqtt.services import MqttServices
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 

@@ -6,8 +6,7 @@ known, and the data path makes one lookup.
 
 from typing import Final
 
-from sluicegate.protocols.mqtt.codec.errors import PeerViolation
-from sluicegate.protocols.mqtt.codec.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR
+from sluicegate.protocols.mqtt.codec.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR, PeerViolation
 
 CONNECT: Final = 1
 CONNACK: Final = 2

@@ -21,7 +21,6 @@ from sluicegate.messaging.message.headers import (
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
-from sluicegate.protocols.mqtt.codec.errors import PeerViolation
 from sluicegate.protocols.mqtt.codec.limits import STRING_BYTES_MAX
 from sluicegate.protocols.mqtt.codec.properties import (
     CONTENT_TYPE,
@@ -41,7 +40,12 @@ from sluicegate.protocols.mqtt.codec.properties import (
     user_property,
     without,
 )
-from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, PROTOCOL_ERROR, TOPIC_ALIAS_INVALID
+from sluicegate.protocols.mqtt.codec.reason_codes import (
+    PAYLOAD_FORMAT_INVALID,
+    PROTOCOL_ERROR,
+    TOPIC_ALIAS_INVALID,
+    PeerViolation,
+)
 from sluicegate.protocols.mqtt.codec.wire import fits_string
 
 NO_EXPIRY: Final = -1

@@ -7,8 +7,13 @@ interprets the values.
 from typing import Final, final
 
 from sluicegate.messaging.message.headers import USER_PROPERTIES_MAX
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
-from sluicegate.protocols.mqtt.codec.reason_codes import MALFORMED_PACKET, PROTOCOL_ERROR, QUOTA_EXCEEDED
+from sluicegate.protocols.mqtt.codec.reason_codes import (
+    MALFORMED_PACKET,
+    PROTOCOL_ERROR,
+    QUOTA_EXCEEDED,
+    LocalMisuse,
+    PeerViolation,
+)
 from sluicegate.protocols.mqtt.codec.wire import (
     binary,
     read_binary,

@@ -1,6 +1,9 @@
-"""Reason codes of MQTT 5.0, the packets each may appear in, and the return codes of 3.x they map to."""
+"""Reason codes of MQTT 5.0, the packets each may appear in, and the return codes of 3.x they map to.
 
-from typing import Final
+Behind them are the two protocol errors: `PeerViolation`, which carries a reason code, and `LocalMisuse`.
+"""
+
+from typing import Final, final
 
 from sluicegate.messaging.clients.rights import (
     EGRESS_FLOWS,
@@ -152,3 +155,21 @@ DENIAL_CODES: Final[dict[str, int]] = {
 def name_of(reason_code: int) -> str:
     """Return the standard's name of a code, for logs."""
     return NAMES.get(reason_code, f"reason code 0x{reason_code:02X}")
+
+
+@final
+class PeerViolation(Exception):
+    """The client broke a rule, and its connection ends. Never raised out of `MqttEngine.feed`: it becomes an event.
+
+    The code is one of 5.0; the engine maps it for 3.x clients, which get no code in most cases.
+    """
+
+    def __init__(self, reason_code: int, text: str) -> None:
+        super().__init__(text)
+        self.reason_code = reason_code
+        self.text = text
+
+
+@final
+class LocalMisuse(Exception):
+    """The caller asked the engine for something the standard forbids. A bug, not an input error."""

@@ -11,9 +11,13 @@ from typing import Final
 from mypy_extensions import i64
 
 from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
 from sluicegate.protocols.mqtt.codec.limits import REMAINING_LENGTH_MAX, STRING_BYTES_MAX
-from sluicegate.protocols.mqtt.codec.reason_codes import MALFORMED_PACKET, TOPIC_NAME_INVALID
+from sluicegate.protocols.mqtt.codec.reason_codes import (
+    MALFORMED_PACKET,
+    TOPIC_NAME_INVALID,
+    LocalMisuse,
+    PeerViolation,
+)
 
 INCOMPLETE: Final = -1  # a length whose last byte has not arrived yet
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from sluicegate.actors.messages.data import Deliveries, Settle
+from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
@@ -25,7 +26,6 @@ from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC, PUBREL
 from sluicegate.protocols.mqtt.codec.message_properties import delivery_properties
 from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_IDENTIFIER_NOT_FOUND
-from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
 from sluicegate.protocols.mqtt.datapath.direct import send_rows
 from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_ORIGIN, DeliveryOrigin, InflightOut, InflightRun
 from sluicegate.protocols.mqtt.datapath.received_qos2 import ReceivedQos2
@@ -38,6 +38,32 @@ from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.subscriptions import qos_of
 
 ERROR_FROM: Final = 0x80  # reason codes from here on refuse
+
+
+class BoundFlow:
+    """A queue flow that a connection is bound to, and how its messages are delivered."""
+
+    __slots__ = ("extra", "ids", "is_named_queue", "latest", "origins", "queue")
+
+    def __init__(
+        self, queue: Address, extra: ExtraSubscription | None, ids: SentIds | None, *, is_named_queue: bool
+    ) -> None:
+        self.queue = queue  # the queue's actor
+        self.extra = extra  # None: the session's own queue, where each topic has its own options
+        self.ids = ids  # None: of a named queue
+        self.is_named_queue = is_named_queue
+        self.origins: dict[int, DeliveryOrigin] = {}  # by partition number: that of its present epoch
+        self.latest: DeliveryOrigin | None = None  # of these, the one that delivered last: mostly there is one
+
+    def give_back_unsent(self, flow_id: int, held: list[Deliveries] | None) -> None:
+        """Return unsent messages before the flow ends; `held` are deliveries queued behind a request."""
+        for origin in self.origins.values():
+            origin.give_back_unsent()
+        for message in held or ():
+            for delivery in message.deliveries:
+                if message.flow.flow_id == flow_id and not delivery.redelivered:
+                    first, count = delivery.first_sequence, delivery.stop_row - delivery.start_row
+                    message.partition.post(ReleaseUnsent(flow_id, delivery.epoch, [(first, first + count)]))
 
 
 class Deliverer:

@@ -16,7 +16,6 @@ from typing import Final, final
 
 from mypy_extensions import i64, u8
 
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
 from sluicegate.protocols.mqtt.codec.events import (
     AuthReceived,
     ConnectReceived,
@@ -72,6 +71,8 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     REFUSAL_FIRST,
     SUCCESS,
     UNSPECIFIED_ERROR,
+    LocalMisuse,
+    PeerViolation,
 )
 from sluicegate.protocols.mqtt.codec.wire import is_padded, read_length
 from sluicegate.protocols.mqtt.engine.partial_packet import PartialPacket, misses_much

@@ -2,8 +2,8 @@
 
 from typing import Final, final
 
-from sluicegate.protocols.mqtt.codec.errors import PeerViolation
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBLISH
+from sluicegate.protocols.mqtt.codec.reason_codes import PeerViolation
 from sluicegate.protocols.mqtt.codec.wire import read_length
 from sluicegate.protocols.mqtt.engine.publish_reader import WIRE_FIRST_BYTE
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN

@@ -14,7 +14,6 @@ from mypy_extensions import i64
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.protocols.mqtt.codec.errors import PeerViolation
 from sluicegate.protocols.mqtt.codec.events import PublishReceived, ReceivedEvents
 from sluicegate.protocols.mqtt.codec.limits import (
     PROPERTIES_CACHE_BYTES_MAX,
@@ -33,6 +32,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     RETAIN_NOT_SUPPORTED,
     TOPIC_ALIAS_INVALID,
     TOPIC_NAME_INVALID,
+    PeerViolation,
 )
 from sluicegate.protocols.mqtt.codec.wire import decode_topic, is_padded, read_length, read_varint
 from sluicegate.protocols.mqtt.codec.wire_batch import WireBatch, dialect_of

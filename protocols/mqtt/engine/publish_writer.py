@@ -9,7 +9,6 @@ from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX, TOPIC_ALIASES_OUT_MAX
 from sluicegate.protocols.mqtt.codec.message_properties import encode_message_properties
 from sluicegate.protocols.mqtt.codec.properties import (
@@ -19,6 +18,7 @@ from sluicegate.protocols.mqtt.codec.properties import (
     section,
     user_property,
 )
+from sluicegate.protocols.mqtt.codec.reason_codes import LocalMisuse
 from sluicegate.protocols.mqtt.codec.wire import string, varint
 from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, WireBatch, dialect_of
 from sluicegate.protocols.mqtt.engine.publish_run import PublishRun

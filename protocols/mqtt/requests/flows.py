@@ -15,8 +15,7 @@ from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindFlow, BindR
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.mqtt.client import MqttClient
-from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
-from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
+from sluicegate.protocols.mqtt.datapath.delivering import BoundFlow, Deliverer
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 

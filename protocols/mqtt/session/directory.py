@@ -27,7 +27,6 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_shared
 from sluicegate.protocols.mqtt.codec.events import Will
-from sluicegate.protocols.mqtt.session.entry import SessionEntry
 from sluicegate.protocols.mqtt.session.messages import (
     ClaimSession,
     RestoreSessions,
@@ -42,6 +41,7 @@ from sluicegate.protocols.mqtt.session.session import (
     ExtraSubscription,
     ParkedFlow,
     Session,
+    SessionEntry,
     ids_key,
 )
 from sluicegate.protocols.mqtt.session.stored import (

@@ -12,8 +12,7 @@ from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
 from sluicegate.messaging.clients.rights import UNRELEASED, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.usage import text_bytes
-from sluicegate.protocols.mqtt.session.entry import SessionEntry
-from sluicegate.protocols.mqtt.session.session import Session
+from sluicegate.protocols.mqtt.session.session import Session, SessionEntry
 
 SESSION_BYTES: Final = 1024  # measured: 490 in the directory, the rest for a connection or for its timers
 RECEIVED_ID_BYTES: Final = 128  # of an almost empty row, beside the client identifier in its key

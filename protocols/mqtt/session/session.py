@@ -1,6 +1,7 @@
 """The state of one MQTT session. It outlives connections and, if it has an expiry, restarts of the broker.
 
-The connection owns it while there is one, else the session directory; never both.
+The connection owns it while there is one, else the session directory; never both. The directory has an entry for each
+session in either case.
 
 See also: `protocols.mqtt.session.stored` (reading it back from the store).
 """
@@ -10,6 +11,8 @@ from typing import Any, Final, final
 import orjson
 
 from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication
@@ -18,6 +21,7 @@ from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.retained import RetainedScan
+from sluicegate.protocols.mqtt.codec.events import Will
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
 from sluicegate.protocols.mqtt.session.subscriptions import (
     NO_SUBSCRIPTIONS,
@@ -353,3 +357,34 @@ class Session:
 def ids_key(client_id: str) -> bytes:
     """Return the key of a session's row of packet ids, within its message VPN."""
     return IDS_ROW + client_id.encode()
+
+
+@final
+class SessionEntry:
+    """The entry of one client in the session directory, with its timers while the client is disconnected."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.connection: ActorCell | None = None
+        self.closed_wall_ms = 0  # end of the last connection, or start of the broker; expiry counts from it
+        self.will: Will | None = None  # delayed
+        self.will_timer: TimerHandle | None = None
+        self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
+        self.expiry_timer: TimerHandle | None = None
+        self.store_timer: TimerHandle | None = None
+        self.counts_as_kept = False  # in `protocols.mqtt.session.room`, as the next
+        self.usage_bytes = 0
+        self.released: LoopFuture[None] | None = None  # resolved when the connection has returned the session
+
+    def stop_timers(self) -> None:
+        """Cancel the timers of the disconnected client."""
+        for timer in (self.will_timer, self.expiry_timer, self.store_timer):
+            if timer is not None:
+                timer.cancel()
+        self.will_timer = self.expiry_timer = self.store_timer = None
+
+    def write_no_more(self) -> None:
+        """Drop pending writes: the session's next owner writes or deletes its rows, and no older write may follow."""
+        if self.will_published is not None:
+            self.will_published.session_rows = None
+            self.will_published = None

@@ -16,8 +16,7 @@ from sluicegate.messaging.routing.retained_messages import RetainedMessage, Reta
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.mqtt.datapath.bound_flow import BoundFlow
-from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
+from sluicegate.protocols.mqtt.datapath.delivering import BoundFlow, Deliverer
 from sluicegate.protocols.mqtt.session.session import ExtraSubscription, Session
 from sluicegate.protocols.mqtt.session.stored import StoredSession
 from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription

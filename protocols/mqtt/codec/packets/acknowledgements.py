@@ -10,7 +10,6 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, ReceivedEvents
 from sluicegate.protocols.mqtt.codec.fixed_header import NAMES, PUBACK, PUBCOMP, PUBREC, PUBREL
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
@@ -28,6 +27,8 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     PUBLISH_ANSWER_CODES,
     RELEASE_CODES,
     SUCCESS,
+    LocalMisuse,
+    PeerViolation,
 )
 from sluicegate.protocols.mqtt.codec.wire import fits_string, is_padded, packet, read_length
 

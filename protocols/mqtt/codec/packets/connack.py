@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.limits import PACKET_BYTES_CEILING, MqttLimits
 from sluicegate.protocols.mqtt.codec.packets.disconnect import authentication, explanation
 from sluicegate.protocols.mqtt.codec.properties import (
@@ -25,6 +24,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     PROTOCOL_ERROR,
     SUCCESS,
     UNSUPPORTED_PROTOCOL_VERSION,
+    LocalMisuse,
 )
 from sluicegate.protocols.mqtt.codec.wire import packet
 

@@ -2,7 +2,6 @@
 
 from typing import Final, final
 
-from sluicegate.protocols.mqtt.codec.errors import PeerViolation
 from sluicegate.protocols.mqtt.codec.events import ConnectReceived, Will
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.codec.message_properties import MessageProperties, decode_will_properties
@@ -25,6 +24,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     QOS_NOT_SUPPORTED,
     RETAIN_NOT_SUPPORTED,
     UNSUPPORTED_PROTOCOL_VERSION,
+    PeerViolation,
 )
 from sluicegate.protocols.mqtt.codec.wire import (
     decode_topic,

@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
 from sluicegate.protocols.mqtt.codec.events import AuthReceived, DisconnectReceived
 from sluicegate.protocols.mqtt.codec.properties import (
     AUTHENTICATION_DATA,
@@ -24,6 +23,8 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     RE_AUTHENTICATE,
     SERVER_DISCONNECT_CODES,
     SUCCESS,
+    LocalMisuse,
+    PeerViolation,
 )
 from sluicegate.protocols.mqtt.codec.wire import fits_string, packet
 

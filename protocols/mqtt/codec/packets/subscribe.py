@@ -4,7 +4,6 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse, PeerViolation
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from sluicegate.protocols.mqtt.codec.properties import (
     IN_SUBSCRIBE,
@@ -22,6 +21,8 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     SUBACK_CODES,
     UNSPECIFIED_ERROR,
     UNSUBACK_CODES,
+    LocalMisuse,
+    PeerViolation,
 )
 from sluicegate.protocols.mqtt.codec.wire import packet, read_string, read_u8, read_u16, varint
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import support.mqtt.packets as mqtt
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.events import AcknowledgementReceived, MqttEvent
+from sluicegate.protocols.mqtt.codec.reason_codes import LocalMisuse
 from support.mqtt.conversation import connected
 
 KINDS = (mqtt.PUBACK, mqtt.PUBREC, mqtt.PUBREL, mqtt.PUBCOMP)

@@ -3,9 +3,9 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.events import AuthReceived, ConnectReceived
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
+from sluicegate.protocols.mqtt.codec.reason_codes import LocalMisuse
 from support.mqtt.conversation import Conversation, connected, only
 
 

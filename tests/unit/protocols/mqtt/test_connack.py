@@ -3,8 +3,8 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.limits import PACKET_BYTES_CEILING, MqttLimits
+from sluicegate.protocols.mqtt.codec.reason_codes import LocalMisuse
 from support.mqtt.conversation import Conversation, connected
 
 

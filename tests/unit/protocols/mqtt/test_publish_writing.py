@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.protocols.mqtt.codec.errors import LocalMisuse
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK
+from sluicegate.protocols.mqtt.codec.reason_codes import LocalMisuse
 from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions
