@@ -45,7 +45,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
 from sluicegate.protocols.amqp.registry import Registry
 from sluicegate.protocols.flow.publishers.directory import PublisherDirectory
-from sluicegate.protocols.flow.publishers.messages import RestorePublishers
+from sluicegate.protocols.flow.publishers.publisher import RestorePublishers
 from sluicegate.protocols.http.consuming.flows import HttpFlows
 from sluicegate.protocols.mqtt.session.directory import SessionDirectory
 from sluicegate.protocols.mqtt.session.messages import RestoreSessions

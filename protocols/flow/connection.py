@@ -15,7 +15,7 @@ from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.errors import FlowBroken, PeerViolation
+from sluicegate.protocols.flow.codec.codes import FlowBroken, PeerViolation
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived
 from sluicegate.protocols.flow.codec.frames.session import (
     NO_REQUEST,
@@ -30,13 +30,11 @@ from sluicegate.protocols.flow.codec.frames.subscription import Subscribe
 from sluicegate.protocols.flow.datapath.consuming import check_writable
 from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED, OPEN
-from sluicegate.protocols.flow.peer import FlowPeer
-from sluicegate.protocols.flow.publishers.messages import FencePublisher
-from sluicegate.protocols.flow.requests.bind import RETRY_AFTER_MS
+from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer, FlowServices
+from sluicegate.protocols.flow.publishers.publisher import FencePublisher
 from sluicegate.protocols.flow.requests.handshake import authenticate, greet
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
-from sluicegate.protocols.flow.services import FlowServices
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 

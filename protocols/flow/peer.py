@@ -6,12 +6,16 @@ handlers.
 
 import logging
 from collections.abc import Coroutine
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.bulk import durable_cursors as cursors
+from sluicegate.messaging.bulk import staging
 from sluicegate.messaging.clients.rights import (
     LOGINS_BUSY,
     NOT_AUTHENTICATED,
@@ -20,18 +24,25 @@ from sluicegate.messaging.clients.rights import (
     VPN_UNKNOWN,
     ClientDenied,
 )
+from sluicegate.messaging.clients.roster import ClientRoster
+from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import (
     CLIENT_CONNECTED,
     CLIENT_DISCONNECTED,
     CLIENT_FLOW_CLOSED,
     EventKind,
 )
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import Error
+from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.datapath.browsing import Browsers
 from sluicegate.protocols.flow.datapath.bulk_reads import BulkReads
 from sluicegate.protocols.flow.datapath.consuming import Consumers, FlowIds
@@ -40,10 +51,10 @@ from sluicegate.protocols.flow.datapath.publishing import PublisherFlow, Publish
 from sluicegate.protocols.flow.datapath.subscribing import Subscriptions
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
-from sluicegate.protocols.flow.publishers.messages import ReleasePublisher
-from sluicegate.protocols.flow.services import FlowServices
-from sluicegate.protocols.security.authentication import Principal
+from sluicegate.protocols.flow.publishers.publisher import ReleasePublisher
+from sluicegate.protocols.security.authentication import Authenticator, Principal
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 log = logging.getLogger("sluicegate.flow")
 
@@ -53,6 +64,59 @@ DENIAL_CODES: Final[dict[str, int]] = {
     VPN_DOWN: codes.VPN_UNAVAILABLE,
     VPN_UNKNOWN: codes.VPN_NOT_ALLOWED,
 }
+
+RETRY_AFTER_MS: Final = 1_000  # when a client may retry a request that is refused for now
+
+# Codes for requests about cursors and transactions that actors refuse; a reason that both have has the same text.
+REFUSAL_CODES: Final[dict[str, int]] = {
+    cursors.BAD_CURSOR: codes.REQUEST_INVALID,
+    cursors.FENCED: codes.FENCED,
+    cursors.NO_SUCH_QUEUE: codes.NOT_FOUND,
+    cursors.NOT_DURABLE: codes.REQUEST_INVALID,
+    cursors.MODE_DIFFERS: codes.REQUEST_INVALID,
+    cursors.TOO_MANY: codes.TOO_MANY,
+    cursors.QUEUE_IN_USE: codes.IN_USE,
+    cursors.NOT_STORED: codes.NOT_STORED,
+    cursors.NO_SUCH_CURSOR: codes.NOT_FOUND,
+    cursors.NO_SUCH_PARTITION: codes.NOT_FOUND,
+    cursors.AHEAD: codes.REQUEST_INVALID,
+    staging.BAD_TRANSACTION: codes.REQUEST_INVALID,
+    staging.TOO_LARGE: codes.MESSAGE_TOO_LARGE,
+    staging.TOO_MUCH_STAGED: codes.SPOOL_FULL,
+    staging.NOT_STAGED: codes.NOT_FOUND,
+    staging.BUSY: codes.IN_USE,
+    staging.NOT_PUBLISHED: codes.NOT_PUBLISHED,
+    staging.STAGE_DAMAGED: codes.UNREADABLE,
+    staging.OF_ANOTHER: codes.PERMISSION_DENIED,
+}
+
+_FOR_NOW: Final = frozenset({codes.TOO_MANY, codes.IN_USE, codes.NOT_STORED, codes.SPOOL_FULL, codes.NOT_PUBLISHED})
+
+
+@dataclass(frozen=True, slots=True)
+class FlowServices:
+    """The services that the flow connections of one message VPN share."""
+
+    events: Events
+    space: TopicSpace
+    queues: ActorCell
+    publishers: ActorCell  # the directory of named publishers
+    router: ActorCell
+    cursors: ActorCell  # the directory of durable cursors
+    staging: ActorCell
+    incarnation: int  # of the spool
+    spool: Address
+    authenticator: Authenticator
+    clients: ClientRoster
+    limits: FlowLimits
+    counters: ProtocolCounters
+    unfinished: UnfinishedBytes  # of all clients of the node
+    credit: CreditPool[Address]  # what all consumers of the node may hold together
+    selectors: Selectors
+    connection_buffer_bytes_max: int  # direct messages beyond it are dropped
+    slow_subscriber_stall_ms: int
+    product: str  # name and version, for WELCOME
+    allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
 
 
 class FlowPeer(Behaviour):
@@ -84,7 +148,13 @@ class FlowPeer(Behaviour):
         )
         self.browsers = Browsers(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
         self.bulk_reads = BulkReads(self.output, services.counters, self.carry_out)
-        self.subscriptions = Subscriptions(cell, services)
+        self.subscriptions = Subscriptions(
+            cell,
+            services.space,
+            services.counters,
+            buffer_bytes_max=services.connection_buffer_bytes_max,
+            slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+        )
         self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
         self.is_released = False  # all flows were released: responses come too late
         self._peer: PeerInfo | None = None
@@ -147,6 +217,10 @@ class FlowPeer(Behaviour):
         """Answer a request with an error; its flow id is used up."""
         self.ids.answered(flow_id)
         self.send(Error(flow_id, request_id, code, text, retry_after_ms).encode())
+
+    def refuse_by_code(self, flow_id: int, request_id: int, code: int, text: str) -> None:
+        """Answer a request with an error; the code says whether a retry makes sense."""
+        self.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)
 
     def close_publisher(self, flow: PublisherFlow) -> None:
         """Close a publisher; the directory keeps the state of a named one."""

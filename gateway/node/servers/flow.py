@@ -8,7 +8,7 @@ from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.connection import FlowConnection
-from sluicegate.protocols.flow.services import FlowServices
+from sluicegate.protocols.flow.peer import FlowServices
 
 
 class FlowServer(ProtocolServer[FlowConnection, FlowServices]):

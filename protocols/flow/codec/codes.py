@@ -1,9 +1,12 @@
 """The codes of ERROR, of refusals in PUB_ACK, of GOAWAY and CLOSE. The high byte is the class; clients act on codes.
 
 Flow: errors. A code never changes its meaning.
+
+Behind the codes are the errors that carry them: violations by the peer, of a connection, a flow or a request. Misuse by
+our own code has none.
 """
 
-from typing import Final
+from typing import Final, final
 
 # 0x00: nothing is wrong.
 NONE: Final = 0x0000
@@ -97,3 +100,40 @@ NAMES: Final[dict[int, str]] = {
     NOT_PERMITTED: "not permitted",
     REVOKED: "revoked",
 }
+
+
+_TEXT_CHARS_MAX: Final = 256  # of a violation, in ERROR
+
+
+@final
+class PeerViolation(Exception):
+    """The peer broke a rule, and the connection ends. `code` is one of this module, and goes into ERROR."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text[:_TEXT_CHARS_MAX]
+
+
+@final
+class LocalMisuse(Exception):
+    """The caller requested a frame that the protocol cannot express. A bug, not an input error."""
+
+
+@final
+class RequestRefused(Exception):
+    """A request of the peer is refused with ERROR; nothing else is affected."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@final
+class FlowBroken(Exception):
+    """The peer broke a rule of one flow. The flow ends with `code` in ERROR; the connection stays."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text

@@ -15,8 +15,7 @@ from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from typing import Final, final
 
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 
 SEQUENCE: Final = 0x0001
 TOPIC: Final = 0x0002

@@ -9,8 +9,7 @@ See also: `engine` (whether compression is in force, and counters of the bytes i
 import zlib
 from typing import Final
 
-from sluicegate.protocols.flow.codec.codes import FRAME_TOO_LARGE, LIMIT_EXCEEDED, MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import FRAME_TOO_LARGE, LIMIT_EXCEEDED, MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frame import COMPRESSED, NAMES, Frame, encode_frame, frame_bytes
 from sluicegate.protocols.flow.codec.limits import DEFLATED_BODY_BYTES_MIN, HEAD_BYTES, INFLATED_RATIO_MAX
 

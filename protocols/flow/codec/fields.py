@@ -6,8 +6,7 @@ private use. Texts are UTF-8.
 
 from typing import Final, final
 
-from sluicegate.protocols.flow.codec.codes import CRITICAL_UNKNOWN, MALFORMED
-from sluicegate.protocols.flow.codec.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.codec.codes import CRITICAL_UNKNOWN, MALFORMED, LocalMisuse, PeerViolation
 from sluicegate.protocols.flow.codec.frame import NAMES, Frame
 from sluicegate.protocols.flow.codec.limits import FIELDS_MAX
 

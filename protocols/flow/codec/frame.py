@@ -6,8 +6,7 @@ length counts what comes after it. All numbers are big-endian.
 
 from typing import Final, final
 
-from sluicegate.protocols.flow.codec.codes import FRAME_TOO_LARGE, MALFORMED
-from sluicegate.protocols.flow.codec.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.codec.codes import FRAME_TOO_LARGE, MALFORMED, LocalMisuse, PeerViolation
 from sluicegate.protocols.flow.codec.limits import HEAD_BYTES
 
 VERSION_MAJOR: Final = 1

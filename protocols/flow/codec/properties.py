@@ -10,8 +10,7 @@ from base64 import b64decode, b64encode
 from typing import Final
 
 from sluicegate.messaging.message.headers import TIME_MS_MAX, USER_PROPERTIES_MAX, Headers, UserPropertyValue
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, LocalMisuse, PeerViolation
 
 MESSAGE_ID: Final = 0x01  # text
 CORRELATION: Final = 0x02  # bytes

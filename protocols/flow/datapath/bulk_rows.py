@@ -12,9 +12,8 @@ from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, PRIORITY_MAX,
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.topics.syntax import queue_topic
 from sluicegate.protocols.flow.codec import columns as c
-from sluicegate.protocols.flow.codec.codes import MALFORMED, TOPIC_INVALID
+from sluicegate.protocols.flow.codec.codes import MALFORMED, TOPIC_INVALID, PeerViolation
 from sluicegate.protocols.flow.codec.columns import Columns, ColumnWriter, counts_of, cut_values
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frames.publish import AS_DIRECT, HEADER_FLAGS, flags_of, headers_of
 from sluicegate.protocols.flow.codec.frames.rows import write_rows
 from sluicegate.protocols.flow.codec.frames.stage import StageRows

@@ -20,8 +20,7 @@ from sluicegate.messaging.partitions.state.unsettled import DeliverySource, Unse
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.connection.settling import send_back, settle_from, source_of
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.codes import FLOW_ID_UNUSABLE, OUT_OF_TURN
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import FLOW_ID_UNUSABLE, OUT_OF_TURN, PeerViolation
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_alike, write_deliver
 from sluicegate.protocols.flow.codec.frames.flow import ACTIVE, ENDED, INACTIVE, FlowState
 from sluicegate.protocols.flow.codec.frames.partition import ASSIGNED, DRAINING, Partitions, PartitionState

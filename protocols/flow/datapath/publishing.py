@@ -32,7 +32,7 @@ from sluicegate.messaging.observability.events import as_word
 from sluicegate.messaging.topics.syntax import TopicError, check_published_topic, queue_topic
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.errors import FlowBroken
+from sluicegate.protocols.flow.codec.codes import FlowBroken
 from sluicegate.protocols.flow.codec.frames.publish import TOPIC_CACHED_BYTES_MAX, PubAck, PublishesReceived, Refusal
 from sluicegate.protocols.flow.codec.limits import RANGES_MAX
 from sluicegate.protocols.flow.publishers.publisher import NamedPublisher

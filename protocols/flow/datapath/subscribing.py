@@ -13,14 +13,15 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED
 from sluicegate.messaging.routing.destinations import Subscriber
+from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import (
     SharedFilter,
     TopicFilter,
 )
+from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.write_control import WriteControl
 from sluicegate.protocols.flow.codec.frame import SESSION
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_deliver
-from sluicegate.protocols.flow.services import FlowServices
 
 DIALECT: Final = 0xB5  # key of `MessageBatch.encodings`: one form for all flow clients
 
@@ -29,18 +30,23 @@ DIALECT: Final = 0xB5  # key of `MessageBatch.encodings`: one form for all flow 
 class Subscriptions:
     """The subscriptions of one connection, by their texts."""
 
-    def __init__(self, cell: ActorCell, services: FlowServices) -> None:
+    def __init__(
+        self,
+        cell: ActorCell,
+        space: TopicSpace,
+        counters: ProtocolCounters,
+        *,
+        buffer_bytes_max: int,
+        slow_subscriber_stall_ms: int,
+    ) -> None:
         self.write_control = WriteControl(
-            cell,
-            services.counters,
-            buffer_bytes_max=services.connection_buffer_bytes_max,
-            slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
+            cell, counters, buffer_bytes_max=buffer_bytes_max, slow_subscriber_stall_ms=slow_subscriber_stall_ms
         )
         self.filters: dict[str, TopicFilter | SharedFilter] = {}
         self.unanswered_count = 0  # requests
         self._cell = cell
-        self._space = services.space
-        self._counters = services.counters
+        self._space = space
+        self._counters = counters
         self._subscriber: Subscriber | None = None  # None before the first subscription
 
     def subscriber(self, client: str, dto_local_priority: int) -> Subscriber:

@@ -19,9 +19,9 @@ from sluicegate.protocols.flow.codec.codes import (
     OUT_OF_TURN,
     TIMED_OUT,
     VERSION_UNKNOWN,
+    PeerViolation,
 )
 from sluicegate.protocols.flow.codec.compression import DEFLATE, deflated, inflated
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frame import (
     COMPRESSED,
     CRITICAL,

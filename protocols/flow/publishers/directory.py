@@ -12,16 +12,18 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.definition import ANONYMOUS
-from sluicegate.protocols.flow.publishers.messages import (
+from sluicegate.protocols.flow.publishers.publisher import (
+    ROW_PREFIX,
     ClaimPublisher,
     FencePublisher,
+    NamedPublisher,
     PublisherNotStored,
     PublisherOfAnother,
     ReleasePublisher,
     RestorePublishers,
     TooManyPublishers,
+    place_of_row,
 )
-from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX, NamedPublisher, place_of_row
 
 log = logging.getLogger("sluicegate.flow")
 

@@ -9,12 +9,16 @@ A refused sequence is not stored, and the publisher has to learn of it even if t
 learned once it sends a sequence that the PUB_ACK with the refusal permits; until then the floor stays below, and a
 publisher that reconnects sends it again.
 
+Behind it are the messages between connections and the directory of named publishers, with the errors they raise.
+
 See also: `directory` (which actor has the publisher); `datapath.publishing` (its window and its answers).
 """
 
 import struct
+from dataclasses import dataclass
 from typing import Final, final
 
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.ranges import RangeSet
@@ -159,3 +163,51 @@ def place_of_row(key: bytes) -> tuple[str, int]:
     if not key.startswith(ROW_PREFIX) or len(key) < len(ROW_PREFIX) + 5:
         raise ValueError(f"{key[:40]!r} is not a row of a publisher")
     return key[len(ROW_PREFIX) : -5].decode("utf-8"), int.from_bytes(key[-4:], "big")
+
+
+@dataclass(slots=True)
+class ClaimPublisher:
+    """Connection -> directory: open a publisher. Answered with it once its new epoch is stored and all is decided.
+
+    Raises TooManyPublishers, PublisherOfAnother, and PublisherNotStored when the epoch could not be written.
+    """
+
+    name: str
+    connection: ActorCell
+    user: str  # empty: anonymous
+    window: int  # sequences that it may send ahead of answers
+
+
+@dataclass(slots=True)
+class ReleasePublisher:
+    """Connection -> directory: its flow has ended. Of another epoch than the present one it changes nothing."""
+
+    publisher: NamedPublisher
+    epoch: int
+
+
+@dataclass(slots=True)
+class FencePublisher:
+    """Directory -> connection, ask: the publisher is opened elsewhere. Answered with None when the flow has ended."""
+
+    publisher: NamedPublisher
+
+
+@dataclass(slots=True)
+class RestorePublishers:
+    """Front -> directory, an ask: the rows that the store has. Answered with the number of publishers."""
+
+    rows: dict[bytes, bytes]
+    was_clean: bool  # the gateway was stopped in order
+
+
+class TooManyPublishers(Exception):
+    """The gateway remembers as many publishers as it may."""
+
+
+class PublisherOfAnother(Exception):
+    """The publisher is another user's."""
+
+
+class PublisherNotStored(Exception):
+    """The store could not take the publisher's new epoch."""

@@ -27,18 +27,17 @@ from sluicegate.protocols.flow.codec.limits import WINDOW_MAX
 from sluicegate.protocols.flow.datapath.browsing import BrowserFlow
 from sluicegate.protocols.flow.datapath.consuming import ConsumerFlow
 from sluicegate.protocols.flow.datapath.publishing import PublisherFlow
-from sluicegate.protocols.flow.peer import FlowPeer
-from sluicegate.protocols.flow.publishers.messages import (
+from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer
+from sluicegate.protocols.flow.publishers.publisher import (
     ClaimPublisher,
+    NamedPublisher,
     PublisherNotStored,
     PublisherOfAnother,
     ReleasePublisher,
     TooManyPublishers,
 )
-from sluicegate.protocols.flow.publishers.publisher import NamedPublisher
 
 PROTOCOL: Final = "flow"
-RETRY_AFTER_MS: Final = 1_000  # when a client may retry a request that is refused for now
 
 _BIND_CODES: Final[dict[str, int]] = {
     PERMISSION_DENIED: codes.PERMISSION_DENIED,

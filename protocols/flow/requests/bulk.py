@@ -34,8 +34,8 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.queues.attributes import CONSUME, READ_ONLY
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.codes import RequestRefused
 from sluicegate.protocols.flow.codec.columns import ALL
-from sluicegate.protocols.flow.codec.errors import RequestRefused
 from sluicegate.protocols.flow.codec.frames.cursor import (
     CursorBind,
     CursorRequest,
@@ -50,8 +50,7 @@ from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, 
 from sluicegate.protocols.flow.codec.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
 from sluicegate.protocols.flow.datapath.bulk_reads import BulkReadFlow
 from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
-from sluicegate.protocols.flow.peer import FlowPeer
-from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
+from sluicegate.protocols.flow.peer import REFUSAL_CODES, FlowPeer
 
 BulkRequest: TypeAlias = QueueStatus | CutRangeFrame | CursorBind | CursorRequest | StageRows | CommitRows | AbortRows
 BULK_REQUESTS: Final = (QueueStatus, CutRangeFrame, CursorBind, CursorRequest, StageRows, CommitRows, AbortRows)
@@ -71,11 +70,11 @@ async def begin_reading(peer: FlowPeer, request: Read) -> None:
             text = f"{request.queue!r} has no partition {request.partition}, but 0 to {len(overviews) - 1}"
             raise RequestRefused(codes.NOT_FOUND, text)
     except RequestRefused as refusal:
-        refuse(peer, request.flow_id, request.request_id, refusal.code, str(refusal))
+        peer.refuse_by_code(request.flow_id, request.request_id, refusal.code, str(refusal))
     except CursorRefused as refused:
-        refuse(peer, request.flow_id, request.request_id, REFUSAL_CODES[refused.code], str(refused))
+        peer.refuse_by_code(request.flow_id, request.request_id, REFUSAL_CODES[refused.code], str(refused))
     except pykka.ActorDeadError:
-        refuse(peer, request.flow_id, request.request_id, codes.NOT_FOUND, "the queue was deleted meanwhile")
+        peer.refuse_by_code(request.flow_id, request.request_id, codes.NOT_FOUND, "the queue was deleted meanwhile")
     else:
         if peer.is_released:
             return

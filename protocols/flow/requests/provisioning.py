@@ -22,7 +22,7 @@ from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, is_named
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.errors import RequestRefused
+from sluicegate.protocols.flow.codec.codes import RequestRefused
 from sluicegate.protocols.flow.codec.frame import ALTER, PROVISION
 from sluicegate.protocols.flow.codec.frames.provision import (
     AS_TEMPLATES_SAY,

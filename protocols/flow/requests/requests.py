@@ -11,7 +11,7 @@ from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.messaging.bulk.durable_cursors import CursorRefused
 from sluicegate.messaging.bulk.staging import StagingRefused
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.errors import PeerViolation, RequestRefused
+from sluicegate.protocols.flow.codec.codes import PeerViolation, RequestRefused
 from sluicegate.protocols.flow.codec.frame import CLOSE_PUB, SESSION
 from sluicegate.protocols.flow.codec.frames.flow import Bind, FlowEnd, OpenPub
 from sluicegate.protocols.flow.codec.frames.partition import PartitionsAck
@@ -20,11 +20,10 @@ from sluicegate.protocols.flow.codec.frames.rows import Read
 from sluicegate.protocols.flow.codec.frames.stage import StageRows
 from sluicegate.protocols.flow.codec.limits import REQUESTS_MAX, STAGES_MAX
 from sluicegate.protocols.flow.engine.events import FlowEvent
-from sluicegate.protocols.flow.peer import FlowPeer
-from sluicegate.protocols.flow.requests.bind import RETRY_AFTER_MS, bind, open_publisher
+from sluicegate.protocols.flow.peer import REFUSAL_CODES, RETRY_AFTER_MS, FlowPeer
+from sluicegate.protocols.flow.requests.bind import bind, open_publisher
 from sluicegate.protocols.flow.requests.bulk import BULK_REQUESTS, BulkRequest, answer_bulk, begin_reading
 from sluicegate.protocols.flow.requests.provisioning import answer_provision
-from sluicegate.protocols.flow.requests.refusals import REFUSAL_CODES, refuse
 
 # Requests that belong to no flow: dispatch, and the limits of unanswered ones.
 
@@ -46,7 +45,7 @@ class SessionRequests:
         is_stage = isinstance(request, StageRows)
         if self._open_count >= REQUESTS_MAX or (is_stage and self._stages_count >= STAGES_MAX):
             text = f"a connection has at most {REQUESTS_MAX} requests without answer, {STAGES_MAX} of them STAGE"
-            refuse(peer, SESSION, request.request_id, codes.TOO_MANY, text)
+            peer.refuse_by_code(SESSION, request.request_id, codes.TOO_MANY, text)
             return
         self._open_count += 1
         self._stages_count += int(is_stage)
@@ -73,7 +72,7 @@ class SessionRequests:
         if code == codes.NONE:
             peer.send(answer)
         else:
-            refuse(peer, SESSION, request.request_id, code, text)
+            peer.refuse_by_code(SESSION, request.request_id, code, text)
 
 
 def take_flow_request(peer: FlowPeer, event: FlowEvent) -> None:

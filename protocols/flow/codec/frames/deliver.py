@@ -9,8 +9,7 @@ import struct
 from typing import Final, final
 
 from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frame import DELIVER, Frame
 from sluicegate.protocols.flow.codec.frames.publish import (
     AS_DIRECT,

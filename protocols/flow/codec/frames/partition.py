@@ -8,8 +8,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final, final
 
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frame import PARTITIONS, PARTITIONS_ACK, Frame, encode_frame
 from sluicegate.protocols.flow.codec.limits import POSITIONS_MAX
 

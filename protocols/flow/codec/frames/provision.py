@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from sluicegate.protocols.flow.codec import fields as f
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.fields import FieldReader, FieldWriter
 from sluicegate.protocols.flow.codec.frame import (
     ALTER,

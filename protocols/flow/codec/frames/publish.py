@@ -8,8 +8,7 @@ import struct
 from typing import Final, final
 
 from sluicegate.messaging.message.headers import PARTITION_KEY_BYTES_MAX, PRIORITY_DEFAULT, PRIORITY_MAX, Headers
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frame import PUB_ACK, PUBLISH, SESSION, Frame, encode_frame
 from sluicegate.protocols.flow.codec.limits import HEAD_BYTES, RANGES_MAX
 from sluicegate.protocols.flow.codec.properties import ENTRIES_MAX, decode_properties, encode_properties

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from sluicegate.protocols.flow.codec import fields as f
-from sluicegate.protocols.flow.codec.codes import MALFORMED
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.columns import Columns, read_columns
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.fields import FieldWriter, control_fields
 from sluicegate.protocols.flow.codec.frame import READ, RESPONSE, ROWS, Frame, encode_frame
 from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RELEASED
-from sluicegate.protocols.flow.codec.codes import MALFORMED
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frame import (
     CREDIT,
     NAMES,

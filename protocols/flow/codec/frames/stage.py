@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
 from sluicegate.protocols.flow.codec import fields as f
-from sluicegate.protocols.flow.codec.codes import MALFORMED
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.columns import Columns, read_columns
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.fields import FieldReader, FieldWriter
 from sluicegate.protocols.flow.codec.frame import (
     ABORT_STAGED,

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from sluicegate.messaging.message import outcomes as settlement
 from sluicegate.messaging.partitions.state import gaps
 from sluicegate.protocols.flow.codec import columns as c
+from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.columns import Columns, ColumnWriter, counts_of, cut_values, read_columns
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frames.rows import GAP_REASONS
 from sluicegate.protocols.flow.codec.properties import property_text, property_value
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.compression import DEFLATE, deflated, inflated
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frame import COMPRESSED, PREFACE, RESPONSE, cut_frame, encode_frame
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
 from sluicegate.protocols.flow.codec.frames.session import AUTH_DONE, Auth, AuthAnswer, Hello

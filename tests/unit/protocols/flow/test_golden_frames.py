@@ -3,8 +3,8 @@
 import pytest
 
 from sluicegate.protocols.flow.codec import frame as frames
+from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.columns import KINDS, Columns, ColumnWriter
-from sluicegate.protocols.flow.codec.errors import PeerViolation
 from sluicegate.protocols.flow.codec.frame import PREFACE
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered, DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message.headers import TIME_MS_MAX, Headers, UserPropertyValue
-from sluicegate.protocols.flow.codec.errors import LocalMisuse
+from sluicegate.protocols.flow.codec.codes import LocalMisuse
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered, DeliverHead, write_deliver
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, write_publish
 from support.flow.golden import WALL_MS, decoded

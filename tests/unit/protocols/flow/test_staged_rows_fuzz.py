@@ -1,6 +1,6 @@
 """Rows that clients stage, damaged in every way: they become batches or a violation, and nothing else comes out."""
 
-from sluicegate.protocols.flow.codec.errors import PeerViolation
+from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frame import SESSION, STAGE, cut_frame, encode_frame
 from sluicegate.protocols.flow.codec.frames.stage import StageRows, read_staging_frame
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
