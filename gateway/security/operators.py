@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, Admin, AdminAccount
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
-from sluicegate.protocols.http.codec.headers import basic_credentials
+from sluicegate.protocols.http.codec.requests import basic_credentials
 from sluicegate.protocols.security import scram
 from sluicegate.protocols.security.account_secrets import AccountSecrets
 from sluicegate.protocols.security.authentication import Authenticator, Credentials, Principal

@@ -5,16 +5,13 @@ A POST of a message is published at once if nothing has to be waited for; any ot
 
 from typing import Final
 
-from sluicegate.protocols.http.client import HttpClient
+from sluicegate.protocols.http.client import HttpClient, HttpServices
 from sluicegate.protocols.http.codec.paths import QUEUE_PREFIX, destination_of_path
-from sluicegate.protocols.http.codec.problems import METHOD_NOT_ALLOWED, HttpProblem
 from sluicegate.protocols.http.codec.requests import Request
-from sluicegate.protocols.http.codec.responses import NO_CONTENT
+from sluicegate.protocols.http.codec.responses import METHOD_NOT_ALLOWED, NO_CONTENT, HttpProblem
 from sluicegate.protocols.http.consuming.delivery_forms import FLOW_PREFIX
 from sluicegate.protocols.http.requests.consume import end_flow, read_flow, read_queue, settle
-from sluicegate.protocols.http.requests.gateway_mode import relay
-from sluicegate.protocols.http.requests.post import is_batch, post, post_and_wait, post_batch, wants_reply
-from sluicegate.protocols.http.services import HttpServices
+from sluicegate.protocols.http.requests.publish import is_batch, post, post_and_wait, post_batch, relay, wants_reply
 
 QUEUE_PATH: Final = QUEUE_PREFIX.encode()
 FLOW_PATH: Final = FLOW_PREFIX.encode()

@@ -11,10 +11,10 @@ from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.protocols.http.client import HttpServices
 from sluicegate.protocols.http.codec.responses import ResponseHeads
 from sluicegate.protocols.http.connection import HttpConnection
 from sluicegate.protocols.http.limits import HttpLimits
-from sluicegate.protocols.http.services import HttpServices
 
 
 class HttpServer(ProtocolServer[HttpConnection, HttpServices]):

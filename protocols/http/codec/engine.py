@@ -8,10 +8,14 @@ from typing import Any, Final, final
 
 import httptools
 
-from sluicegate.protocols.http.codec.head_rules import problem_of
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HEAD_TOO_LARGE, VERSION_NOT_SUPPORTED, HttpProblem
-from sluicegate.protocols.http.codec.requests import Request
-from sluicegate.protocols.http.codec.responses import ResponseHeads
+from sluicegate.protocols.http.codec.requests import Request, problem_of
+from sluicegate.protocols.http.codec.responses import (
+    BAD_REQUEST,
+    HEAD_TOO_LARGE,
+    VERSION_NOT_SUPPORTED,
+    HttpProblem,
+    ResponseHeads,
+)
 from sluicegate.protocols.transport.origins import authority_of
 
 # Of a request line and its headers, and of trailers; parsers have no limit of their own, and put together a header's

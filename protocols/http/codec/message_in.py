@@ -19,7 +19,7 @@ from sluicegate.messaging.message.headers import (
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
 from sluicegate.protocols.http.codec.paths import QUEUE_PREFIX, TOPIC_PREFIX, destination_of_name
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, HttpProblem
 
 # Typed user properties in header values: `value` is a string, `value; type=int32` a number.
 

@@ -14,7 +14,7 @@ from sluicegate.messaging.topics.syntax import (
     is_queue_topic,
     queue_topic,
 )
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, HttpProblem
 
 TOPIC_PREFIX: Final = "/TOPIC/"
 QUEUE_PREFIX: Final = "/QUEUE/"

@@ -1,26 +1,39 @@
-"""One request and its response: the body within its limits with gzip undone, and the bytes that go back.
+"""One request and its response: the rules for its head, the body within its limits with gzip undone, and the answer.
 
 Requests are cut out of the stream of bytes in `engine`; the order in which they are begun is in `connection`.
 """
 
+import base64
+import binascii
+import re
 import zlib
 from typing import Final, final
 
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.protocols.connection.pieces import put_to
-from sluicegate.protocols.http.codec.problems import (
+from sluicegate.protocols.http.codec.responses import (
     BAD_REQUEST,
+    CONTINUE,
     JSON_TYPE,
+    NO_CONTENT,
+    NOT_IMPLEMENTED,
+    OK,
     TOO_LARGE,
     UNSUPPORTED,
+    VERSION_NOT_SUPPORTED,
     XML_TYPE,
     HttpProblem,
+    ResponseHeads,
     error_body,
 )
-from sluicegate.protocols.http.codec.responses import CONTINUE, NO_CONTENT, OK, ResponseHeads
 
 AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that is not read yet; a smaller one is waited for, and read at once
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window
+VERSIONS: Final = ("1.0", "1.1")  # the parser takes others for one of them
+# RFC 3986 3.2.2 and 3.2.3: a name, an address of IPv4, or one of another family in brackets; and a port.
+_HOST: Final = re.compile(
+    r"(?:[A-Za-z0-9\-._~!$&'()*+,;=]|%[0-9A-Fa-f]{2})*(?::[0-9]*)?|\[[0-9A-Za-z:.%~_-]+\](?::[0-9]*)?"
+)
 
 
 @final
@@ -247,3 +260,39 @@ def _too_large(bytes_max: int) -> HttpProblem:
     # The rest of such a body is not read: the connection ends with the answer.
     detail = f"the body is larger than the {bytes_max} bytes that are taken here"
     return HttpProblem(TOO_LARGE, detail, ends_connection=True)
+
+
+def basic_credentials(value: str) -> tuple[str, bytes]:
+    """Return user name and password of an Authorization header of the scheme Basic (RFC 7617). Raises ValueError.
+
+    Whom they authenticate is decided in `protocols.security.authentication`.
+    """
+    try:
+        name, colon, password = base64.b64decode(value, validate=True).partition(b":")
+        if colon:
+            return name.decode("utf-8"), password
+    except (binascii.Error, ValueError):
+        pass
+    raise ValueError("Authorization: Basic is not the base64 of name:password in UTF-8")
+
+
+def problem_of(request: Request, target: bytes, version: str) -> HttpProblem | None:
+    """Return what a request is refused with for its head alone, None if it is not. The grammar is the parser's.
+
+    One Host, or none in 1.0, of a valid form (RFC 9112 3.2); no transfer coding but chunked, which would have to be
+    undone (6.1); a target without a fragment, which nobody sends (3.2); a version that this is (RFC 9110 15.6.6).
+    """
+    if version not in VERSIONS:
+        return HttpProblem(VERSION_NOT_SUPPORTED, f"HTTP/{version} is not supported; use HTTP/1.1")
+    hosts = request.values("host")
+    if len(hosts) > 1 or (version != "1.0" and not hosts):
+        return HttpProblem(BAD_REQUEST, f"{len(hosts)} Host headers; allowed: one")
+    if hosts and _HOST.fullmatch(hosts[0]) is None:
+        return HttpProblem(BAD_REQUEST, f"Host: {hosts[0]!r:.80} is not a name or address of a host")
+    if b"#" in target:
+        return HttpProblem(BAD_REQUEST, "the target of the request has a fragment")
+    codings = request.values("transfer-encoding")
+    if codings and [each.lower() for each in codings] != ["chunked"]:
+        detail = f"Transfer-Encoding: {', '.join(codings)!r:.80} is not undone here; allowed: chunked"
+        return HttpProblem(NOT_IMPLEMENTED, detail)
+    return None

@@ -21,7 +21,7 @@ from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.connection.settling import DurableSettlement, send_back, source_of
-from sluicegate.protocols.http.codec.problems import not_stored
+from sluicegate.protocols.http.codec.responses import not_stored
 from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
 
 # The present reader of an HTTP flow: a request that waits for messages, or one that streams them.

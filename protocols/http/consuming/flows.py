@@ -10,7 +10,7 @@ from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
 from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
 from sluicegate.protocols.http.limits import HttpLimits
 

@@ -19,7 +19,7 @@ import orjson
 from python_multipart.exceptions import MultipartParseError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, TOO_LARGE, HttpProblem
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, TOO_LARGE, HttpProblem
 
 NDJSON: Final = "ndjson"
 MULTIPART: Final = "multipart"

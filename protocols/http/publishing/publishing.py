@@ -6,7 +6,7 @@ from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED
-from sluicegate.protocols.http.codec.problems import HttpProblem, not_stored, refusal_problem
+from sluicegate.protocols.http.codec.responses import HttpProblem, not_stored, refusal_problem
 
 
 class Submission:

@@ -14,8 +14,8 @@ from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.topics.syntax import REPLY_TOPICS, Syntax, TopicFilter, parse_filter
 from sluicegate.protocols.connection.counters import ProtocolCounters
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem
 from sluicegate.protocols.http.codec.requests import ClientLeft
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, HttpProblem
 
 REPLY_WAIT: Final = "solace-reply-wait-time-in-ms"  # the header
 WORD_BYTES: Final = 16

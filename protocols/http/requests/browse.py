@@ -26,9 +26,8 @@ from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import Query
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, HttpProblem, refusal_problem
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
-from sluicegate.protocols.http.codec.responses import OK
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, OK, HttpProblem, refusal_problem
 from sluicegate.protocols.http.consuming.delivery_forms import (
     EVENTS_TYPE,
     NDJSON_TYPE,

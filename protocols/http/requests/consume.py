@@ -14,9 +14,16 @@ from sluicegate.messaging.message.outcomes import OUTCOMES, REJECTED
 from sluicegate.protocols.connection.unwritable import report_unwritable
 from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import Query, queue_of_path
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, CONFLICT, NOT_FOUND, HttpProblem, refusal_problem
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
-from sluicegate.protocols.http.codec.responses import NO_CONTENT, OK
+from sluicegate.protocols.http.codec.responses import (
+    BAD_REQUEST,
+    CONFLICT,
+    NO_CONTENT,
+    NOT_FOUND,
+    OK,
+    HttpProblem,
+    refusal_problem,
+)
 from sluicegate.protocols.http.consuming.delivery_forms import (
     EVENTS_TYPE,
     FLOW_PREFIX,

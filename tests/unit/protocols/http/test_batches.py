@@ -5,7 +5,7 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from sluicegate.protocols.http.codec.problems import HttpProblem
+from sluicegate.protocols.http.codec.responses import HttpProblem
 from sluicegate.protocols.http.publishing.batches import (
     HEADERS_MAX,
     MULTIPART,

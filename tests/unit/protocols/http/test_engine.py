@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.protocols.http.codec.engine import AHEAD_REQUESTS_MAX, HEAD_BYTES_MAX, HttpEngine
-from sluicegate.protocols.http.codec.problems import HttpProblem
 from sluicegate.protocols.http.codec.requests import AHEAD_BYTES_MAX, Request
-from sluicegate.protocols.http.codec.responses import CONTINUE, ResponseHeads
+from sluicegate.protocols.http.codec.responses import CONTINUE, HttpProblem, ResponseHeads
 
 BODY_MAX = 1_000_000
 GET = b"GET /a HTTP/1.1\r\nHost: h\r\n\r\n"

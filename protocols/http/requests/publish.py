@@ -1,4 +1,9 @@
-"""POST: one message, or a batch of them, answered once they are safe."""
+"""Requests that publish: POST of one message or a batch, answered once they are safe, and requests in gateway mode.
+
+In gateway mode every request, whatever its method, is a message, and the reply to it is the response:
+`GET /prices/eu` goes to the topic `GET/prices/eu`. The request's method, target and headers go along as the user
+properties that Solace has for them; Authorization does not, because it concerns the client and the broker only.
+"""
 
 from typing import Final, final
 
@@ -7,20 +12,27 @@ import orjson
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
 from sluicegate.messaging.topics.syntax import Destination
 from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.message_in import read_attributes
 from sluicegate.protocols.http.codec.message_out import response_headers
-from sluicegate.protocols.http.codec.paths import destination_of_name
-from sluicegate.protocols.http.codec.problems import BAD_REQUEST, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
+from sluicegate.protocols.http.codec.paths import destination_of_name, topic_of_request
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
-from sluicegate.protocols.http.codec.responses import OK
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, NOT_FOUND, OK, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
 from sluicegate.protocols.http.consuming.delivery_forms import NDJSON_TYPE
 from sluicegate.protocols.http.publishing.batches import BatchEntry, read_batch
 from sluicegate.protocols.http.publishing.publishing import Submission
-from sluicegate.protocols.http.publishing.request_reply import REPLY_WAIT, reply_wait_ms
+from sluicegate.protocols.http.publishing.request_reply import FOREVER, REPLY_WAIT, reply_wait_ms
 
 MULTI_STATUS: Final = 207
+
+# Gateway mode: what a message has whose request does not say otherwise.
+DEFAULTS: Final = (("Solace-Delivery-Mode", "Non-Persistent"), ("Solace-Time-To-Live-In-ms", "30000"))
+
+_OUR_HEADERS: Final = ("solace-", "sluicegate-")
+_NOT_FORWARDED: Final = ("authorization", "connection", "content-encoding", "content-length", "transfer-encoding")
+_PROPERTY: Final = "Solace-User-Property-JMS_Solace_HTTP_"
 
 
 def is_batch(request: Request) -> bool:
@@ -100,6 +112,33 @@ async def request_reply(
         raise HttpProblem(REPLY_TIMEOUT, f"no reply within {wait_ms} ms", reason="Reply Timeout")
     client.services.counters.messages_sent += 1
     request.answer(OK, reply.payload, response_headers(reply.headers, client.runtime.clock.wall_ms()))
+
+
+async def relay(client: HttpClient, request: Request) -> None:
+    """Publish a request in gateway mode, and answer it with the reply. Raises HttpProblem and ClientLeft."""
+    destination = topic_of_request(request.method, request.raw_path)
+    await client.whole(request, client.services.limits.body_bytes_max)
+    if client.services.space.route(destination.topic).is_empty:
+        raise HttpProblem(NOT_FOUND, f"nobody subscribes to {destination.topic!r:.200}", reason="No Subscription Match")
+    wait = request.header(REPLY_WAIT)
+    fields = [each for each in DEFAULTS if not request.header(each[0].lower())]
+    target = request.raw_path + (b"?" + request.raw_query if request.raw_query else b"")
+    fields += [
+        (f"{_PROPERTY}method", _text(request.method)),
+        (f"{_PROPERTY}target_path_query_verbatim", _text(target.decode("latin-1"))),
+    ]
+    for name, value in request.fields:
+        lower = name.lower()
+        if lower == "content-type" or lower in TRACE_FIELDS or lower.startswith(_OUR_HEADERS):
+            fields.append((name, value))
+        if lower not in _NOT_FORWARDED and not lower.startswith(_OUR_HEADERS):
+            fields.append((f"{_PROPERTY}field_{name}", _text(value)))
+    await request_reply(client, request, destination, fields, reply_wait_ms(wait) if wait else FOREVER)
+
+
+def _text(value: str) -> str:
+    """Return a property's value so that it is taken for a text, whatever it looks like."""
+    return f"{value}; type=string"
 
 
 @final
