@@ -1,12 +1,12 @@
 """One HTTP client, as its requests see it: who it is, which message VPN it is in, what it publishes and reads.
 
-`SignIn` authenticates its requests. The connection derives from `HttpClient` and brings the transport, the clock and the
-order of requests (`connection`).
+`SignIn` authenticates its requests, and `CrossOrigin` decides which web pages may read the responses. The connection
+derives from `HttpClient` and brings the transport, the clock and the order of requests (`connection`).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Final, final
 
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -35,14 +35,31 @@ from sluicegate.protocols.http.codec.responses import (
 )
 from sluicegate.protocols.http.consuming.flow import FlowReader
 from sluicegate.protocols.http.consuming.flows import HttpFlows
-from sluicegate.protocols.http.cors import CrossOrigin
-from sluicegate.protocols.http.limits import HttpLimits
 from sluicegate.protocols.http.publishing.publishing import PendingPublishes, Submission
 from sluicegate.protocols.http.publishing.request_reply import ReplyBox
 from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticator, Principal
 from sluicegate.protocols.transport.interface import PeerInfo
-from sluicegate.protocols.transport.origins import WebPages
+from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLimits:
+    """The limits of HTTP clients that operators set."""
+
+    body_bytes_max: int  # of a request, as it is sent and after gzip is undone
+    message_bytes_max: int  # of each message in it
+    batch_messages_max: int
+    head_timeout_ms: int  # from the first byte of a request to the end of its headers, and from accept to the first
+    body_timeout_ms: int  # of silence within a body, and for what of it comes more slowly than at the least rate
+    body_rate_min: int  # bytes a second, on the average of a whole body
+    keep_alive_ms: int  # from an answer to the next request
+    flows_max: int  # of all clients
+    flows_per_client_max: int
+    unsettled_max: int  # that a flow may hold
+    lock_ms: int  # that a worker has to settle a message, unless it says otherwise
+    lock_ms_max: int
+    wait_ms_max: int  # that a request may wait for messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +171,54 @@ def _credentials(value: str) -> tuple[str, bytes]:
 
 def _unauthorized(detail: str) -> HttpProblem:
     return HttpProblem(UNAUTHORIZED, detail, headers=[(b"www-authenticate", CHALLENGES)])
+
+
+ANY_HEADER: Final = b"*"
+PREFLIGHT_CACHED_S: Final = 600
+
+
+@final
+class CrossOrigin:
+    """CORS (the Fetch standard): which web pages may read the responses on one connection.
+
+    Whether a request of a page is answered at all is decided in `protocols.transport.origins`.
+    """
+
+    def __init__(self, pages: WebPages) -> None:
+        self._pages = pages
+
+    def refusal(self, request: Request) -> ForeignRequest | None:
+        """Return why a request is refused, None if it is not. The page may read the answer if its origin is allowed."""
+        origin = request.header("origin")
+        if origin:
+            request.answer_headers = self._headers(origin)
+            origin = ", ".join(request.values("origin"))
+        return self._pages.refusal(request.host, origin, request.header("sec-fetch-site"))
+
+    def preflight(self, request: Request, methods: bytes) -> list[tuple[bytes, bytes]]:
+        """Return what else a page is told that asks what it may send; `methods` are those of the path."""
+        if not self._headers(request.header("origin")):
+            return []
+        asked = request.header("access-control-request-headers").encode("latin-1", "replace")
+        fields = [
+            (b"access-control-allow-methods", methods),
+            (b"access-control-allow-headers", asked),
+            (b"access-control-max-age", str(PREFLIGHT_CACHED_S).encode()),
+        ]
+        # Chromium asks for a page of the Internet before it goes to a machine that others there cannot reach.
+        if request.header("access-control-request-private-network"):
+            fields.append((b"access-control-allow-private-network", b"true"))
+        return fields
+
+    def _headers(self, origin: str) -> list[tuple[bytes, bytes]]:
+        """Return what lets a page read an answer; nothing for pages that may not, and for other clients."""
+        if not origin or not self._pages.allows(origin):
+            return []
+        return [
+            (b"access-control-allow-origin", origin.encode("latin-1", "replace")),
+            (b"access-control-expose-headers", ANY_HEADER),  # attributes of messages are headers, and users name them
+            (b"vary", b"origin"),
+        ]
 
 
 class HttpClient(Behaviour):

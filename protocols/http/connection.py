@@ -12,7 +12,7 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns
-from sluicegate.protocols.http.client import HttpClient, HttpServices, SignIn
+from sluicegate.protocols.http.client import CrossOrigin, HttpClient, HttpServices, SignIn
 from sluicegate.protocols.http.codec.engine import HttpEngine
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
 from sluicegate.protocols.http.codec.responses import (
@@ -21,7 +21,6 @@ from sluicegate.protocols.http.codec.responses import (
     HttpProblem,
     refusal_problem,
 )
-from sluicegate.protocols.http.cors import CrossOrigin
 from sluicegate.protocols.http.router import serve, serve_at_once
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare

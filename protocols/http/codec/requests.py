@@ -10,7 +10,6 @@ import zlib
 from typing import Final, final
 
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.protocols.connection.pieces import put_to
 from sluicegate.protocols.http.codec.responses import (
     BAD_REQUEST,
     CONTINUE,
@@ -26,6 +25,7 @@ from sluicegate.protocols.http.codec.responses import (
     ResponseHeads,
     error_body,
 )
+from sluicegate.protocols.transport.interface import append_piece
 
 AHEAD_BYTES_MAX: Final = 64 * 1024  # of a body that is not read yet; a smaller one is waited for, and read at once
 _GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS  # zlib's number for gzip with its largest window
@@ -84,7 +84,7 @@ class Request:
         """Take a piece of the body. It is dropped when the answer is there already."""
         self.body_bytes += len(piece)
         if not self.is_answered:
-            put_to(self._pieces, piece)
+            append_piece(self._pieces, piece)
             self._wake()
 
     def complete(self) -> None:

@@ -35,9 +35,7 @@ VERSION_NOT_SUPPORTED: Final = 505
 
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 STATUS_LINES: Final = {each.value: f"HTTP/1.1 {each.value} {each.phrase}\r\n".encode() for each in http.HTTPStatus}
-CHALLENGES: Final = (
-    b'Basic realm="sluicegate", charset="UTF-8", Bearer realm="sluicegate"'  # in WWW-Authenticate
-)
+CHALLENGES: Final = b'Basic realm="sluicegate", charset="UTF-8", Bearer realm="sluicegate"'  # in WWW-Authenticate
 
 
 @final

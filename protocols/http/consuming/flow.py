@@ -9,7 +9,15 @@ from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
-from sluicegate.actors.messages.data import Deliveries, PublishFailed, RenewLock, SettleDurably
+from sluicegate.actors.messages.data import (
+    Deliveries,
+    DurableSettlement,
+    PublishFailed,
+    RenewLock,
+    SettleDurably,
+    release_delivery,
+    source_of,
+)
 from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -20,9 +28,12 @@ from sluicegate.messaging.message.refusals import REFUSED_SPOOL_FAILED
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
 from sluicegate.messaging.queues.credit import CreditWindow
-from sluicegate.protocols.connection.settling import DurableSettlement, send_back, source_of
 from sluicegate.protocols.http.codec.responses import not_stored
 from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
+
+ANSWER_MESSAGES_MAX: Final = 1000  # in one answer: a client wants to begin with the first
+STREAM_WINDOW: Final = 100  # messages that a stream is ahead of its client, unless the request says otherwise
+HEARTBEAT_MS: Final = 15_000  # proxies give up on a response that says nothing for a minute, some for less
 
 # The present reader of an HTTP flow: a request that waits for messages, or one that streams them.
 #
@@ -371,7 +382,7 @@ class HttpFlow(Behaviour):
                 self._hold(source_of(self._sources, message, delivery), delivery)
             else:  # the reader has left, or the partition was taken away, while these were on their way
                 self.window.give(delivery.stop_row - delivery.start_row)
-                send_back(message, delivery)
+                release_delivery(message, delivery)
         self.review()
         if is_wanted and self._reader is not None:
             self._reader.arrived()

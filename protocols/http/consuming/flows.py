@@ -12,7 +12,6 @@ from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.protocols.http.codec.responses import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
 from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
-from sluicegate.protocols.http.limits import HttpLimits
 
 PROTOCOL: Final = "http"
 ID_BYTES: Final = 16
@@ -39,13 +38,19 @@ class HttpFlows:
         return self._runtime.rng.randbytes(ID_BYTES).hex()
 
     async def bind(
-        self, terms: FlowTerms, selector: Selector | None, limits: HttpLimits, rights: ClientRights
+        self,
+        terms: FlowTerms,
+        selector: Selector | None,
+        rights: ClientRights,
+        *,
+        flows_max: int,
+        flows_per_client_max: int,
     ) -> HttpFlow:
         """Bind a flow. Raises HttpProblem, ClientDenied."""
         handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name, rights, consumes=True))
         if handle is None:
             raise HttpProblem(BAD_REQUEST, f"there is no queue {terms.queue_name!r:.300}", reason="Queue Not Found")
-        self._check_room(terms, limits)
+        self._check_room(terms, flows_max, flows_per_client_max)
         flow = self._spawn(terms, handle.cell)
         request = BindFlow(flow.urn, terms.client, terms.user, flow.cell.inbox, flow.window, PROTOCOL, selector)
         try:
@@ -82,19 +87,19 @@ class HttpFlows:
             self._flows.pop(flow_id).end(reason)
         return bool(its)
 
-    def _check_room(self, terms: FlowTerms, limits: HttpLimits) -> None:
+    def _check_room(self, terms: FlowTerms, flows_max: int, flows_per_client_max: int) -> None:
         """Raise HttpProblem when there may be no other flow, of any client or of this one.
 
         A client is a user or, where strangers are let in, a host.
         """
         self._forget_ended()
-        if len(self._flows) >= limits.flows_max:
-            raise _too_many(f"HTTP clients have {limits.flows_max} flows, the most allowed")
+        if len(self._flows) >= flows_max:
+            raise _too_many(f"HTTP clients have {flows_max} flows, the most allowed")
         its_count = 0
         for flow in self._flows.values():
             if flow.terms.user == terms.user and (terms.user or flow.terms.host == terms.host):
                 its_count += 1
-        if its_count >= limits.flows_per_client_max:
+        if its_count >= flows_per_client_max:
             raise _too_many(f"this client has {its_count} flows, the most allowed: DELETE those that are done")
 
     def _forget_ended(self) -> None:

@@ -6,10 +6,9 @@ A worker names single deliveries in URLs, so each has an entry of its own. Its l
 from itertools import islice
 from typing import final
 
-from sluicegate.actors.messages.data import Settle
+from sluicegate.actors.messages.data import Settle, settle_from
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource
-from sluicegate.protocols.connection.settling import settle_from
 
 
 @final

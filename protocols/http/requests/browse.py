@@ -35,8 +35,7 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
     event,
     message_keys,
 )
-from sluicegate.protocols.http.consuming.flow import Stream
-from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, WINDOW
+from sluicegate.protocols.http.consuming.flow import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, STREAM_WINDOW, Stream
 from sluicegate.protocols.security.authentication import Principal
 
 PROTOCOL: Final = "http"
@@ -89,7 +88,7 @@ async def browse(
         client.identity.rights.check_receiving()
     except ClientDenied as denied:
         raise refusal_problem(denied.text, "") from None
-    count_max = query.number("max", WINDOW, 1, ANSWER_MESSAGES_MAX)
+    count_max = query.number("max", STREAM_WINDOW, 1, ANSWER_MESSAGES_MAX)
     handle: QueueHandle | None = await client.services.queues.ask(FindQueue(queue_name, client.identity.rights))
     if handle is None:
         raise HttpProblem(BAD_REQUEST, f"there is no queue {queue_name!r:.300}", reason="Queue Not Found")

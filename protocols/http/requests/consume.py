@@ -34,11 +34,20 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
     event,
     settle_path,
 )
-from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow, Poll, Stream
+from sluicegate.protocols.http.consuming.flow import (
+    ANSWER_MESSAGES_MAX,
+    HEARTBEAT_MS,
+    STREAM_WINDOW,
+    FlowTerms,
+    HttpFlow,
+    Poll,
+    Stream,
+)
 from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
-from sluicegate.protocols.http.limits import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, NUMBERS_MAX, WINDOW
 from sluicegate.protocols.http.requests.browse import browse, selector_of
 from sluicegate.protocols.security.authentication import Principal
+
+NUMBERS_MAX: Final = 10_000  # deliveries that one request may name; more than a flow holds by default
 
 W = TypeVar("W")
 
@@ -142,7 +151,13 @@ async def _bind(client: HttpClient, request: Request, query: Query, queue_name: 
     )
     try:
         rights.check_flow(0)  # how many there may be, `HttpFlows` says
-        return await services.flows.bind(terms, selector_of(services.selectors, query), limits, rights)
+        return await services.flows.bind(
+            terms,
+            selector_of(services.selectors, query),
+            rights,
+            flows_max=limits.flows_max,
+            flows_per_client_max=limits.flows_per_client_max,
+        )
     except ClientDenied as denied:
         raise refusal_problem(denied.text, "") from None
 
@@ -197,7 +212,7 @@ async def _read(
 ) -> None:
     accepted = request.header("accept").lower()
     if "text/event-stream" in accepted:
-        window = query.number("window", WINDOW, 1, client.services.limits.unsettled_max)
+        window = query.number("window", STREAM_WINDOW, 1, client.services.limits.unsettled_max)
         await _stream(client, request, flow, window, after)
         return
     is_lines = "ndjson" in accepted
