@@ -14,8 +14,13 @@ from sluicegate.gateway.config.findings import Finding
 from sluicegate.gateway.config.sections.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
 from sluicegate.gateway.config.sections.security.secret_files import first_line
 from sluicegate.protocols.rest.allowed_targets import SETTING, AllowedTargets
-from sluicegate.protocols.rest.header_names import HEADERS_ALLOWED, is_reserved
-from sluicegate.protocols.rest.settings import BindingSettings, ConsumerSettings, PointSettings
+from sluicegate.protocols.rest.settings import (
+    HEADERS_ALLOWED,
+    BindingSettings,
+    ConsumerSettings,
+    PointSettings,
+    is_reserved,
+)
 from sluicegate.protocols.transport.tls_context import load_certificate, reading
 
 ALLOWED_HOSTS: Final = f"hosts that `{SETTING}` allows"

@@ -6,6 +6,8 @@ The HTTP port for operators is `gateway.admin`.
 from collections.abc import Mapping
 from typing import ClassVar
 
+from sluicegate.protocols.http.limits import HttpLimits
+
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.server import ProtocolServer
@@ -14,7 +16,6 @@ from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.http.client import HttpServices
 from sluicegate.protocols.http.codec.responses import ResponseHeads
 from sluicegate.protocols.http.connection import HttpConnection
-from sluicegate.protocols.http.limits import HttpLimits
 
 
 class HttpServer(ProtocolServer[HttpConnection, HttpServices]):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import ip_addresses, sampled_from
 
 from sluicegate.protocols.rest.allowed_targets import AllowedTargets, parse_targets
-from sluicegate.protocols.rest.header_names import HEADERS_ALLOWED, RESERVED, RESERVED_PREFIX, is_reserved
+from sluicegate.protocols.rest.settings import HEADERS_ALLOWED, RESERVED, RESERVED_PREFIX, is_reserved
 
 ANYTHING = AllowedTargets()
 METADATA = "169.254.169.254"
