@@ -18,8 +18,7 @@ from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.login_queue import network_of
-from sluicegate.protocols.security.password_checks import PasswordChecks
-from sluicegate.protocols.security.proven_passwords import ProvenPasswords
+from sluicegate.protocols.security.password_checks import PasswordChecks, ProvenPasswords
 
 
 @dataclass(frozen=True, slots=True)
