@@ -65,9 +65,7 @@ COMPILED: Final = (
     "protocols/connection/write_control.py",  # every write passes it
     "protocols/connection/identity.py",  # compiled connections ask it
     "protocols/connection/message_vpns.py",  # each connection is in one
-    "protocols/connection/pieces.py",  # large messages come in many
     "protocols/connection/read_control.py",  # every publish passes it
-    "protocols/connection/settling.py",  # each settlement is made there
     "protocols/connection/browse_buffer.py",  # compiled browsers hold it
     "protocols/transport/loop/selector.py",  # looks at all of them
     "protocols/transport/stream.py",  # one for each connection

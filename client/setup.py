@@ -28,7 +28,6 @@ MODULES: Final = (
     "messaging/message/headers.py",
     "messaging/message/outcomes.py",
     "messaging/message/ranges.py",
-    "protocols/connection/pieces.py",
     "protocols/flow/client/**/*.py",
     "protocols/flow/codec/**/*.py",
     "protocols/flow/engine/*.py",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from socket import gaierror
 from typing import ClassVar
 
-from sluicegate.protocols.transport.errors import TlsFilesRefused
+from sluicegate.protocols.transport.tls_context import TlsFilesRefused
 
 
 class NotFound(LookupError):

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, final
 
 READ_INTO_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
+SHORT_PIECE_BYTES: Final = 1024  # the next piece is added to so short a one: objects for single bytes would add up
 
 
 @final
@@ -114,3 +115,11 @@ class Connection(Protocol):
 
 
 ConnectionFactory: TypeAlias = Callable[[], Connection]  # called once for each accepted stream
+
+
+def append_piece(pieces: list[bytes], piece: bytes) -> None:
+    """Append what was received of something large, whose pieces are joined once, when all have come."""
+    if pieces and len(pieces[-1]) < SHORT_PIECE_BYTES:
+        pieces[-1] += piece
+    else:
+        pieces.append(piece)

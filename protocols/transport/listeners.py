@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sluicegate.protocols.transport.errors import ListenerNotStarted
 from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo
 from sluicegate.protocols.transport.loop.accepting import Accepting
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
@@ -32,6 +31,10 @@ from sluicegate.protocols.transport.tls_context import CertificateUser, TlsFiles
 CONNECTIONS_MAX: Final = 100_000
 TLS_HANDSHAKE_S: Final = 10.0  # a client that has not finished by then is gone or hostile; asyncio waits 60 s
 _GONE: Final = ("", 0)  # the address of a peer that has left
+
+
+class ListenerNotStarted(Exception):
+    """The listener has no address: it was not started, or it was stopped."""
 
 
 class BaseListener(ABC):

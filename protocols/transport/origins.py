@@ -14,7 +14,7 @@ makes. So:
 - Programs send no `Origin`, and neither they nor clients of HTTP/1.0 that leave out `Host` are touched: browsers never
   do.
 
-See also: what a page may read of a response (`protocols.http.cors`).
+See also: what a page may read of a response (`CrossOrigin` in `protocols.http.client`).
 """
 
 import ipaddress

@@ -12,7 +12,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from sluicegate.protocols.transport.errors import TlsFilesRefused
+
+class TlsFilesRefused(ValueError):
+    """A certificate, key or authority file is missing or unusable. The text names the file."""
 
 
 class ClientCertificates(Enum):

@@ -13,7 +13,7 @@ from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.protocols.http.client import HttpServices
+from sluicegate.protocols.http.client import HttpLimits, HttpServices
 from sluicegate.protocols.http.codec.responses import ResponseHeads
 from sluicegate.protocols.http.connection import HttpConnection
 

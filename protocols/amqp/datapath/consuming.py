@@ -7,7 +7,7 @@ what it may still get. A message on its way from a partition to here is in neith
 
 from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.data import Deliveries, PublishFailed
+from sluicegate.actors.messages.data import Deliveries, DurableSettlement, PublishFailed, settle_from, source_of
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowState
 from sluicegate.actors.messages.router import LeaveGroup
@@ -30,7 +30,6 @@ from sluicegate.protocols.amqp.engine.link import ATTACHED, SERIAL_MASK, Outgoin
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.messages.encode import FIRST_OF_GROUP, with_annotations, write_message
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol, uint
-from sluicegate.protocols.connection.settling import DurableSettlement, settle_from, source_of
 
 if TYPE_CHECKING:
     from sluicegate.protocols.amqp.engine.sessions import Sessions

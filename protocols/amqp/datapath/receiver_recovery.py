@@ -20,7 +20,7 @@ See also: links on which clients send (`sender_recovery`).
 
 from typing import Final, final
 
-from sluicegate.actors.messages.data import Deliveries, PublishFailed
+from sluicegate.actors.messages.data import Deliveries, DurableSettlement, PublishFailed, release_delivery
 from sluicegate.actors.messages.partitions import DeliverAgain
 from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone
@@ -39,7 +39,6 @@ from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.values import AmqpMap
-from sluicegate.protocols.connection.settling import DurableSettlement, send_back
 
 # What is granted at most of the time that a client asks for: others wait for what it holds, and for its partitions.
 AWAY_S_MAX: Final = 300
@@ -128,7 +127,7 @@ class ResumableFlow(Address):
             end = first + delivery.stop_row - delivery.start_row
             self.window.give(end - first)
             if (message.partition_number, first) not in self.kept:
-                send_back(message, delivery)
+                release_delivery(message, delivery)
 
     def is_for(self, about: str) -> bool:
         """Return whether a link with these wishes may resume the flow."""

@@ -23,7 +23,7 @@ from sluicegate.protocols.amqp.types.errors import (
     TRANSFER_LIMIT_EXCEEDED,
     PeerViolation,
 )
-from sluicegate.protocols.connection.pieces import put_to
+from sluicegate.protocols.transport.interface import append_piece
 
 
 @final
@@ -57,7 +57,7 @@ class Receiving:
         self._check_size(link, size)
         if transfer.more:
             link.is_partial = True
-            put_to(link.partial, data[transfer.payload_at : end])
+            append_piece(link.partial, data[transfer.payload_at : end])
             link.partial_bytes += size
             self.partial_bytes += size
             return

@@ -7,7 +7,7 @@ has a separate limit of unsettled messages. The window that partitions see is th
 from collections.abc import Callable
 from typing import final
 
-from sluicegate.actors.messages.data import Deliveries, RenewLock
+from sluicegate.actors.messages.data import Deliveries, RenewLock, release_delivery, settle_from, source_of
 from sluicegate.actors.messages.queues import AcknowledgeHandoff, Assignment
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.inbox import Dispatcher
@@ -18,7 +18,6 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledDeliveries, UnsettledRun
 from sluicegate.messaging.queues.credit import CreditWindow
-from sluicegate.protocols.connection.settling import send_back, settle_from, source_of
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import FLOW_ID_UNUSABLE, OUT_OF_TURN, PeerViolation
 from sluicegate.protocols.flow.codec.frames.deliver import DeliverHead, write_alike, write_deliver
@@ -149,16 +148,16 @@ class Consumers:
             return  # unbound meanwhile: the partition has them back
         self.answer_bind(flow)
         if message.partition_number not in flow.partitions:
-            self._send_back(flow, message)
+            self._release_unsent(flow, message)
             return
         for delivery in message.deliveries:
             self._send(flow, source_of(flow.sources, message, delivery), delivery, wall_ms)
         self._review(flow)
 
-    def _send_back(self, flow: ConsumerFlow, message: Deliveries) -> None:
+    def _release_unsent(self, flow: ConsumerFlow, message: Deliveries) -> None:
         """The partition was taken away while these were on their way; it has them back already, or gets them now."""
         for delivery in message.deliveries:
-            send_back(message, delivery)
+            release_delivery(message, delivery)
             flow.window.give(delivery.stop_row - delivery.start_row)
         self._review(flow)
 

@@ -7,7 +7,6 @@ Its owner decides who is admitted (`welcome`, `authenticated`), what flows are, 
 
 from typing import Final, final
 
-from sluicegate.protocols.connection.pieces import put_to
 from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.codes import (
     CRITICAL_UNKNOWN,
@@ -75,7 +74,7 @@ from sluicegate.protocols.flow.engine.frame_rules import (
     TO_GATEWAY,
 )
 from sluicegate.protocols.flow.engine.frame_rules import PREFACE as BEFORE_PREFACE
-from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, append_piece
 from sluicegate.protocols.transport.loop.uninitialised_bytes import UninitialisedBytes
 
 BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
@@ -129,7 +128,7 @@ class FlowEngine:
             return []
         if self._parts:
             if data:  # a frame that was placed is whole, and joined it would be copied
-                put_to(self._parts, data)
+                append_piece(self._parts, data)
             self.missing_bytes -= len(data)
             if self.missing_bytes > 0:
                 self.unfinished_bytes += len(data)

@@ -13,11 +13,10 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from sluicegate.protocols.transport.errors import ListenerNotStarted, TlsFilesRefused
-from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.listeners import Listener, ListenerNotStarted
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.stream import WRITE_HIGH_BYTES
-from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles
+from sluicegate.protocols.transport.tls_context import ClientCertificates, TlsFiles, TlsFilesRefused
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder
 from support.network.recording_listener import dials, leaves, listens, meets, trusts, writes_certificate

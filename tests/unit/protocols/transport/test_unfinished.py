@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message.thresholds import Exceedance
-from sluicegate.protocols.connection.pieces import SHORT_BYTES, put_to
+from sluicegate.protocols.transport.interface import SHORT_PIECE_BYTES, append_piece
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
 
 BYTES_MAX = 50_000
@@ -92,7 +92,7 @@ def test_short_pieces_are_put_together() -> None:
     """Two thousand single bytes would take fifty times what they are."""
     pieces: list[bytes] = []
     for number in range(5000):
-        put_to(pieces, bytes([number % 251]))
-        put_to(pieces, b"")
-    assert len(pieces) <= 1 + 5000 // SHORT_BYTES
+        append_piece(pieces, bytes([number % 251]))
+        append_piece(pieces, b"")
+    assert len(pieces) <= 1 + 5000 // SHORT_PIECE_BYTES
     assert b"".join(pieces) == bytes([number % 251 for number in range(5000)])
