@@ -78,6 +78,6 @@ HEADERS_ALLOWED: Final = (
 
 
 def is_reserved(name: str) -> bool:
-    """Tell whether only the gateway may set a header. Some servers take an underscore for a hyphen (RFC 3875 4.1.18)."""
+    """Return whether a header is reserved. Some servers take an underscore for a hyphen (RFC 3875 4.1.18)."""
     plain = name.lower().replace("_", "-")
     return plain in RESERVED or plain.startswith(RESERVED_PREFIX)
