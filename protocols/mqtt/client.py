@@ -118,7 +118,7 @@ class AttachedSession:
 def _end(delivering: Deliverer) -> None:
     delivering.remember()
     for flow_id, bound in delivering.flows.items():
-        bound.give_back_unsent(flow_id, delivering.queued)
+        bound.release_unsent(flow_id, delivering.queued)
         extra = bound.extra
         awaited = [] if extra is None or bound.is_named_queue else extra.ids.awaited_ranges()
         if extra is not None and awaited:
@@ -274,7 +274,7 @@ class MqttClient(Behaviour, Flushed):
         """Send the next slice of retained messages, after other sockets were served."""
         delivering = self.delivering()
         if delivering is not None:
-            delivering.retained.go_on_later(self.cell.runtime.clock.wall_ms())
+            delivering.retained.send_scheduled_slice(self.cell.runtime.clock.wall_ms())
             self.turn_ended()
 
     def writes(self, attached: AttachedSession) -> SessionWrites:

@@ -220,7 +220,7 @@ class MqttConnection(MqttClient):
         if error is not None or self.is_closing or self.cell.is_stopped():
             return
         if (delivering := self.delivering()) is not None:
-            delivering.go_on()
+            delivering.resume()
         if self.read_control is not None:
             self.read_control.busy(False)
         self._handle_all(queued, self._next_event)

@@ -55,10 +55,10 @@ class BoundFlow:
         self.origins: dict[int, DeliveryOrigin] = {}  # by partition number: that of its present epoch
         self.latest: DeliveryOrigin | None = None  # of these, the one that delivered last: mostly there is one
 
-    def give_back_unsent(self, flow_id: int, held: list[Deliveries] | None) -> None:
+    def release_unsent(self, flow_id: int, held: list[Deliveries] | None) -> None:
         """Return unsent messages before the flow ends; `held` are deliveries queued behind a request."""
         for origin in self.origins.values():
-            origin.give_back_unsent()
+            origin.release_unsent()
         for message in held or ():
             for delivery in message.deliveries:
                 if message.flow.flow_id == flow_id and not delivery.redelivered:
@@ -116,14 +116,14 @@ class Deliverer:
     # --- guaranteed messages ---
 
     def hold(self) -> None:
-        """Queue deliveries until `go_on`: they follow the response to a request.
+        """Queue deliveries until `resume`: they follow the response to a request.
 
         mosquitto_sub leaves with the last message it wants. An answer written to it then resets the connection, and
         acknowledgements that we have not read are lost.
         """
         self.queued = []
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Send the queued deliveries."""
         queued, self.queued = self.queued, None
         for message in queued or ():
@@ -428,7 +428,7 @@ class Deliverer:
         """Return credit, and wake those that wait for it: retained messages first, they are older."""
         self.window.give(count)
         if self.retained.waits:
-            self.retained.go_on(self._clock.wall_ms())
+            self.retained.send_slice(self._clock.wall_ms())
         wake_waiters(self.window, self._dispatcher)
 
     def flow_of(self, extra: ExtraSubscription) -> BoundFlow | None:

@@ -46,7 +46,7 @@ class DeliveryOrigin:
         if self.unsent is not None:
             self.unsent.discard(first, end)
 
-    def give_back_unsent(self) -> None:
+    def release_unsent(self) -> None:
         """Return unsent messages to the partition, before the flow ends."""
         if self.unsent is not None and self.unsent.total > 0:
             self.partition.post(ReleaseUnsent(self.flow_id, self.epoch, self.unsent.ranges()))

@@ -43,7 +43,7 @@ class RetainedOut:
     ) -> None:
         self._counters = counters
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
-        self._later = later  # schedules another `go_on` in the next turn
+        self._later = later  # schedules another `send_slice` in the next turn
         self._later_asked = False
         self._engine = engine
         self._session = session
@@ -62,18 +62,18 @@ class RetainedOut:
         wanted.pop(granted.topic_filter.text, None)
         if not scan.is_done:  # as it is at once where nothing is retained
             wanted[granted.topic_filter.text] = RetainedWanted(scan, granted)
-            self.go_on(wall_ms)
+            self.send_slice(wall_ms)
 
     def forget(self, granted: GrantedSubscription) -> None:
         """Send no more because of a subscription that has ended."""
         self._session.retained_wanted.pop(granted.topic_filter.text, None)
 
-    def go_on_later(self, wall_ms: int) -> None:
+    def send_scheduled_slice(self, wall_ms: int) -> None:
         """Continue in the scheduled turn."""
         self._later_asked = False
-        self.go_on(wall_ms)
+        self.send_slice(wall_ms)
 
-    def go_on(self, wall_ms: int) -> None:
+    def send_slice(self, wall_ms: int) -> None:
         """Send a slice of what waits, as far as the credit goes."""
         all_wanted = self._session.retained_wanted
         messages = SLICE_MESSAGES

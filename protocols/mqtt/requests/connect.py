@@ -219,7 +219,7 @@ def _begin(client: MqttClient, attached: AttachedSession) -> None:
         delivering.resend_pubrels()
         wall_ms = client.cell.runtime.clock.wall_ms()
         delivering.retained.resend(wall_ms)
-        delivering.retained.go_on(wall_ms)
+        delivering.retained.send_slice(wall_ms)
     if session.subscriber is not None:
         client.connect_subscriber(session.subscriber)
 

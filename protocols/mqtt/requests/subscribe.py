@@ -377,7 +377,7 @@ async def _end_flow(client: MqttClient, extra: ExtraSubscription) -> None:
     flows = attached.delivering.flows
     for flow_id, bound in list(flows.items()):
         if bound.extra is extra:
-            bound.give_back_unsent(flow_id, attached.delivering.queued)
+            bound.release_unsent(flow_id, attached.delivering.queued)
             bound.queue.post(UnbindFlow(flow_id, may_return=False))
             del flows[flow_id]
 

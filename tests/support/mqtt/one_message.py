@@ -128,7 +128,7 @@ class OneMessage:
 
     def give_back(self) -> None:
         """Have the queue know, before the flow ends, what was not sent."""
-        self.side.flows[1].give_back_unsent(1, self.side.queued)
+        self.side.flows[1].release_unsent(1, self.side.queued)
         for message in self.partition.items:
             if isinstance(message, ReleaseUnsent):
                 release_unsent(self.ledger, message.flow_id, message.epoch, message.ranges)
