@@ -81,7 +81,7 @@ class _StoredOutcome(DurableSettlement):
 class ResumableFlow(Address):
     """The flow of one receiving link, which outlives the client's connection: its deliveries come here.
 
-    Invariants: while the client is away the window has no limit left; `window.used` counts what is in `kept` as well.
+    Invariants: while the client is away the window has no limit left; `window.used` counts what is in `suspended` as well.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class ResumableFlow(Address):
         self.expires_ms = NOT_BEGUN
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.state: FlowState | None = None  # what the queue said last
-        self.kept: dict[DeliveryKey, SuspendedDelivery] = {}  # not delivered on the link that is attached now
+        self.suspended: dict[DeliveryKey, SuspendedDelivery] = {}  # not delivered on the link that is attached now
         self._at: Address | None = None  # the connection that has the link; None: the client is away
         self._tags: dict[int, bytes] = {}  # by delivery id, of what the client holds on the link that is attached now
         self._next_tag = 0
@@ -126,7 +126,7 @@ class ResumableFlow(Address):
             first = delivery.first_sequence
             end = first + delivery.stop_row - delivery.start_row
             self.window.give(end - first)
-            if (message.partition_number, first) not in self.kept:
+            if (message.partition_number, first) not in self.suspended:
                 release_delivery(message, delivery)
 
     def is_for(self, about: str) -> bool:
@@ -142,11 +142,11 @@ class ResumableFlow(Address):
 
     def take(self, partition_number: int, sequence: int) -> SuspendedDelivery | None:
         """Remove and return the delivery that is resumed with this message; None for a new one."""
-        return self.kept.pop((partition_number, sequence), None)
+        return self.suspended.pop((partition_number, sequence), None)
 
     def keeps(self, source: DeliverySource, first: int, end: int) -> bool:
         """Return whether `[first, end)`, for which there is no credit any more, stay with the client for later."""
-        if (source.partition_number, first) not in self.kept:
+        if (source.partition_number, first) not in self.suspended:
             return False
         source.partition.post(DeliverAgain(source.flow_id, source.epoch, [(first, end)]))
         return True
@@ -189,14 +189,14 @@ class ResumableFlow(Address):
                 tag = self._tags[(run.first_id + row) & SERIAL_MASK]
                 sequence = run.first_sequence + row
                 key = (run.source.partition_number, sequence)
-                if key in self.kept:  # it was late, and came again: the later delivery stands for both
+                if key in self.suspended:  # it was late, and came again: the later delivery stands for both
                     self.window.give(1)
-                self.kept[key] = SuspendedDelivery(tag, run.source, sequence)
+                self.suspended[key] = SuspendedDelivery(tag, run.source, sequence)
         self._tags.clear()
 
     def end(self) -> None:
         """Let go of everything: the client does not come back, not in time, or wants something else."""
-        self.kept.clear()
+        self.suspended.clear()
         self.window.close()
         if self.is_bound:
             self.is_bound = False
@@ -205,7 +205,7 @@ class ResumableFlow(Address):
     # --- when it is back ---
 
     async def resume(self, link: OutgoingLink, map_bytes_max: int) -> AmqpMap | None:
-        """Compare the client's map with what is kept, and act on it; return our map, None when it is empty."""
+        """Compare the client's map with the suspended deliveries, and act on it; return our map, None if empty."""
         if self._storing_count > 0:
             self._waiting = self._waiting or LoopFuture()
             await self._waiting
@@ -213,26 +213,28 @@ class ResumableFlow(Address):
         listed = _states_in(attach.unsettled)
         settlements = Settlements()
         size = 0
-        for key, kept in list(self.kept.items()):
-            state = listed.get(kept.tag)
-            size += len(encode(kept.tag)) + 1
+        for key, delivery in list(self.suspended.items()):
+            state = listed.get(delivery.tag)
+            size += len(encode(delivery.tag)) + 1
             if state is not None and state.code in OUTCOMES:
-                settlements.record(kept.source, kept.sequence, kept.sequence + 1, settlement_of(link, state))
-            elif (kept.tag in listed) == attach.incomplete_unsettled or size > map_bytes_max:
-                settlements.record(kept.source, kept.sequence, kept.sequence + 1, FAILED_SETTLEMENT)
+                settlements.record(
+                    delivery.source, delivery.sequence, delivery.sequence + 1, settlement_of(link, state)
+                )
+            elif (delivery.tag in listed) == attach.incomplete_unsettled or size > map_bytes_max:
+                settlements.record(delivery.source, delivery.sequence, delivery.sequence + 1, FAILED_SETTLEMENT)
             else:
                 continue
             self._drop(key)
         await _settle(settlements, durably=link.is_second)
         if not attach.incomplete_unsettled:
             await self._deliver_again()
-        return AmqpMap([(kept.tag, None) for kept in self.kept.values()]) if self.kept else None
+        return AmqpMap([(delivery.tag, None) for delivery in self.suspended.values()]) if self.suspended else None
 
     async def _deliver_again(self) -> None:
-        """Have everything that is kept delivered to the client again, but for what was taken back meanwhile."""
+        """Have the suspended deliveries sent to the client again, but for what was taken back meanwhile."""
         by_source: dict[DeliverySource, RangeSet] = {}
-        for kept in self.kept.values():
-            by_source.setdefault(kept.source, RangeSet()).add(kept.sequence, kept.sequence + 1)
+        for delivery in self.suspended.values():
+            by_source.setdefault(delivery.source, RangeSet()).add(delivery.sequence, delivery.sequence + 1)
         for source, wanted in by_source.items():
             request = DeliverAgain(source.flow_id, source.epoch, wanted.ranges())
             ranges: list[tuple[int, int]] | None = await ask_unless_gone(source.partition, request)
@@ -244,11 +246,11 @@ class ResumableFlow(Address):
 
     def _drop(self, key: DeliveryKey) -> None:
         """Keep a delivery no longer: it is the client's no more."""
-        del self.kept[key]
+        del self.suspended[key]
         self.window.give(1)
 
     def __repr__(self) -> str:
-        return f"ResumableFlow({self.flow_id} of {self.about!r}, {len(self.kept)} kept)"
+        return f"ResumableFlow({self.flow_id} of {self.about!r}, {len(self.suspended)} suspended)"
 
 
 @final
@@ -274,7 +276,7 @@ class ResumableFlows:
         if (
             not flow.is_bound
             or len(self._flows) > self._flows_max
-            or sum([len(each.kept) for each in self._flows.values()]) > self._deliveries_max
+            or sum([len(each.suspended) for each in self._flows.values()]) > self._deliveries_max
         ):
             self._end(name)
 

@@ -188,7 +188,7 @@ async def _resume(
         return False
     consumer = ConsumerLink(session, link, flow.flow_id, queue, flow.window)
     consumer.resumable = flow
-    consumer.unsettled_count = len(flow.kept)
+    consumer.unsettled_count = len(flow.suspended)
     consumer.drain_number = flow.drain_number
     client.attach(session, link, source=granted, target=link.attach.target, can_be_stolen=False)
     consumers = client.endpoints.consumers
