@@ -228,7 +228,7 @@ class Inbox(Address):
         """Put messages that could not be handled before those that arrived since."""
         self.items = items + self.items
 
-    def go_on(self) -> None:
+    def reschedule(self) -> None:
         """Put the actor in line again if messages wait: while it was suspended it was skipped."""
         if self.items:
             self._enqueued = True

@@ -233,7 +233,7 @@ class ActorCell(Scheduled):
         if self._restarts is None:
             self._restarts = RestartLog(self.policy)
         if self._restarts.may_restart(self.runtime.clock.now_ms()):
-            self.do(self._begin_anew)
+            self.do(self._restart)
         elif self.policy.on_failure is OnFailure.STOP:
             self.stop()
         elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
@@ -305,9 +305,9 @@ class ActorCell(Scheduled):
     def resume(self) -> None:
         """Continue with the waiting messages: the state was reloaded, and failures are counted from zero."""
         self.suspended = False
-        self._restarts = None if self._restarts is None else self._restarts.anew()
-        self.do(self._begin_anew)
-        self.inbox.go_on()
+        self._restarts = None if self._restarts is None else self._restarts.without_failures()
+        self.do(self._restart)
+        self.inbox.reschedule()
 
     def is_stopped(self) -> bool:
         """Return whether the actor has stopped."""
@@ -361,7 +361,7 @@ class ActorCell(Scheduled):
         else:
             _answer(behaviour, envelope.message, cast(LoopFuture[Any], envelope.reply_to))
 
-    def _begin_anew(self) -> None:
+    def _restart(self) -> None:
         self._install()
         if self.actor is not None:
             self.actor.on_start()

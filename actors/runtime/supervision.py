@@ -47,7 +47,7 @@ class RestartLog:
         self.count += 1
         return True
 
-    def anew(self) -> "RestartLog":
+    def without_failures(self) -> "RestartLog":
         """Return a log without failures that continues to count restarts."""
         log = RestartLog(self._policy)
         log.count = self.count + 1

@@ -27,13 +27,13 @@ def run(runtime: Runtime, request: Coroutine[Any, Any, T]) -> LoopFuture[T]:
     It may wait for our futures and asyncio's, and for nothing else.
     """
     answer: LoopFuture[T] = LoopFuture()
-    _Request(runtime, _answering(request, answer)).go_on()
+    _Request(runtime, _answering(request, answer)).advance()
     return answer
 
 
 def run_for(cell: ActorCell, asker: Behaviour, request: Coroutine[Any, Any, None]) -> None:
     """Run a coroutine for an actor; its `carried_out` is called when it is done or has failed."""
-    _RequestOf(cell, asker, request).go_on()
+    _RequestOf(cell, asker, request).advance()
 
 
 class _Request(Scheduled):
@@ -47,12 +47,12 @@ class _Request(Scheduled):
     def take_turn(self, started_ns: int) -> int:
         """Continue in the dispatcher's turn; no failure of a callback may end that."""
         try:
-            self.go_on()
+            self.advance()
         except Exception:
             log.exception("a callback of a finished request failed")
         return self._clock.now_ns()
 
-    def go_on(self) -> None:
+    def advance(self) -> None:
         """Run until the coroutine has to wait, or is done."""
         try:
             # A StopIteration that is caught here costs more than most requests.
