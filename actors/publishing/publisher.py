@@ -176,7 +176,7 @@ class Publisher:
         """Count forwarded messages without destination; not for several rows that are published again one by one."""
         if result.refusal == ADMITTED:
             self._space.filtered_count += forwarded.filtered_count
-            self._count_nowhere(batch, forwarded.unmatched_count)
+            self._count_unrouted(batch, forwarded.unmatched_count)
         if result.refusal == ADMITTED or batch.count == 1:
             self._space.missing_count += forwarded.missing_count
 
@@ -188,10 +188,10 @@ class Publisher:
         queues: dict[QueueTarget, list[int]] = {}
         groups: dict[ShareGroup, list[int]] = {}
         guaranteed = batch.qos != AT_MOST_ONCE
-        nowhere_count = 0
+        unrouted_count = 0
         for route, rows in rows_by_route.items():
             if route.is_empty:
-                nowhere_count += len(rows)
+                unrouted_count += len(rows)
             receivers = route.direct
             if not guaranteed:
                 receivers = receivers + route.guaranteed + route.takers
@@ -214,15 +214,15 @@ class Publisher:
         for group in list(groups):
             if guaranteed and group.queue is not None:
                 queues.setdefault(group.queue, []).extend(groups.pop(group))
-        if nowhere_count and self._refuses_nowhere(batch):
+        if unrouted_count and self._refuses_unrouted(batch):
             result.refusal = REFUSED_NO_MATCH
             return
         if queues or result.refusal != ADMITTED:
             targets = {queue: _in_order(batch, rows) for queue, rows in queues.items()}
             if not self._spool_to(targets, batch, token, result):
                 return
-        self._count_nowhere(batch, nowhere_count)
-        result.routed = nowhere_count < batch.count
+        self._count_unrouted(batch, unrouted_count)
+        result.routed = unrouted_count < batch.count
         for subscriber, rows in direct.items():
             self._post_direct(subscriber, _selected(batch, _in_order(batch, rows)))
         for group, rows in groups.items():
@@ -264,9 +264,9 @@ class Publisher:
             if not guaranteed or group.queue is None:
                 self._post_shared(group, batch)
         if route.is_empty:
-            self._find_nobody(batch, result)
+            self._handle_unrouted(batch, result)
 
-    def _find_nobody(self, batch: MessageBatch, result: PublishResult) -> None:
+    def _handle_unrouted(self, batch: MessageBatch, result: PublishResult) -> None:
         """Handle rows without destination: report it for a queue's topic, and else where the VPN requires it."""
         result.routed = False
         topic = batch.topic_of(0)
@@ -274,18 +274,18 @@ class Publisher:
             result.refuse(REFUSED_NOT_FOUND, queue_name_of(topic))
             if batch.count == 1:  # else they are counted one by one
                 self._space.missing_count += 1
-        elif not self._refuses_nowhere(batch):
-            self._count_nowhere(batch, batch.count)
+        elif not self._refuses_unrouted(batch):
+            self._count_unrouted(batch, batch.count)
         else:
             result.refusal = REFUSED_NO_MATCH
             if batch.count == 1:
                 self._space.unmatched_refused_count += 1
 
-    def _refuses_nowhere(self, batch: MessageBatch) -> bool:
+    def _refuses_unrouted(self, batch: MessageBatch) -> bool:
         """Return whether rows without subscriber are refused; retained ones are kept for later subscribers."""
         return self._space.refuses_unmatched and batch.qos != AT_MOST_ONCE and not batch.retain
 
-    def _count_nowhere(self, batch: MessageBatch, count: int) -> None:
+    def _count_unrouted(self, batch: MessageBatch, count: int) -> None:
         """Count `count` dropped rows without subscriber."""
         if not batch.retain:
             self._space.unmatched_count += count
