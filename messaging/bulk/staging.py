@@ -125,10 +125,10 @@ class StagingArea:
         first = self.next_sequence
         self.next_sequence = first + count
         page = StagedPage(name, part, attempt, first, first + count, usage_bytes, transaction.user)
-        self.take_up(page, wall_ms)
+        self.add_page(page, wall_ms)
         return page
 
-    def take_up(self, page: StagedPage, wall_ms: int) -> None:
+    def add_page(self, page: StagedPage, wall_ms: int) -> None:
         """Add a page: a new one, or one that was found at a start."""
         transaction = self.open.get(page.transaction)
         if transaction is None:

@@ -92,7 +92,7 @@ def find_staging(
         if key.startswith(PAGE_ROW):
             page = StagedPage(*row)
             known.add(page.first)
-            area.take_up(page, wall_ms)
+            area.add_page(page, wall_ms)
             continue
         decision = Decision(*row)
         area.committed[decision.name] = CommittedName(decision.decided_ms, decision.messages_count, decision.user)
