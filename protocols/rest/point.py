@@ -162,7 +162,7 @@ class QueueBinding(FlowReader):
         """Take what came, and push what may be pushed."""
         flow = self._flow
         if flow is not None:
-            for message in flow.unsettled.take_up(flow.unsettled.waiting_count):
+            for message in flow.unsettled.take_waiting(flow.unsettled.waiting_count):
                 self._lanes.add(message)
             self.pump()
 

@@ -110,12 +110,12 @@ class UnsettledMessages:
 
     def show(self, count_max: int) -> list[UnsettledMessage]:
         """Return what has waited longest: a reader has it now, and its worker may have it."""
-        shown = self.take_up(count_max)
+        shown = self.take_waiting(count_max)
         for message in shown:
             message.was_delivered = True
         return shown
 
-    def take_up(self, count_max: int) -> list[UnsettledMessage]:
+    def take_waiting(self, count_max: int) -> list[UnsettledMessage]:
         """Return what has waited longest: a reader has it now, who says himself what of it is shown."""
         taken = [self._by_number[number] for number in islice(self._waiting, count_max)]
         for message in taken:
