@@ -61,7 +61,7 @@ def fresh_ledger(
     ledger.effects.discards = old.effects.discards
     ledger.effects.dead_lettered_counts = old.effects.dead_lettered_counts
     ledger.lock_losses_count = old.lock_losses_count
-    ledger.annotations = None if old.annotations is None else old.annotations.anew()
+    ledger.annotations = None if old.annotations is None else old.annotations.cleared()
     if refused_count > 0:
         ledger.effects.discard(DISCARD_NOT_STORED, refused_count)
     lost_count = old.waiting_count - refused_count - ledger.waiting_count

@@ -144,7 +144,7 @@ class Ledger(LedgerState):
             or self.selecting_count > 0
             or groups is not None
         ):
-            self.gather_fresh()
+            self.advance_cursor()
             self.scan_budget = SCANS_PER_TURN
             if groups is not None:
                 groups.pass_on(self)

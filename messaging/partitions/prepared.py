@@ -59,7 +59,7 @@ def prepare(ledger: Ledger, flow_id: int, epoch: int, ranges: Ranges, delivery_c
     return PreparedRanges(flow.flow, epoch, ranges)
 
 
-def take_up_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
+def restore_prepared(ledger: Ledger, prepared: PreparedRanges) -> None:
     """Withhold the ranges in a reloaded ledger while the commit is in progress; those it has settled are settled."""
     for first, end in prepared.ranges:
         begin_move(ledger, first, end)
@@ -80,7 +80,7 @@ def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
     return count
 
 
-def give_back_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -> None:
+def release_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -> None:
     """Return the messages to their flow, with a new lock; if the flow no longer takes part, the deliveries failed."""
     _decided(ledger, prepared)
     flow_id = prepared.flow.flow_id

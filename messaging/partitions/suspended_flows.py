@@ -24,14 +24,14 @@ from sluicegate.messaging.partitions.state.state import AT_ONCE, LedgerState
 Ranges = list[tuple[int, int]]
 
 
-def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
-    """Suspend a flow with the sequences `kept` until its client returns; deliver the rest it holds again."""
+def suspend(ledger: Ledger, flow_id: int, to_resend: Ranges) -> None:
+    """Suspend a flow with the sequences `to_resend` until its client returns; deliver the rest it holds again."""
     flow = ledger.flows.get(flow_id)
     if flow is None:
         return
     flow.paused = True
     stays = RangeSet()
-    for first, end in kept:
+    for first, end in to_resend:
         for start, stop in flow.in_flight.within(first, end):
             stays.add(start, stop)
     for first, end in flow.in_flight.ranges():
@@ -44,14 +44,14 @@ def suspend(ledger: Ledger, flow_id: int, kept: Ranges) -> None:
         ledger.groups.leave(ledger, flow_id)
 
 
-def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, kept: Ranges) -> None:
+def restore_suspended(ledger: Ledger, flow: Flow, epoch: int, to_resend: Ranges) -> None:
     """Suspend a flow of an earlier run of the node; it keeps those of its sequences that still have a message."""
     suspended = ledger.add_flow(flow, epoch)
     suspended.paused = True
     suspended.to_resend = RangeSet()
     suspended.ends_with_session = True
-    ledger.gather_fresh()
-    for first, end in kept:
+    ledger.advance_cursor()
+    for first, end in to_resend:
         for start, stop in ledger.available_within(first, end):
             ledger.take_out(start, stop)
             ledger.undelivered.discard(start, stop)

@@ -11,10 +11,10 @@ from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.prepared import (
     PreparedRanges,
-    give_back_prepared,
     prepare,
+    release_prepared,
+    restore_prepared,
     settle_prepared,
-    take_up_prepared,
 )
 
 
@@ -35,7 +35,7 @@ class PreparedSettlement(PartitionJob):
         self.over()
         context = self.context
         if not message.is_made:
-            give_back_prepared(context.ledger, self._ranges, context.clock.wall_ms())
+            release_prepared(context.ledger, self._ranges, context.clock.wall_ms())
             return
         if context.trace is not None:
             context.trace.settled(self._ranges.flow.flow_id, self._ranges.ranges, ACCEPTED, context.clock.wall_ms())
@@ -50,7 +50,7 @@ class PreparedSettlement(PartitionJob):
 
     def reloaded(self) -> None:
         """Withhold what the commit may settle."""
-        take_up_prepared(self.context.ledger, self._ranges)
+        restore_prepared(self.context.ledger, self._ranges)
 
     def abandon(self) -> None:
         """End: the queue is deleted, and its part of the settlement with it."""

@@ -17,7 +17,7 @@ def hold_until_stored(state: LedgerState, segment: Segment) -> None:
     publication = segment.publication
     if publication is None or publication.confirmed:
         return
-    state.gather_fresh()
+    state.advance_cursor()
     for first, end in state.requeued.remove(segment.first, segment.end):
         state.unstored.add(first, end)
 

@@ -67,15 +67,15 @@ def hold_delayed(state: LedgerState, segment: Segment, applied_ms: int) -> None:
         assert segment.page is not None
         marks = segment.page.marks
         if due_at(rules, marks.arrived_ms, marks.not_before_ms) > applied_ms:
-            state.gather_fresh()
+            state.advance_cursor()
             _hold(state, segment.first, segment.end)
         return
     column = batch.headers()
     if rules.delivery_delay_ms > 0 and batch.received_ms + rules.delivery_delay_ms > applied_ms:
-        state.gather_fresh()
+        state.advance_cursor()
         _hold(state, segment.first, segment.end)
     elif column is not None and has_delays(column):
-        state.gather_fresh()
+        state.advance_cursor()
         for row, headers in enumerate(column):
             if headers is not None and headers.not_before_ms > applied_ms:
                 _hold(state, segment.first + row, segment.first + row + 1)

@@ -16,7 +16,7 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 
 def begin_move(ledger: LedgerState, first: int, end: int) -> list[tuple[int, int]]:
     """Take those of `[first, end)` that no consumer holds out of delivery; return them as ranges, ascending."""
-    ledger.gather_fresh()  # so that messages that stay after all are known to be undelivered
+    ledger.advance_cursor()  # so that messages that stay after all are known to be undelivered
     departing = ledger.available_within(first, end)
     for start, stop in departing:
         ledger.take_out(start, stop)

@@ -14,7 +14,7 @@ from sluicegate.messaging.partitions.state.state import LedgerState
 def next_by_priority(state: LedgerState, limit: int) -> tuple[Segment, int, int] | None:
     """Return at most `limit` ready messages of one segment and priority; None when a page has to be read first.
 
-    Everything ready is in `requeued`: the caller has gathered the fresh messages.
+    Everything ready is in `requeued`: the caller has advanced the cursor to the end.
     """
     cursors = state.ready_from_of
     for priority in range(PRIORITY_MAX, -1, -1):

@@ -65,7 +65,7 @@ def next_chosen(state: LedgerState, flow: LedgerFlow, limit: int, choice: Choice
     """Return at most `limit` ready messages of one segment that the flow takes.
 
     Return None while the flow waits: for a page, for the next turn, or for messages. Everything ready is in
-    `requeued`: the caller has gathered the fresh messages.
+    `requeued`: the caller has advanced the cursor to the end.
     """
     while state.scan_budget > 0:
         first, end = next_unscanned(state, flow)

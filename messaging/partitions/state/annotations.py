@@ -19,8 +19,8 @@ class DeliveryAnnotations:
         self.lost_count = 0  # annotations that were discarded: too many, or too long
         self._bytes = 0
 
-    def anew(self) -> "DeliveryAnnotations":
-        """Discard all annotations; the counter stays."""
+    def cleared(self) -> "DeliveryAnnotations":
+        """Return an object without annotations; the counter stays."""
         annotations = DeliveryAnnotations()
         annotations.lost_count = self.lost_count
         return annotations

@@ -146,7 +146,7 @@ class LedgerState:
 
     # --- what waits ---
 
-    def gather_fresh(self) -> None:
+    def advance_cursor(self) -> None:
         """Move the cursor to the end: fresh messages become ranges, so that some of them can wait."""
         first = self.ready_from
         if first == self.next_sequence:
@@ -177,7 +177,7 @@ class LedgerState:
     def expire(self, first: int, end: int) -> None:
         """Drop expired messages that no consumer holds."""
         if self.rules.dead_msg_queue:
-            self.gather_fresh()  # what is removed is behind the cursor
+            self.advance_cursor()  # what is removed is behind the cursor
         self.take_out(first, end)
         self._discard(first, end, DISCARD_EXPIRED, "")
 

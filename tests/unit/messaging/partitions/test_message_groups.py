@@ -10,7 +10,7 @@ from sluicegate.messaging.message.headers import Headers, UserPropertyValue
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, RELEASED, WHICHEVER
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.partitions.prepared import give_back_prepared, prepare, settle_prepared
+from sluicegate.messaging.partitions.prepared import prepare, release_prepared, settle_prepared
 from sluicegate.messaging.partitions.rules.groups import GAPS_MAX, SEQUENCE_NAME, closes_group
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
@@ -109,7 +109,7 @@ def test_a_group_that_changes_hands_waits_for_what_a_commit_may_give_back() -> N
     assert before is not None
     bind(ledger, 2)  # has one of the groups from now on
     assert delivered(ledger) == {}
-    give_back_prepared(ledger, before, 0)
+    release_prepared(ledger, before, 0)
     assert delivered(ledger) == {}
 
     meanwhile = prepare(ledger, 1, 1, [(2, 3)], WHICHEVER)

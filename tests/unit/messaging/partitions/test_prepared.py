@@ -10,10 +10,10 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, WHICHEVER
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.prepared import (
     PreparedRanges,
-    give_back_prepared,
     prepare,
+    release_prepared,
+    restore_prepared,
     settle_prepared,
-    take_up_prepared,
 )
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules
 from support.cores.messages import batch_of, flow_of, numbered, sequences_of
@@ -63,7 +63,7 @@ class PreparedMachine(PartitionMachine):
     def end_one(self, prepared: PreparedRanges, sequences: list[int], *, is_made: bool) -> None:
         flow_id = prepared.flow.flow_id
         if not is_made:
-            give_back_prepared(self.ledger, prepared, self.wall_ms)
+            release_prepared(self.ledger, prepared, self.wall_ms)
             for sequence in sequences:
                 message = self.model.messages[sequence]
                 message.flow_id, message.locked_ms = flow_id, self.wall_ms
@@ -132,7 +132,7 @@ def test_what_is_not_committed_goes_to_the_next_consumer_when_its_own_is_gone() 
     prepared = prepare(ledger, 1, 1, [(2, 3)], WHICHEVER)
     assert prepared is not None
     ledger.detach(1, count_as_failed=True)
-    give_back_prepared(ledger, prepared, 0)
+    release_prepared(ledger, prepared, 0)
     ledger.attach(flow_of(2), epoch=2)
     deliveries = ledger.deliver(0)
     assert [(each.first_sequence, each.stop_row - each.start_row) for each in deliveries] == [(1, 3)]
@@ -146,7 +146,7 @@ def test_the_same_flow_under_a_newer_epoch_does_not_get_it_back() -> None:
     assert prepared is not None
     ledger.detach(1, count_as_failed=False)
     ledger.attach(flow_of(1), epoch=2)
-    give_back_prepared(ledger, prepared, 0)
+    release_prepared(ledger, prepared, 0)
     assert ledger.in_flight_count(1) == 0
     assert ledger.has_ready()
 
@@ -184,7 +184,7 @@ def test_what_a_lost_consumer_settled_and_did_not_commit_comes_before_what_is_ne
     ledger.append(batch_of([b"m"], headers=[Headers(key_hash=7)]), None)
     assert given(ledger) == []
 
-    give_back_prepared(ledger, prepared, 0)
+    release_prepared(ledger, prepared, 0)
 
     assert given(ledger) == [1, 2, 3, 4, 5]
 
@@ -215,10 +215,10 @@ def test_a_ledger_that_is_made_anew_waits_for_the_commits_under_way() -> None:
     _, prepared = lost_with_a_commit(DeliveryRules(order=ORDER_BY_KEY))
     ledger = Ledger(durable=True, rules=DeliveryRules(order=ORDER_BY_KEY))
     ledger.append(numbered(4), None)
-    take_up_prepared(ledger, prepared)
+    restore_prepared(ledger, prepared)
     ledger.attach(flow_of(1), epoch=7)
     assert given(ledger) == []
 
-    give_back_prepared(ledger, prepared, 0)
+    release_prepared(ledger, prepared, 0)
 
     assert given(ledger) == [1, 2, 3, 4]
