@@ -40,7 +40,7 @@ class MessagesTaken:
 
     next_sequence: int = 0
     done_count: int = 0
-    kept: dict[str, int] = field(default_factory=dict)  # reason -> matching messages that stay
+    skipped: dict[str, int] = field(default_factory=dict)  # reason -> matching messages that stay
     not_found: list[int] = field(default_factory=list)  # of the requested sequences
 
 

@@ -126,7 +126,7 @@ class PartitionOverview:
     lock_losses_count: int  # deliveries taken back because they were not settled in time
     annotations_lost_count: int  # annotations of consumers that there was no room for
     discards: dict[str, int]  # reason -> messages dropped
-    buried: dict[str, int]  # reason -> messages moved to the dead message queue
+    dead_lettered: dict[str, int]  # reason -> messages moved to the dead message queue
     in_flight_by_flow: dict[int, int]
     kept_from: int  # first sequence that may still be kept for range readers
     kept_bytes: int  # payload kept beyond its settlement; not part of the quota
@@ -156,7 +156,7 @@ class Suspend:
     """Queue -> partition: see SuspendFlow."""
 
     flow_id: int
-    kept: list[tuple[int, int]]
+    to_resend: list[tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class RestoreSuspended:
 
     flow: Flow
     epoch: int
-    kept: list[tuple[int, int]]
+    to_resend: list[tuple[int, int]]
 
 
 @dataclass(slots=True)

@@ -90,13 +90,13 @@ class FlowGone:
 
 @dataclass(slots=True)
 class SuspendFlow:
-    """Consumer -> queue: the client is disconnected. `kept` stays with it, the rest the flow holds is delivered again.
+    """Consumer -> queue: the client is disconnected. `to_resend` stays with it, and other consumers get the rest.
 
-    The flow resumes with a BindFlow of the same id, or ends with UnbindFlow: then what it has kept is dropped.
+    The flow resumes with a BindFlow of the same id, or ends with UnbindFlow: then these messages are dropped.
     """
 
     flow_id: int
-    kept: list[tuple[int, int]]  # half-open ranges of sequences
+    to_resend: list[tuple[int, int]]  # half-open ranges of sequences
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class RestoreSuspendedFlow:
     """Session directory -> queue: a suspended flow of an earlier run of the node. Comes before any bind."""
 
     flow: Flow
-    kept: list[tuple[int, int]]
+    to_resend: list[tuple[int, int]]
 
 
 @dataclass(slots=True)
@@ -210,7 +210,7 @@ class QueueTotals:
     rebalances_count: int = 0
     bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> binds
     discards: dict[str, int] = field(default_factory=dict)  # reason -> messages
-    buried: dict[str, int] = field(default_factory=dict)  # reason -> messages
+    dead_lettered: dict[str, int] = field(default_factory=dict)  # reason -> messages
 
     def add(self, totals: "QueueTotals") -> None:
         """Add other totals."""
@@ -223,7 +223,7 @@ class QueueTotals:
         self.rebalances_count += totals.rebalances_count
         add_counts(self.bind_refusals, totals.bind_refusals)
         add_counts(self.discards, totals.discards)
-        add_counts(self.buried, totals.buried)
+        add_counts(self.dead_lettered, totals.dead_lettered)
 
     def add_partition(self, overview: "PartitionOverview") -> None:
         """Add the totals of a partition."""
@@ -233,7 +233,7 @@ class QueueTotals:
         self.annotations_lost_count += overview.annotations_lost_count
         self.lock_losses_count += overview.lock_losses_count
         add_counts(self.discards, overview.discards)
-        add_counts(self.buried, overview.buried)
+        add_counts(self.dead_lettered, overview.dead_lettered)
 
 
 @dataclass(frozen=True, slots=True)

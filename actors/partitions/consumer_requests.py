@@ -174,12 +174,12 @@ class SuspendedFlows:
     def receive(self, ledger: Ledger, request: SuspensionRequest) -> SuspensionReply:
         """Carry out one request."""
         if isinstance(request, Suspend):
-            suspend(ledger, request.flow_id, request.kept)
+            suspend(ledger, request.flow_id, request.to_resend)
         elif isinstance(request, ResumeSuspended):
             resume(ledger, request.flow)
             self.has_resends = True
         elif isinstance(request, RestoreSuspended):
-            restore_suspended(ledger, request.flow, request.epoch, request.kept)
+            restore_suspended(ledger, request.flow, request.epoch, request.to_resend)
         elif isinstance(request, ReleaseUnsent):
             release_unsent(ledger, request.flow_id, request.epoch, request.ranges)
         elif isinstance(request, DeliverAgain):

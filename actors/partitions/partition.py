@@ -577,7 +577,7 @@ def overview_of(
         lock_losses_count=ledger.lock_losses_count,
         annotations_lost_count=0 if ledger.annotations is None else ledger.annotations.lost_count,
         discards=dict(ledger.effects.discards),
-        buried=dict(ledger.effects.dead_lettered_counts),
+        dead_lettered=dict(ledger.effects.dead_lettered_counts),
         in_flight_by_flow=in_flight,
         kept_from=log.low(),
         kept_bytes=log.settled_bytes(),

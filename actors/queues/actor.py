@@ -289,7 +289,7 @@ class QueueActor(LoopActor):
     def _suspend(self, message: SuspendFlow) -> None:
         if message.flow_id in self._core.flows:
             self._core.suspended.add(message.flow_id)
-            self._only_partition().inbox.post(Suspend(message.flow_id, message.kept))
+            self._only_partition().inbox.post(Suspend(message.flow_id, message.to_resend))
 
     def _restore_suspended(self, message: RestoreSuspendedFlow) -> None:
         flow = message.flow
@@ -299,7 +299,7 @@ class QueueActor(LoopActor):
         core.users[flow.flow_id] = ""  # its user is known when it is bound
         for move in core.access.bind(flow.flow_id, flow.client, self.runtime.clock.now_ms()):
             assert move.kind == ATTACH, "no flow has bound before"
-            core.partitions[move.partition].inbox.post(RestoreSuspended(flow, move.epoch, message.kept))
+            core.partitions[move.partition].inbox.post(RestoreSuspended(flow, move.epoch, message.to_resend))
 
     def _emit(self, kind: EventKind, client: str, description: str) -> None:
         if is_named(self._core.config.name):

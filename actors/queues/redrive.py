@@ -42,7 +42,7 @@ class RedriveProgress:
     state: str = RUNNING
     ended_ms: int = 0  # 0: it is running
     done_count: int = 0
-    kept: dict[str, int] = field(default_factory=dict)  # reason -> messages that stay
+    skipped: dict[str, int] = field(default_factory=dict)  # reason -> messages that stay
     position: tuple[int, int] = (0, 1)  # partition, and the sequence below which everything was examined
     failure: str = ""
 
@@ -125,8 +125,8 @@ class RedriveActor(LoopActor):
         progress = self._progress
         progress.done_count += taken.done_count
         self._credit -= taken.done_count
-        for reason, count in taken.kept.items():
-            progress.kept[reason] = progress.kept.get(reason, 0) + count
+        for reason, count in taken.skipped.items():
+            progress.skipped[reason] = progress.skipped.get(reason, 0) + count
         number, _ = progress.position
         at_end = taken.next_sequence >= self._ends[number]
         progress.position = (number + 1, 1) if at_end else (number, taken.next_sequence)

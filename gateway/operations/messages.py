@@ -168,17 +168,17 @@ class _Tally:
 
     def __init__(self) -> None:
         self.done_count = 0
-        self.kept: dict[str, int] = {}
+        self.skipped: dict[str, int] = {}
         self.not_found: list[str] = []
 
     def add(self, partition: int, taken: MessagesTaken) -> None:
         self.done_count += taken.done_count
-        for reason, count in taken.kept.items():
-            self.kept[reason] = self.kept.get(reason, 0) + count
+        for reason, count in taken.skipped.items():
+            self.skipped[reason] = self.skipped.get(reason, 0) + count
         self.not_found += [MessageId(partition, each).text() for each in taken.not_found]
 
     def view(self) -> TakenView:
-        return TakenView(done_count=self.done_count, kept=self.kept, not_found=tuple(self.not_found))
+        return TakenView(done_count=self.done_count, kept=self.skipped, not_found=tuple(self.not_found))
 
 
 async def _partitions(handle: QueueHandle) -> Sequence[PartitionOverview]:
@@ -193,7 +193,7 @@ def _redrive_view(name: str, redrive: _Redrive) -> RedriveView:
         to=selection.to or None,
         state=progress.state,
         done_count=progress.done_count,
-        kept=dict(progress.kept),
+        kept=dict(progress.skipped),
         position=MessageId(partition, sequence).text(),
         started_ms=progress.started_ms,
         ended_ms=progress.ended_ms or None,

@@ -175,7 +175,7 @@ def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:
         yield Sample("sluicegate_queue_bind_refusals_total", count, (*name, reason))
     for reason, count in totals.discards.items():
         yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
-    for reason, count in totals.buried.items():
+    for reason, count in totals.dead_lettered.items():
         yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
 
 

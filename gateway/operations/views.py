@@ -138,7 +138,7 @@ def _discards(totals: QueueTotals) -> dict[str, int]:
         reason if reason.endswith(TO_DMQ_FAILED) else f"{reason}_discarded": count
         for reason, count in totals.discards.items()
     }
-    return counts | {f"{reason}_to_dmq": count for reason, count in totals.buried.items()}
+    return counts | {f"{reason}_to_dmq": count for reason, count in totals.dead_lettered.items()}
 
 
 def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
@@ -226,7 +226,7 @@ def queue_figures(handle: QueueHandle, overview: QueueOverview) -> QueueFigures:
         delivered_total=totals.delivered_count,
         redelivered_total=totals.redelivered_count,
         settled_total=totals.settled_count,
-        discarded_total=sum(totals.discards.values()) + sum(totals.buried.values()),
+        discarded_total=sum(totals.discards.values()) + sum(totals.dead_lettered.values()),
         rebalance_status=overview.rebalance_status,
     )
 

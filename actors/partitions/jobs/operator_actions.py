@@ -132,4 +132,4 @@ class OperatorAction(MoveJob):
         return KEPT_SAME_QUEUE if target.name == self.context.queue_name else ""
 
     def _keep(self, reason: str, count: int) -> None:
-        self._taken.kept[reason] = self._taken.kept.get(reason, 0) + count
+        self._taken.skipped[reason] = self._taken.skipped.get(reason, 0) + count
