@@ -81,7 +81,7 @@ class _StoredOutcome(DurableSettlement):
 class ResumableFlow(Address):
     """The flow of one receiving link, which outlives the client's connection: its deliveries come here.
 
-    Invariants: while the client is away the window has no limit left; `window.used` counts what is in `suspended` as well.
+    Invariants: while the client is away the window has no limit left; `window.used` counts `suspended`, too.
     """
 
     def __init__(
