@@ -19,7 +19,7 @@ from sluicegate.gateway.admin.semp.envelope import ROOT, early_refusal
 from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, AccessLevel, AdminAccount
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.messaging.observability.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
-from sluicegate.protocols.http.codec.requests import CHALLENGES
+from sluicegate.protocols.http.codec.responses import CHALLENGES
 from sluicegate.protocols.transport.origins import WebPages
 
 EVENT_CHARS_MAX: Final = 500  # of a name or path, in events
