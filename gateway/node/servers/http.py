@@ -6,8 +6,6 @@ The HTTP port for operators is `gateway.admin`.
 from collections.abc import Mapping
 from typing import ClassVar
 
-from sluicegate.protocols.http.limits import HttpLimits
-
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.server import ProtocolServer
