@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from demo.failures import DemoFailed
+from demo.processes import DemoFailed
 from demo.show import show
 from sluicegate.pipeline.failures import JobFailed
 

@@ -13,7 +13,7 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from demo.failures import DemoFailed
+from demo.processes import DemoFailed
 from demo.readings import Reading
 
 PARTITION_KEY: Final = "JMSXGroupID"

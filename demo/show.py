@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 
 from demo.analysis import Analysis
-from demo.gateway import gateway
+from demo.processes import gateway
 from demo.readings import readings
 from demo.traffic import SOURCE, TARGET, WORKERS, traffic
 from sluicegate.pipeline.configuration import SessionSettings

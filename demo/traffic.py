@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from demo.devices import publish_all
-from demo.failures import DemoFailed
+from demo.processes import DemoFailed, workers
 from demo.readings import Reading
-from demo.workers import workers
 from sluicegate import BlockingBulk, BlockingClient
 
 SOURCE: Final = "weather"  # the queues of gateway.yaml
