@@ -16,9 +16,8 @@ from types import FrameType
 
 from rich.console import Console
 
-from bench.brokers.broker import Broker, BrokerError
+from bench.brokers.broker import Broker, BrokerError, Cores, split_cores
 from bench.brokers.known import BROKERS, installed, start
-from bench.brokers.placement import Cores, split_cores
 from bench.cases.load_processes import LoadError
 from bench.cases.table import CASES, Case, Effort
 from bench.load.http import HttpError

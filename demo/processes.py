@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final
 
-
 CONFIGURATION: Final = Path(__file__).with_name("gateway.yaml")
 STOPS_WITHIN_S: Final = 60.0
 _ENDPOINT: Final = re.compile(r"^  (\w+) +(\S+://\S+)$", re.MULTILINE)

@@ -1,12 +1,271 @@
-"""The brokers to compare, by name."""
+"""The brokers that can be measured, by name, and how each peer of Sluicegate is started.
 
+Nothing limits a peer but its own speed. All are Debian packages, which `scripts/bench-needs` installs, except amqtt,
+which is a Python package. Where a setting suits one kind of traffic only, it is set for the traffic of the case, as a
+user of that broker would do.
+"""
+
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Final, final
 
-from bench.brokers.broker import Broker, BrokerError, Conditions
+from bench.brokers.broker import (
+    Addresses,
+    Broker,
+    BrokerError,
+    Conditions,
+    Cores,
+    Traffic,
+    accept_connections,
+    found,
+    free_ports,
+    make_certificate,
+)
 from bench.brokers.gateway import Sluicegate
-from bench.brokers.peers import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
-from bench.brokers.placement import Cores
+from bench.load.plan import AMQP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
+
+_COMPILED_LATE_S: Final = 10.0  # until what runs often is machine code: Java's and Erlang's brokers begin slowly
+_IN_FLIGHT_MAX: Final = 65_535  # of MQTT: packet ids
+
+# Nothing limits mosquitto but its own speed: no persistence, no limit on what is queued or in flight (20 and 1000 in
+# flight were no faster with QoS 1). Nagle's algorithm, its default, joins its small writes: 1.2 to 1.7 times the
+# messages per CPU-second in bulk, but 0.8 of them when each message is waited for. So it gets the better of the two.
+# No WebSocket port: Debian's would listen on every interface.
+_MOSQUITTO: Final = """\
+listener {port} 127.0.0.1
+{tls}
+allow_anonymous true
+persistence false
+max_queued_messages 0
+max_inflight_messages 0
+set_tcp_nodelay {no_delay}
+log_type error
+user root
+"""
+_MOSQUITTO_TLS: Final = """\
+listener {port} 127.0.0.1
+certfile {certificate}
+keyfile {key}
+"""
+
+# Debian's own script changes to another user, who may not write to our directory; this one stands behind it.
+_RABBITMQ_SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+_RABBITMQ_PLUGINS: Final = "[rabbitmq_amqp1_0, rabbitmq_mqtt, rabbitmq_web_mqtt]."
+_RABBITMQ: Final = """\
+listeners.tcp.1 = 127.0.0.1:{amqp}
+mqtt.listeners.tcp.1 = 127.0.0.1:{mqtt}
+web_mqtt.tcp.ip = 127.0.0.1
+web_mqtt.tcp.port = {web}
+web_mqtt.ws_path = /mqtt
+mqtt.allow_anonymous = true
+mqtt.prefetch = {in_flight}
+loopback_users = none
+log.console = false
+"""
+_RABBITMQ_TLS: Final = """\
+mqtt.listeners.ssl.1 = 127.0.0.1:{port}
+ssl_options.certfile = {certificate}
+ssl_options.keyfile = {key}
+"""
+
+# MQTT needs JetStream, its store; 8 MiB is the most that it recommends for a payload.
+_NATS: Final = """\
+server_name: bench
+listen: "127.0.0.1:{client}"
+max_payload: 8388608
+jetstream {{ store_dir: "{store}" }}
+mqtt {{ listen: "127.0.0.1:{mqtt}", max_ack_pending: {in_flight} }}
+websocket {{ listen: "127.0.0.1:{web}", no_tls: true }}
+"""
+
+_ACTIVEMQ_JARS: Final = (
+    "/usr/share/activemq/lib/*",
+    "/usr/share/activemq/lib/optional/*",
+    "/usr/share/java/mqtt-client.jar",  # Debian's ActiveMQ forgets that its MQTT needs these
+    "/usr/share/java/hawtdispatch.jar",
+    "/usr/share/java/hawtdispatch-transport.jar",
+)
+# A thread for each connection: by NIO it sometimes closed one under load. A prefetch as large as in flight may be.
+_ACTIVEMQ_URI: Final = (
+    "broker:(mqtt://127.0.0.1:{port}?transport.activeMQSubscriptionPrefetch=32766)"
+    "?persistent=true&useJmx=false&brokerName=bench&dataDirectory={data}"
+)
+
+_AMQTT: Final = """\
+listeners:
+  default:
+    type: tcp
+    bind: 127.0.0.1:{port}
+    max_connections: 100000
+plugins:
+  amqtt.plugins.authentication.AnonymousAuthPlugin:
+    allow_anonymous: true
+"""
+
+
+@final
+class Mosquitto(Broker):
+    """Eclipse mosquitto."""
+
+    kind = "mosquitto"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return found("mosquitto") is not None
+
+    def _command(self) -> list[str]:
+        port, tls_port = free_ports(2)
+        self._ports: Addresses = {MQTT: ("127.0.0.1", port)}
+        tls = ""
+        if self._conditions.tls:
+            certificate, key = make_certificate(self._directory)
+            tls = _MOSQUITTO_TLS.format(port=tls_port, certificate=certificate, key=key)
+            self._ports[MQTT_TLS] = ("127.0.0.1", tls_port)
+        no_delay = "true" if self._conditions.traffic is Traffic.SINGLE else "false"
+        configuration = self._directory / "mosquitto.conf"
+        configuration.write_text(_MOSQUITTO.format(port=port, tls=tls, no_delay=no_delay))
+        return [found("mosquitto") or "mosquitto", "-c", str(configuration)]
+
+    def _started_at(self) -> Addresses | None:
+        return self._ports if accept_connections(self._ports) else None
+
+
+@final
+class RabbitMq(Broker):
+    """RabbitMQ 3 of the distribution with its plugins for MQTT and AMQP 1.0."""
+
+    kind = "rabbitmq"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return Path(_RABBITMQ_SERVER).exists()
+
+    def prepare(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan with addresses of the plugin for AMQP 1.0, which makes a queue when it is attached to."""
+        plan = replace(plan, warm_up_s=_COMPILED_LATE_S)
+        if plan.protocol != AMQP:
+            return plan
+        if plan.queue is None:
+            address = "/topic/" + plan.topic.replace("/", ".")
+            return replace(plan, topic=address if plan.publisher_protocol is None else plan.topic, topic_filter=address)
+        if plan.publisher_protocol is not None:
+            raise BrokerError("rabbitmq's queues get what AMQP clients publish")
+        return replace(plan, topic=f"/queue/{plan.queue}", topic_filter=f"/queue/{plan.queue}")
+
+    def _command(self) -> list[str]:
+        amqp, mqtt, web, tls, node, mapper = free_ports(6)
+        self._ports: Addresses = {
+            AMQP: ("127.0.0.1", amqp),
+            MQTT: ("127.0.0.1", mqtt),
+            MQTT_WEBSOCKET: ("127.0.0.1", web),
+        }
+        configuration = _RABBITMQ.format(amqp=amqp, mqtt=mqtt, web=web, in_flight=_IN_FLIGHT_MAX)
+        if self._conditions.tls:
+            certificate, key = make_certificate(self._directory)
+            configuration += _RABBITMQ_TLS.format(port=tls, certificate=certificate, key=key)
+            self._ports[MQTT_TLS] = ("127.0.0.1", tls)
+        (self._directory / "plugins").write_text(_RABBITMQ_PLUGINS)
+        (self._directory / "rabbitmq.conf").write_text(configuration)
+        settings = {
+            "HOME": self._directory,  # of the cookie that its processes know each other by
+            "RABBITMQ_NODENAME": "bench@localhost",
+            "RABBITMQ_MNESIA_BASE": self._directory / "mnesia",
+            "RABBITMQ_LOG_BASE": self._directory / "logs",
+            "ERL_CRASH_DUMP": self._directory / "erl_crash.dump",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self._directory / "plugins",
+            "RABBITMQ_CONFIG_FILE": self._directory / "rabbitmq.conf",
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_DIST_PORT": node,
+            "ERL_EPMD_PORT": mapper,
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        # Erlang's port mapper would become a daemon that outlives everything; this one is of our process group.
+        script = 'epmd -port "$ERL_EPMD_PORT" & exec "$0"'
+        return ["env", *(f"{name}={value}" for name, value in settings.items()), "sh", "-c", script, _RABBITMQ_SERVER]
+
+    def _started_at(self) -> Addresses | None:
+        return self._ports if "completed with" in self._log_tail() else None
+
+
+@final
+class Nats(Broker):
+    """NATS with its server's MQTT and JetStream."""
+
+    kind = "nats"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return found("nats-server") is not None
+
+    def _command(self) -> list[str]:
+        client, mqtt, web = free_ports(3)
+        self._ports: Addresses = {MQTT: ("127.0.0.1", mqtt), MQTT_WEBSOCKET: ("127.0.0.1", web)}
+        configuration = self._directory / "nats.conf"
+        store = self._directory / "store"
+        configuration.write_text(_NATS.format(client=client, mqtt=mqtt, web=web, store=store, in_flight=_IN_FLIGHT_MAX))
+        return [found("nats-server") or "nats-server", "-c", str(configuration)]
+
+    def _started_at(self) -> Addresses | None:
+        return self._ports if "Server is ready" in self._log_tail() else None
+
+
+@final
+class ActiveMq(Broker):
+    """ActiveMQ 5 with its MQTT and its store."""
+
+    kind = "activemq"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it, and the libraries that its MQTT needs."""
+        return found("java") is not None and all(Path(jar.rstrip("*")).exists() for jar in _ACTIVEMQ_JARS)
+
+    def prepare(self, plan: LoadPlan) -> LoadPlan:
+        """Return the plan with time to get warm."""
+        return replace(plan, warm_up_s=_COMPILED_LATE_S)
+
+    def _command(self) -> list[str]:
+        (port,) = free_ports(1)
+        self._ports: Addresses = {MQTT: ("127.0.0.1", port)}
+        uri = _ACTIVEMQ_URI.format(port=port, data=self._directory / "data")
+        folders = [f"-Dactivemq.{name}={self._directory}" for name in ("home", "base", "conf", "data")]
+        main = "org.apache.activemq.console.Main"
+        return [found("java") or "java", "-Xmx2g", "-cp", ":".join(_ACTIVEMQ_JARS), *folders, main, "start", uri]
+
+    def _started_at(self) -> Addresses | None:
+        return self._ports if accept_connections(self._ports) else None
+
+
+@final
+class Amqtt(Broker):
+    """amqtt, a broker in pure Python."""
+
+    kind = "amqtt"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether it lies beside this Python."""
+        return _amqtt().exists()
+
+    def _command(self) -> list[str]:
+        (port,) = free_ports(1)
+        self._ports: Addresses = {MQTT: ("127.0.0.1", port)}
+        configuration = self._directory / "amqtt.yaml"
+        configuration.write_text(_AMQTT.format(port=port))
+        return [str(_amqtt()), "-c", str(configuration)]
+
+    def _started_at(self) -> Addresses | None:
+        return self._ports if accept_connections(self._ports) else None
+
+
+def _amqtt() -> Path:
+    return Path(sys.executable).with_name("amqtt")
+
 
 BROKERS: Final[dict[str, type[Broker]]] = {
     each.kind: each for each in (Sluicegate, Mosquitto, RabbitMq, ActiveMq, Nats, Amqtt)

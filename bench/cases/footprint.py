@@ -12,8 +12,8 @@ from bench.brokers.gateway import Sluicegate
 from bench.cases.load_processes import LoadError, run_load
 from bench.load.amqp import open_connection
 from bench.load.mqtt import open_session, subscribe
-from bench.load.outcome import Figure, Outcome
-from bench.load.plan import AMQP, MQTT, LoadPlan, LoadReport
+from bench.load.outcome import Figure, LoadReport, Outcome
+from bench.load.plan import AMQP, MQTT, LoadPlan
 from bench.wire import mqtt as wire
 from bench.wire.connections import Connection
 

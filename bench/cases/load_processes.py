@@ -1,25 +1,48 @@
-"""The measuring process's side of a load: worker processes, their progress in shared memory, their reports."""
+"""The processes of a load: workers, the clients that each connects, their progress in shared memory, their reports."""
 
 import mmap
 import multiprocessing
 import multiprocessing.connection
+import select
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, final
 
 from bench.brokers import measure
 from bench.brokers.broker import Broker
-from bench.load.lane_setup import connect_worker
-from bench.load.plan import LoadPlan, LoadReport
+from bench.load import amqp, flow, http, mqtt
+from bench.load.lanes import End, Lane, SendingEnd, Worker
+from bench.load.outcome import LoadReport
+from bench.load.plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
+from bench.wire.connections import Address
 
 _FORK: Final = multiprocessing.get_context("fork")  # an anonymous mapping is shared by fork only
 _CONNECTED: Final = b"connected"
 _CONNECT_TIMEOUT_S: Final = 120.0
 _WORDS_PER_WORKER: Final = 8  # a cache line each: workers do not slow each other down
 _WORD_BYTES: Final = 8
+
+ConnectPublisher = Callable[[LoadPlan, Lane, int, Address, select.epoll], SendingEnd]
+ConnectSubscribers = Callable[[LoadPlan, Lane, Address, select.epoll], Sequence[End]]
+
+_PUBLISHERS: Final[dict[str, ConnectPublisher]] = {
+    MQTT: mqtt.connect_publisher,
+    MQTT_TLS: mqtt.connect_publisher,
+    MQTT_WEBSOCKET: mqtt.connect_publisher,
+    AMQP: amqp.connect_publisher,
+    FLOW: flow.connect_publisher,
+    HTTP: http.connect_publisher,
+}
+_SUBSCRIBERS: Final[dict[str, ConnectSubscribers]] = {
+    MQTT: mqtt.connect_subscribers,
+    MQTT_TLS: mqtt.connect_subscribers,
+    MQTT_WEBSOCKET: mqtt.connect_subscribers,
+    AMQP: amqp.connect_subscribers,
+    FLOW: flow.connect_subscribers,
+}
 
 
 class LoadError(Exception):
@@ -171,3 +194,21 @@ def _work(
         worker.close()
     except Exception as error:  # the measuring process reports it
         pipe.send(f"{type(error).__name__}: {error}")
+
+
+def connect_worker(plan: LoadPlan, lane_numbers: range, address_of: Callable[[str], Address]) -> Worker:
+    """Connect all clients in some lanes of a plan, subscribers first, so that every message has a subscriber."""
+    poll = select.epoll()
+    lanes: list[Lane] = []
+    ends: list[End] = []
+    publisher_protocol = plan.publisher_protocol or plan.protocol
+    for lane_number in lane_numbers:
+        lane = Lane(plan, lane_number)
+        ends += _SUBSCRIBERS[plan.protocol](plan, lane, address_of(plan.protocol), poll)
+        for number in range(plan.publishers_per_lane):
+            connect = _PUBLISHERS[publisher_protocol]
+            publisher = connect(plan, lane, number, address_of(publisher_protocol), poll)
+            lane.publishers.append(publisher)
+            ends.append(publisher)
+        lanes.append(lane)
+    return Worker(plan, poll, lanes, ends)

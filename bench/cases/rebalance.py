@@ -15,9 +15,8 @@ from typing import Final, final
 from bench.brokers import measure
 from bench.brokers.broker import Broker, BrokerError
 from bench.brokers.gateway import HTTP_TIMEOUT_S, Sluicegate
-from bench.cases.load_processes import LoadError
+from bench.cases.load_processes import LoadError, connect_worker
 from bench.cases.throughput import US
-from bench.load.lane_setup import connect_worker
 from bench.load.lanes import End, Worker
 from bench.load.mqtt import connect_subscriber
 from bench.load.outcome import Figure, Outcome

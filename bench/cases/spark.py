@@ -18,9 +18,8 @@ from statistics import median, quantiles
 from typing import Final
 
 from bench.brokers import measure
-from bench.brokers.broker import Broker, BrokerError
+from bench.brokers.broker import Broker, BrokerError, on_cores
 from bench.brokers.gateway import Sluicegate
-from bench.brokers.placement import on_cores
 from bench.cases.footprint import fill
 from bench.cases.load_processes import LoadError
 from bench.load.flow import answer, open_connection

@@ -1,24 +1,34 @@
-"""Loads on a broker: saturation, and the latency of messages at a given rate.
+"""Loads on a broker: saturation, alone or beside slow consumers, and the latency of messages at a given rate.
 
 Wall rates on one machine say as much about the load generator as about the broker; processor time of the broker's
 process tree does not, so it makes the headline of a saturated load. Both are reported, with the load of both sides: a
 broker that is not at 100 % was not saturated, and then the wall rate is the generator's.
 """
 
+import select
+import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Final
 
 from bench.brokers import measure
 from bench.brokers.broker import Broker
 from bench.cases.load_processes import LoadError, Snapshot, run_load
-from bench.load.mqtt import connect_unmatched
-from bench.load.outcome import Figure, Outcome
-from bench.load.plan import LoadPlan, LoadReport
+from bench.load.mqtt import connect_unmatched, open_session, subscribe
+from bench.load.outcome import Figure, LoadReport, Outcome
+from bench.load.plan import LoadPlan
+from bench.wire import mqtt as wire
+from bench.wire.connections import Connection
 
 REPORT_TIMEOUT_S: Final = 60.0
 SILENCE_S: Final = 30.0  # without a message, beyond the time that is to be measured: given up
 US: Final = 1e6
+
+# Of the subscribers that read next to nothing.
+SLOW_COUNT: Final = 5
+READ_BYTES: Final = 4096
+READ_EACH_S: Final = 0.1  # so 40 kB a second
 
 
 def run_throughput(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int) -> Outcome:
@@ -88,3 +98,40 @@ def _run(plan: LoadPlan, broker: Broker, seconds: float, workers: int) -> tuple[
 
 def _unmatched(plan: LoadPlan, broker: Broker) -> AbstractContextManager[object]:
     return connect_unmatched(plan, broker.address_of(plan.protocol)) if plan.unmatched_count else nullcontext()
+
+
+def run_beside_slow(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int) -> Outcome:
+    """Run a plan beside slow subscribers of its first lane, which must not affect it. Their losses do not count."""
+    with _slow_readers(plan, broker):
+        return run_throughput(plan, broker, seconds=seconds, workers=workers)
+
+
+@contextmanager
+def _slow_readers(plan: LoadPlan, broker: Broker) -> Iterator[None]:
+    topic_filter = (plan.topic_filter or "").format(lane=0)
+    ended = threading.Event()
+    with ExitStack() as stack:
+        readers: list[Connection] = []
+        for number in range(SLOW_COUNT):
+            packet = wire.connect(f"bench-slow-{number}", version=wire.MQTT_3_1_1)
+            connection = stack.enter_context(open_session(broker.address_of(plan.protocol), packet))
+            subscribe(connection, topic_filter, qos=plan.qos, version=wire.MQTT_3_1_1)
+            readers.append(connection)
+        thread = threading.Thread(target=_read_slowly, args=(readers, ended))
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def _read_slowly(readers: list[Connection], ended: threading.Event) -> None:
+    while readers and not ended.wait(READ_EACH_S):
+        for reader in select.select([each.socket for each in readers], [], [], 0)[0]:
+            try:
+                left = reader.recv(READ_BYTES)
+            except OSError:
+                left = b""
+            if not left:  # a broker may disconnect a client that does not read
+                readers[:] = [each for each in readers if each.socket is not reader]

@@ -9,7 +9,8 @@ import time
 from array import array
 from typing import Final, Protocol, final
 
-from bench.load.plan import LoadPlan, LoadReport
+from bench.load.outcome import LoadReport
+from bench.load.plan import LoadPlan
 from bench.load.tally import Tally
 from bench.wire.connections import RECEIVE_BYTES, Connection
 

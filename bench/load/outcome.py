@@ -1,6 +1,10 @@
-"""The outcome of one run of one case on one broker: a headline number for ratios, and the other figures."""
+"""The results of a run: the report of its load, and the outcome of one case on one broker.
 
-from dataclasses import dataclass
+An outcome has a headline number for ratios, and the other figures.
+"""
+
+from array import array
+from dataclasses import dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,31 @@ class Faults:
     lost: int = 0
     duplicated: int = 0
     disordered: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    """What a load came to, once everything on its way has arrived or been given up."""
+
+    published: int = 0
+    confirmed: int = 0  # QoS 1 and 2 only
+    expected: int = 0  # deliveries
+    received: int = 0  # deliveries, repeated ones not counted
+    duplicated: int = 0
+    disordered: int = 0  # came behind a later one of their stream
+    read_singly: int = 0
+    latencies_s: "array[float]" = field(
+        default_factory=lambda: array("d")
+    )  # of a load with a rate: from when it was due
+
+    @property
+    def faults(self) -> Faults:
+        """What the broker did wrong."""
+        return Faults(self.expected - self.received, self.duplicated, self.disordered)
+
+    def plus(self, other: "LoadReport") -> "LoadReport":
+        """Return the sum of two workers' reports."""
+        return LoadReport(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,8 @@
-"""The load plan, a typed value for the worker processes, and the report that they return."""
+"""The load plan: a typed value for the worker processes."""
 
-from array import array
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Final
 
-from bench.load.outcome import Faults
 from bench.wire import mqtt as wire
 
 MQTT: Final = "mqtt"
@@ -96,28 +94,3 @@ class LoadPlan:
             )
             for stream in range(self.streams)
         ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadReport:
-    """What a load came to, once everything on its way has arrived or been given up."""
-
-    published: int = 0
-    confirmed: int = 0  # QoS 1 and 2 only
-    expected: int = 0  # deliveries
-    received: int = 0  # deliveries, repeated ones not counted
-    duplicated: int = 0
-    disordered: int = 0  # came behind a later one of their stream
-    read_singly: int = 0
-    latencies_s: "array[float]" = field(
-        default_factory=lambda: array("d")
-    )  # of a load with a rate: from when it was due
-
-    @property
-    def faults(self) -> Faults:
-        """What the broker did wrong."""
-        return Faults(self.expected - self.received, self.duplicated, self.disordered)
-
-    def plus(self, other: "LoadReport") -> "LoadReport":
-        """Return the sum of two workers' reports."""
-        return LoadReport(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
