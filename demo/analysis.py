@@ -14,9 +14,8 @@ from sluicegate.pipeline.jobs.aggregate.job import AggregateJob, aggregate
 from sluicegate.pipeline.jobs.archive import archive
 from sluicegate.pipeline.jobs.audit.findings import AuditResult
 from sluicegate.pipeline.jobs.audit.job import AuditJob, audit
-from sluicegate.pipeline.run.streaming_job import run_stream
-from sluicegate.pipeline.run.supervision import supervise
-from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.run.attempt import Trigger, supervise
+from sluicegate.pipeline.run.job import run_stream
 
 ARCHIVE_IN: Final = """\
 # What came in, read beside the workers.

@@ -1,8 +1,7 @@
 """`sluicegate pipeline`: the command line of jobs.
 
-Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, with findings; 2 the
-command line or the file is wrong; 3 the job failed, and another attempt would fail as well; 130, 143 a job without a
-stream was ended by Ctrl-C, SIGTERM.
+Exit codes: 0 done, or ended by SIGTERM or Ctrl-C; 1 done, with findings; 2 the command line or the file is wrong; 3 the
+job failed, and another attempt would fail as well; 130, 143 a job without a stream was ended by Ctrl-C, SIGTERM.
 """
 
 import json
@@ -10,10 +9,10 @@ import logging
 import re
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import typer
 
@@ -23,14 +22,20 @@ from pyspark_sluicegate.reading.checkpoint import CheckpointError
 from pyspark_sluicegate.reading.offsets import OffsetError
 from sluicegate import FlowClientError
 from sluicegate.gateway.cli.terminal.failures import ReadGroup, show_flags
-from sluicegate.pipeline.configuration import ConfigError, load
+from sluicegate.pipeline.configuration import ArchiveJob, ConfigError, JobFile, load
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.jobs.registry import JOBS, Job
-from sluicegate.pipeline.run.batch_job import BatchJob
-from sluicegate.pipeline.run.invocation import Invocation
-from sluicegate.pipeline.run.places import StreamPlace, place_of
-from sluicegate.pipeline.run.plan import plan_of
-from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.jobs.aggregate.job import AggregateJob, aggregate
+from sluicegate.pipeline.jobs.archive import archive
+from sluicegate.pipeline.jobs.audit.job import AuditJob, audit
+from sluicegate.pipeline.jobs.compact.job import CompactJob, compact
+from sluicegate.pipeline.jobs.dmq.job import DmqJob, dmq
+from sluicegate.pipeline.jobs.presence.job import PresenceJob, presence
+from sluicegate.pipeline.jobs.profile.job import ProfileJob, profile
+from sluicegate.pipeline.jobs.replay import ReplayJob, replay
+from sluicegate.pipeline.jobs.skew.job import SkewJob, skew
+from sluicegate.pipeline.run.attempt import Trigger
+from sluicegate.pipeline.run.job import BatchJob, Invocation, StreamingJob
+from sluicegate.pipeline.run.places import StreamPlace, place_of, plan_of
 
 USAGE: Final = 2
 FATAL: Final = 3
@@ -39,6 +44,36 @@ TERMINATED: Final = 143  # and by SIGTERM
 UNIT_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 _log: Final = logging.getLogger("pipeline")
+
+
+class Job(Protocol):
+    """A job, as the commands use it."""
+
+    @property
+    def does(self) -> str:
+        """One line, for `list`."""
+
+    def read(self, asked: Invocation) -> JobFile:
+        """Return the checked configuration. Raises ConfigError."""
+
+    def run(self, name: str, asked: Invocation) -> int:
+        """Run; return the exit code. Raises ConfigError, JobFailed, CheckpointError."""
+
+
+JOBS: Final[Mapping[str, Job]] = {
+    "aggregate": StreamingJob[AggregateJob]("what comes into a queue, by windows of time", AggregateJob, aggregate),
+    "archive": StreamingJob[ArchiveJob](
+        "what comes into a queue, as Parquet files or a Delta table", ArchiveJob, archive
+    ),
+    "audit": BatchJob[AuditJob]("what came in against what came out: lost, duplicated, out of order", AuditJob, audit),
+    "compact": BatchJob[CompactJob]("days of an archive that are over, as few large files", CompactJob, compact),
+    "dmq": BatchJob[DmqJob]("what lies in a dead message queue and why, and what to do about it", DmqJob, dmq),
+    "presence": BatchJob[PresenceJob]("who was connected when, by the gateway's events", PresenceJob, presence),
+    "profile": BatchJob[ProfileJob]("what payloads are like, topic by topic", ProfileJob, profile),
+    "replay": BatchJob[ReplayJob]("a part of an archive into a queue, or to topics, again", ReplayJob, replay),
+    "skew": BatchJob[SkewJob]("which keys make a partition hot, and what more or fewer would do", SkewJob, skew),
+}
+
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="As `list` names them.")]
 ConfigOption = Annotated[Path, typer.Option(metavar="FILE", help="The job's configuration, in TOML.")]

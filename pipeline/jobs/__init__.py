@@ -1,1 +1,1 @@
-"""The jobs, a module or a package each; `registry` lists them."""
+"""The jobs, a module or a package each; `pipeline.cli` lists them."""

@@ -13,8 +13,8 @@ from sluicegate.pipeline.archive.reader import check_continues
 from sluicegate.pipeline.configuration import DELTA, ArchiveJob
 from sluicegate.pipeline.decode.stage import DECODE_ERROR, VALUE, decoded, decoder_for
 from sluicegate.pipeline.directories import batch_name, with_day, write_batch
+from sluicegate.pipeline.run.attempt import Trigger
 from sluicegate.pipeline.run.progress import UNDECODABLE
-from sluicegate.pipeline.run.trigger import Trigger
 
 
 def archive(spark: SparkSession, config: ArchiveJob, trigger: Trigger) -> StreamingQuery:

@@ -1,1 +1,1 @@
-"""Reports of jobs: a page of HTML, its plots, and how texts are counted as alike."""
+"""Reports of jobs: a page of HTML and its plots."""

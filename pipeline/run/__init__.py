@@ -1,1 +1,1 @@
-"""How jobs run: attempts, triggers, supervision, progress, plans."""
+"""How jobs run: the two kinds of jobs, their attempts, progress and positions."""

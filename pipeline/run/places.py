@@ -1,7 +1,8 @@
-"""The position of a streaming job: in its checkpoint, which is Spark's, and of its cursor in the gateway.
+"""The position of a job, and what it would read next: for operators, without running it.
 
-The two differ briefly during a batch, and after a crash: then the gateway is behind until the job runs again or an
-operator acknowledges for it.
+A streaming job has two positions: in its checkpoint, which is Spark's, and of its cursor in the gateway. They differ
+briefly during a batch, and after a crash: then the gateway is behind until the job runs again or an operator
+acknowledges for it. Nothing is run here: there is no session, and nothing is bound or read at the gateway.
 """
 
 from collections.abc import Mapping
@@ -10,18 +11,20 @@ from typing import final
 
 from pydantic import ConfigDict
 
+from pyspark_sluicegate.columns import chosen_columns, schema_of
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading.checkpoint import last_progress
 from pyspark_sluicegate.reading.offsets import FIRST_SEQUENCE
+from pyspark_sluicegate.reading.planning import ALL, RangeToRead, cut, group, next_ends
 from sluicegate import RequestRefused
-from sluicegate.pipeline.configuration import StreamJob
+from sluicegate.pipeline.configuration import JobFile, QueueJob, StreamJob
 from sluicegate.protocols.flow.codec.codes import NOT_FOUND
 
 
 @final
 class StreamPlace(StreamJob):
-    """Of any streaming job's file, what says where it reads and where it keeps its place."""
+    """The part of any streaming job's file that names its source and its checkpoint."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -29,26 +32,26 @@ class StreamPlace(StreamJob):
 @final
 @dataclass(frozen=True)
 class PartitionPlace:
-    """One partition: sequences up to which, exclusive, something is so."""
+    """The positions in one partition: sequences, exclusive."""
 
-    read: int  # through, by the checkpoint
+    read: int  # by the checkpoint
     acknowledged: int  # by the gateway
-    end: int  # of what the queue has
+    end: int  # of the queue
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a job stands."""
+    """The position of a streaming job."""
 
     queue: str
     cursor: str
-    batch: str | None  # the last that is through, by the checkpoint; None: none is
-    acknowledged_batch: str | None  # by the gateway; None: there is no such cursor
+    batch: str | None  # the last completed one, by the checkpoint; None: none
+    acknowledged_batch: str | None  # by the gateway; None: it has no such cursor
     partitions: Mapping[int, PartitionPlace]
 
     def figures(self) -> Mapping[str, object]:
-        """Return it as JSON has it, with what is to be read and to be acknowledged."""
+        """Return the position as JSON values, with the numbers of sequences to be read and acknowledged."""
         return {
             "queue": self.queue,
             "cursor": self.cursor,
@@ -68,7 +71,7 @@ class Place:
 
 
 def place_of(config: StreamJob) -> Place:
-    """Ask both. Raises CheckpointError, OffsetError when the checkpoint is of another spool, FlowClientError."""
+    """Read both positions. Raises CheckpointError, OffsetError if the checkpoint is of another spool, FlowClientError."""
     options = SourceOptions.of(config.source_options)
     bulk = bulk_for(options.connect)
     status = bulk.queue_status(options.queue)
@@ -95,3 +98,36 @@ def place_of(config: StreamJob) -> Place:
             for number, end in ends.items()
         },
     )
+
+
+def plan_of(config: JobFile) -> Mapping[str, object]:
+    """Return what a job would do, as JSON values: its file with all defaults, its columns, the tasks of its next batch.
+
+    Raises CheckpointError, OffsetError, FlowClientError.
+    """
+    plan: dict[str, object] = {"configuration": config.model_dump(mode="json")}
+    if not isinstance(config, QueueJob):
+        return plan
+    options = SourceOptions.of(config.source_options)
+    plan["schema"] = schema_of(chosen_columns(options.columns))
+    tasks = group(cut(_next_ranges(config, options), options.split_rows), options.tasks)
+    plan["tasks"] = [
+        [{"partition": each.partition, "first": each.first, "end": each.end} for each in task] for task in tasks
+    ]
+    return plan
+
+
+def _next_ranges(config: QueueJob, options: SourceOptions) -> list[RangeToRead]:
+    """Return the ranges of a stream's next batch, or all that a batch job reads, without regard to limits."""
+    bulk, rows_max, bytes_max = bulk_for(options.connect), ALL, ALL
+    if isinstance(config, StreamJob):
+        places = place_of(config).partitions
+        firsts = {number: max(each.read, each.acknowledged) for number, each in places.items()}
+        ends = {number: each.end for number, each in places.items()}
+        rows_max, bytes_max = options.rows_max, options.bytes_max
+    else:
+        positions = bulk.queue_status(options.queue).positions
+        firsts = {each.partition: each.low for each in positions}
+        ends = {each.partition: each.next_sequence for each in positions}
+    chosen = next_ends(bulk, options.queue, firsts, ends, rows_max=rows_max, bytes_max=bytes_max)
+    return [RangeToRead(number, firsts[number], end) for number, end in sorted(chosen.items())]

@@ -1,12 +1,16 @@
-"""From what waits in each partition to batches, and from a batch to tasks.
+"""Plan batches and tasks: where the next batch of a stream ends, and the ranges that each of its tasks reads.
 
-Pure: numbers in, numbers out. That the same batch is planned the same way again, after any crash, is the caller's by
-asking with the same offsets; nothing here depends on anything else.
+The partitions share a limit in rows or bytes in proportion to the sequences that each has waiting. The gateway says how
+far a share reaches: it knows the sequences that a crash skipped, which have no rows.
+
+Plans depend on their arguments only. A caller that passes the same offsets after a crash gets the same plan again.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
+
+from sluicegate import BlockingBulk
 
 ALL: Final = 0  # no limit
 
@@ -24,6 +28,27 @@ class RangeToRead:
     def count(self) -> int:
         """How many sequences, each a row or in a gap."""
         return self.end - self.first
+
+
+def next_ends(
+    bulk: BlockingBulk, queue: str, firsts: Mapping[int, int], ends: Mapping[int, int], *, rows_max: int, bytes_max: int
+) -> dict[int, int]:
+    """Return the end of the batch in each partition that has something from `firsts` to `ends`.
+
+    With a limit (ALL: none) each gives one message at least, while there are no more partitions than rows. Where there
+    are skipped sequences only, all of them are passed over.
+    """
+    waiting = {each: end - firsts[each] for each, end in ends.items() if end > firsts[each]}
+    if rows_max != ALL:
+        rows = share_rows(waiting, rows_max)
+        cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in rows}, rows=rows)
+    elif bytes_max != ALL:
+        total = sum(waiting.values())
+        usage_bytes = {each: max(1, bytes_max * count // total) for each, count in waiting.items()}
+        cuts = bulk.cut_ranges(queue, {each: firsts[each] for each in waiting}, usage_bytes=usage_bytes)
+    else:
+        return {each: ends[each] for each in waiting}
+    return {each: ends[each] if cut == firsts[each] else min(cut, ends[each]) for each, cut in cuts.items()}
 
 
 def share_rows(waiting: Mapping[int, int], rows_max: int) -> dict[int, int]:

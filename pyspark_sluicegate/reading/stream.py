@@ -23,9 +23,8 @@ from pyspark.sql.streaming.datasource import (
 
 from pyspark_sluicegate.connection import bulk_for
 from pyspark_sluicegate.options import FAIL, OptionError, SourceOptions
-from pyspark_sluicegate.reading.limiting import next_ends
 from pyspark_sluicegate.reading.offsets import FIRST_SEQUENCE, Offset, OffsetError, acked_places, ids_of, named_places
-from pyspark_sluicegate.reading.planning import ALL, RangeToRead, cut, group
+from pyspark_sluicegate.reading.planning import ALL, RangeToRead, cut, group, next_ends
 from pyspark_sluicegate.reading.tasks import RangeReader, RangesPartition
 from sluicegate import BlockingCursor, FlowClientError, RequestRefused
 from sluicegate.messaging.bulk.durable_cursors import EARLIEST, LATEST

@@ -8,9 +8,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sluicegate.pipeline.cli import app
+from sluicegate.pipeline.cli import JOBS, app
 from sluicegate.pipeline.configuration import ArchiveJob, load
-from sluicegate.pipeline.jobs.registry import JOBS
 from support.operations.manifests import Manifest, files, one
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])

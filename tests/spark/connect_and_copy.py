@@ -13,9 +13,8 @@ from pyspark.sql import SparkSession
 
 from sluicegate.pipeline.configuration import ArchiveJob, ArchiveTable, SessionSettings
 from sluicegate.pipeline.jobs.archive import archive
-from sluicegate.pipeline.run.streaming_job import run_stream
-from sluicegate.pipeline.run.supervision import supervise
-from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.run.attempt import Trigger, supervise
+from sluicegate.pipeline.run.job import run_stream
 from sluicegate.pipeline.spark.session import spark_session
 
 ENDS_S = 240

@@ -18,8 +18,8 @@ from sluicegate.pipeline.jobs.aggregate.job import AggregateJob, AggregateTable,
 from sluicegate.pipeline.jobs.aggregate.page import page
 from sluicegate.pipeline.jobs.aggregate.windows import WindowsTable
 from sluicegate.pipeline.report.page import Table
-from sluicegate.pipeline.run.streaming_job import run_stream
-from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.run.attempt import Trigger
+from sluicegate.pipeline.run.job import run_stream
 from support.processes.gateway import GatewayProcess
 
 BEGAN = datetime(2026, 3, 4, 8, tzinfo=UTC)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.run.supervision import supervise
+from sluicegate.pipeline.run.attempt import supervise
 from support.spark.archives import BEGAN, Archive, numbered, write_archives
 
 

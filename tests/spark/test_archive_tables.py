@@ -17,8 +17,8 @@ from sluicegate.pipeline.configuration import DELTA, ArchiveJob, ArchiveTable, D
 from sluicegate.pipeline.decode.decoder import SchemaError
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.archive import archive
-from sluicegate.pipeline.run.streaming_job import run_stream
-from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.run.attempt import Trigger
+from sluicegate.pipeline.run.job import run_stream
 from support.processes.gateway import GatewayProcess
 from support.spark.unfinished_batch import forget_the_last_commit
 

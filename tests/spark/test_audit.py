@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.configuration import DELTA
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.jobs.audit.comparison import findings, paired
 from sluicegate.pipeline.jobs.audit.findings import WRONGS, AuditResult
-from sluicegate.pipeline.jobs.audit.job import AuditJob, AuditTable, audit
+from sluicegate.pipeline.jobs.audit.job import AuditJob, AuditTable, audit, findings, paired
 from support.spark.archives import BEGAN, Archive, numbered, write_archives
 
 IN, OUT = "007", "done"  # a name that looks like a number stays a name

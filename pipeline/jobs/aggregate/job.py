@@ -19,8 +19,8 @@ from sluicegate.pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
 from sluicegate.pipeline.directories import DAY, as_it_is, batch_name, with_day, write_batch
 from sluicegate.pipeline.jobs.aggregate.windows import END, START, WindowsTable, aggregated
 from sluicegate.pipeline.report.page import write_report
+from sluicegate.pipeline.run.attempt import Trigger
 from sluicegate.pipeline.run.progress import UNDECODABLE
-from sluicegate.pipeline.run.trigger import Trigger
 
 PUBLISHED: Final = ("payload", "partition_key", "timestamp", "content_type")
 STATE_PARTITIONS_MAX: Final = 1_000

@@ -1,4 +1,4 @@
 """`audit`: checks that every input message was processed once, and in order for each key.
 
-`job` is the operator's job, `comparison` queries Spark, `findings` has the results, and `page` makes the report.
+`job` compares the archives, `findings` has the results, and `page` makes the report.
 """

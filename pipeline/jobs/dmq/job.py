@@ -17,8 +17,7 @@ from sluicegate.messaging.message import headers as dead
 from sluicegate.messaging.message.headers import TIME_MS_MAX
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_MAX_REDELIVERY
 from sluicegate.pipeline.configuration import QueueJob, Section
-from sluicegate.pipeline.report.likeness import alike
-from sluicegate.pipeline.run.batch_job import ISO_8601
+from sluicegate.pipeline.run.job import ISO_8601, alike
 
 GROUPS_MAX: Final = 200  # the largest groups are listed; the others are counted
 SAMPLES_MAX: Final = 100

@@ -13,7 +13,7 @@ from pyspark.sql import functions as fn
 from sluicegate.pipeline.configuration import QueueJob, Section
 from sluicegate.pipeline.failures import JobFailed
 from sluicegate.pipeline.jobs.presence.connections import connections, events_in, presence_of, silent_in
-from sluicegate.pipeline.run.batch_job import ISO_8601
+from sluicegate.pipeline.run.job import ISO_8601
 
 SHOWN_MAX: Final = 1_000
 

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 from sluicegate.pipeline.configuration import JSON, QueueJob, SchemaTable, Section
 from sluicegate.pipeline.decode.decoder import Decoder
 from sluicegate.pipeline.decode.stage import DECODE_ERROR, decoded, decoder_for
-from sluicegate.pipeline.report.likeness import alike
+from sluicegate.pipeline.run.job import alike
 
 TOPICS_MAX: Final = 200  # the most frequent topics are listed; the others are counted
 REASONS_SHOWN: Final = 3

@@ -1,5 +1,4 @@
 """`skew`: which keys make a partition hot, and what another number of partitions would do about it.
 
-`job` is what operators run and asks Spark, `hashing` runs in its tasks, `shares` is the arithmetic, and `page` shows it
-to people.
+`job` queries Spark, `shares` hashes keys in its tasks and has the arithmetic, and `page` makes the report.
 """

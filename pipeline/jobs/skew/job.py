@@ -12,8 +12,16 @@ from sluicegate.messaging.queues.attributes import PARTITION_COUNT_MAX
 from sluicegate.pipeline.archive.reader import Archived
 from sluicegate.pipeline.configuration import JobFile, Section
 from sluicegate.pipeline.failures import JobFailed
-from sluicegate.pipeline.jobs.skew.hashing import HASHED, with_hashes
-from sluicegate.pipeline.jobs.skew.shares import PARTITIONS_MAX, KeyShare, PartitionShare, SkewResult, loads, with_empty
+from sluicegate.pipeline.jobs.skew.shares import (
+    HASHED,
+    PARTITIONS_MAX,
+    KeyShare,
+    PartitionShare,
+    SkewResult,
+    loads,
+    with_empty,
+    with_hashes,
+)
 from sluicegate.pipeline.report.page import write_report
 
 KEYS_SHOWN_MAX: Final = 1_000

@@ -1,13 +1,19 @@
-"""How messages fall to partitions, by the key hash that the gateway itself uses. Pure.
+"""The shares of partitions in the messages, by the gateway's own hash of keys.
 
-Messages without a key go anywhere, so they count as spread evenly. What another number of partitions would do is said
-of its map at rest, which is the hash modulo that number.
+Messages without a key go to any partition, so they count as spread evenly. The effect of another number of partitions
+is computed from its map at rest, which is the hash modulo that number. Spark's tasks import this module for
+`with_hashes`, so it imports little.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
 
+import pyarrow as pa
+
+from sluicegate.messaging.message.keys import key_hash
+
+HASHED: Final = "hash int, messages bigint"  # the columns of `with_hashes`, as Spark writes schemas
 PARTITIONS_MAX: Final = 64  # how far numbers are tried
 GOOD_ENOUGH: Final = 0.9  # of what the best number could do
 
@@ -119,3 +125,10 @@ def loads(by_hash: Mapping[int, int], keyless: int) -> list[Load]:
             partitions[each % count] += messages
         made.append(Load(count, max(partitions), total))
     return made
+
+
+def with_hashes(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield batches with the hash in place of the key, which is the first of two columns."""
+    for batch in batches:
+        hashes = pa.array([key_hash(key) for key in batch.column(0).to_pylist()], pa.int32())
+        yield pa.RecordBatch.from_arrays([hashes, batch.column(1)], names=["hash", "messages"])

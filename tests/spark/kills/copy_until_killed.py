@@ -16,8 +16,7 @@ from pyspark_sluicegate.options import SourceOptions
 from pyspark_sluicegate.reading.acknowledging import Acknowledger, sweep
 from sluicegate.pipeline.configuration import DELTA, PARQUET, ArchiveJob, ArchiveTable, SessionSettings
 from sluicegate.pipeline.jobs.archive import archive
-from sluicegate.pipeline.run.supervision import supervise
-from sluicegate.pipeline.run.trigger import Trigger
+from sluicegate.pipeline.run.attempt import Trigger, supervise
 from sluicegate.pipeline.spark.session import spark_session
 
 ROWS_OF_A_BATCH = 500

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import sluicegate.pipeline
-from sluicegate.pipeline.jobs.registry import JOBS
+from sluicegate.pipeline.cli import JOBS
 from sluicegate.protocols.flow.codec import frame as frames
 from support.flow.cutting_proxy import CuttingProxy
 from support.spark.copied_rows import everything_is_there_once, gateway_with_rows

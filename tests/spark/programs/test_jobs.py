@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from sluicegate import BlockingClient, Message
-from sluicegate.pipeline.run.batch_job import FOUND
+from sluicegate.pipeline.run.job import FOUND
 from support.processes.gateway import GatewayProcess, gateway, wait_until
 from support.spark.archives import Archive, numbered, write_archives
 from support.spark.processes import ENDS_S, small_spark_environment

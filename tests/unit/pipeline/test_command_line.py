@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from sluicegate.pipeline import cli
 from sluicegate.pipeline.cli import FATAL, INTERRUPTED, app
-from sluicegate.pipeline.run.invocation import Invocation
+from sluicegate.pipeline.run.job import Invocation
 
 
 @pytest.mark.parametrize("command", [[], ["list"], ["run"], ["plan"], ["status"], ["ack"]])

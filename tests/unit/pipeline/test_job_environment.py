@@ -12,13 +12,13 @@ import pytest
 
 from sluicegate.pipeline.cli import FATAL
 from sluicegate.pipeline.spark.environment import spark_environment
-from sluicegate.pipeline.spark.working_folder import PREFIX, working_folder
+from sluicegate.pipeline.spark.session import PREFIX, working_folder
 from support.processes.programs import running
 from support.storage.spool_file import same_imports
 
 HOLDS_ONE: Final = """\
 import signal
-from sluicegate.pipeline.spark.working_folder import working_folder
+from sluicegate.pipeline.spark.session import working_folder
 with working_folder() as folder:
     (folder / "blockmgr-1").mkdir()
     print(folder, flush=True)

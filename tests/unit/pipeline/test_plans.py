@@ -3,7 +3,7 @@
 import pytest
 
 from sluicegate.pipeline.jobs.dmq.job import DmqJob
-from sluicegate.pipeline.run import plan
+from sluicegate.pipeline.run import places
 from sluicegate.protocols.flow.codec.frame import QUEUE_STATUS
 from sluicegate.protocols.flow.codec.frames.cursor import Position, Positions
 
@@ -22,6 +22,6 @@ def test_a_job_that_works_on_what_is_there_reads_all_of_it_whatever_limits_say(
     monkeypatch: pytest.MonkeyPatch, limit: dict[str, int]
 ) -> None:
     """docs/data/spark.md: the limits are those of a stream's batches."""
-    monkeypatch.setattr(plan, "bulk_for", lambda _: TwoPartitions())
+    monkeypatch.setattr(places, "bulk_for", lambda _: TwoPartitions())
     job = DmqJob(source={"url": "flow://127.0.0.1", "queue": "dead", **limit})
-    assert plan.plan_of(job)["tasks"] == [[{"partition": 0, "first": 3, "end": 20}]]
+    assert places.plan_of(job)["tasks"] == [[{"partition": 0, "first": 3, "end": 20}]]

@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from pyspark_sluicegate.reading.offsets import Offset
 from sluicegate import AuthenticationRefused, ConnectFailed
 from sluicegate.pipeline.failures import GATEWAY_AWAY, HOST_TOO_BUSY, JobFailed, failure_of
+from sluicegate.pipeline.run.attempt import ATTEMPTS_MAX, supervise
 from sluicegate.pipeline.run.progress import lag_by_partition
-from sluicegate.pipeline.run.supervision import ATTEMPTS_MAX, supervise
 
 OF_SPARK = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to stage failure:
 Traceback (most recent call last):
