@@ -39,7 +39,6 @@ COMPILED: Final = (
     "storage/records/*.py",  # the at-rest format: one call for each message written or read back
     "actors/messages/data.py",  # what actors say to each other for each batch
     "actors/messages/router.py",  # each SUBSCRIBE makes some
-    "actors/messages/transactions.py",
     "actors/partitions/browse.py",  # an address, like inboxes: what inherits from a compiled class is compiled
     "actors/partitions/consumer_requests.py",  # credit is looked at in every turn of a partition
     "actors/partitions/jobs/*.py",  # jobs are addresses

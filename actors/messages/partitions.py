@@ -59,7 +59,7 @@ class ClosedLedger:
     partition_id: int
     next_sequence: int
     redelivered: list[tuple[int, int, int]]  # first, end, failed deliveries
-    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery_delay: messages that failed and wait
+    delays: list[tuple[int, int, int]]  # of messaging.partitions.state.redelivery: messages that failed and wait
 
 
 @dataclass(slots=True)

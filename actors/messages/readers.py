@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sluicegate.messaging.bulk.durable_cursors import EARLIEST, LIMITS_DEFAULT, CursorLimits
 from sluicegate.messaging.bulk.range_reads import RangeRun
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.partitions.state.gaps import Gap
+from sluicegate.messaging.partitions.state.segments import Gap
 
 
 class PartitionRequest:

@@ -19,6 +19,7 @@ from sluicegate.actors.messages.data import (
     AnnotateDelivery,
     Append,
     Deliveries,
+    PrepareSettlement,
     RenewLock,
     Settle,
     Settled,
@@ -54,7 +55,6 @@ from sluicegate.actors.messages.partitions import (
 )
 from sluicegate.actors.messages.readers import CommitSeen, PartitionRequest
 from sluicegate.actors.messages.spool import PageRead, PagesWritten, PartitionStored, ReadPage, ReloadPartition
-from sluicegate.actors.messages.transactions import PrepareSettlement
 from sluicegate.actors.partitions.browse import PartitionBrowse
 from sluicegate.actors.partitions.consumer_requests import SuspendedFlows, SuspensionRequest
 from sluicegate.actors.partitions.jobs.dead_lettering import dead_letter

@@ -167,8 +167,8 @@ class PressureWatch:
 class CommitWatch:
     """Wakes a partition after each commit while messages in it wait for one.
 
-    Messages wait for commits in messaging.partitions.rules.last_value and
-    messaging.partitions.rules.delivery_after_commit.
+    Messages wait for commits in last-value queues (messaging.partitions.rules.last_value) and in queues that deliver
+    only stored messages (messaging.partitions.ledger).
     """
 
     def __init__(self, address: Address, spool: Address | None) -> None:

@@ -10,7 +10,14 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, Settled, StorePublication
+from sluicegate.actors.messages.data import (
+    Confirmed,
+    PublishFailed,
+    SessionRows,
+    Settled,
+    SettleTogether,
+    StorePublication,
+)
 from sluicegate.actors.messages.partitions import PageOut, Withdraw
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.messages.spool import (
@@ -25,7 +32,6 @@ from sluicegate.actors.messages.spool import (
     WritePages,
     WriteTables,
 )
-from sluicegate.actors.messages.transactions import SettleTogether
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
 from sluicegate.actors.spool.health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth

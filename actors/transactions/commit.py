@@ -20,8 +20,15 @@ from typing import Final, final
 
 import pykka
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled
-from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement, SettleTogether
+from sluicegate.actors.messages.data import (
+    COMMIT_FAILED,
+    COMMIT_MADE,
+    Confirmed,
+    PrepareSettlement,
+    PublishFailed,
+    Settled,
+    SettleTogether,
+)
 from sluicegate.actors.partitions.jobs.prepare import PreparedSettlement
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult

@@ -15,8 +15,8 @@ from sluicegate.gateway.config.sections.security.client_profiles import AclProfi
 from sluicegate.gateway.provisioning.stored_users import StoredUser
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.messaging.clients import rights
+from sluicegate.messaging.clients.limits import VpnQuota
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
-from sluicegate.messaging.clients.vpn_quota import VpnQuota
 from sluicegate.messaging.observability.events import (
     CLIENT_BIND_FAILED,
     CLIENT_CONNECT_FAILED,

@@ -12,7 +12,7 @@ from sluicegate.messaging.bulk.log_segments import NO_PAGE
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import DISCARD_DAMAGED
-from sluicegate.messaging.partitions.state.gaps import Gap
+from sluicegate.messaging.partitions.state.segments import Gap
 
 CHUNK_BYTES_MAX: Final = 8 << 20  # as quotas count them; a page is not split, so a chunk may be one page larger
 CHUNK_ROWS_MAX: Final = 65_536  # a page or batch is not split for it

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Final, final
 
 from sluicegate.messaging.clients.acl_profile import AclProfile
-from sluicegate.messaging.clients.client_profile import UNLIMITED, ClientProfile
-from sluicegate.messaging.clients.vpn_quota import VpnQuota
+from sluicegate.messaging.clients.limits import UNLIMITED, ClientProfile, VpnQuota
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
 from sluicegate.messaging.message.usage import selector_bytes, share_bytes

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from sluicegate.messaging.clients.acl_profile import AclProfile, permissive
-from sluicegate.messaging.clients.client_profile import ClientProfile
+from sluicegate.messaging.clients.limits import ClientProfile, VpnQuota
 from sluicegate.messaging.clients.rights import (
     CONNECT_ACL,
     ENDPOINT_COUNT,
@@ -24,7 +24,6 @@ from sluicegate.messaging.clients.rights import (
     ClientRights,
     Denials,
 )
-from sluicegate.messaging.clients.vpn_quota import VpnQuota
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 DEFAULT: Final = "default"

@@ -25,7 +25,6 @@ from sluicegate.messaging.message.outcomes import (
     WHICHEVER,
 )
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.partitions.rules.delivery_after_commit import hold_until_stored, release_stored
 from sluicegate.messaging.partitions.rules.expiry import apply_time, expires_at, hold_delayed, schedule_expiry
 from sluicegate.messaging.partitions.rules.groups import MessageGroups, groups_for, has_keys
 from sluicegate.messaging.partitions.rules.in_flight import alike_until, in_flight_of
@@ -72,7 +71,7 @@ class Ledger(LedgerState):
         self.waiting_bytes += size
         self.memory_bytes += batch.memory_bytes()
         if self.rules.after_commit:
-            hold_until_stored(self, segment)
+            self._hold_until_stored(segment)
         if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True
             hold_delayed(self, segment, 0)
@@ -80,6 +79,36 @@ class Ledger(LedgerState):
             if self.groups is None and self.rules.group_buckets > 0 and has_keys(batch):
                 self._buckets_seen = -1
         return first
+
+    # --- delivery after commit ---
+
+    # With `after_commit` the queue delivers only stored messages. Other queues deliver a message before it is stored,
+    # which saves the commit if the consumer settles in time. After a crash between the two, the publisher sends the
+    # message again, and it is delivered twice. A queue with `after_commit` pays the commit for each message, and its
+    # consumers never have a message that the store lost. Order is kept: a stored message waits while an older message
+    # of the partition is not stored.
+
+    def _hold_until_stored(self, segment: Segment) -> None:
+        """Hold the messages of a new segment, unless they are stored already or never will be."""
+        publication = segment.publication
+        if publication is None or publication.confirmed:
+            return
+        self.advance_cursor()
+        for first, end in self.requeued.remove(segment.first, segment.end):
+            self.unstored.add(first, end)
+
+    def _release_stored(self) -> None:
+        """Make ready what has been stored meanwhile; messages with a later time of delivery continue to wait."""
+        while self.unstored.total > 0:
+            segment = self.segments.at_or_after(self.unstored.lowest())
+            assert segment is not None, "a message that waits for its commit is in a segment"
+            publication = segment.publication
+            if publication is not None and not publication.confirmed:
+                return  # the store refused it; it is withdrawn soon
+            for first, end in self.unstored.remove(segment.first, segment.end):
+                self.make_ready(first, end)
+            hold_delayed(self, segment, 0)
+            schedule_expiry(self, segment)
 
     # --- flows ---
 
@@ -128,7 +157,7 @@ class Ledger(LedgerState):
         """Deliver ready messages to the flows that have credit, oldest first; expired ones are dropped."""
         rules = self.rules
         if self.unstored.total > 0:
-            release_stored(self)
+            self._release_stored()
         if wall_ms > 0:
             apply_time(self, wall_ms)
         if rules.last_value_only or self.replaced is not None:

@@ -13,9 +13,8 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.expiry import hold_delayed, schedule_expiry
 from sluicegate.messaging.partitions.state.flows import ORDER_NONE
-from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED
-from sluicegate.messaging.partitions.state.redelivery_delay import NO_KEY
-from sluicegate.messaging.partitions.state.segments import Marks, Page, Segment
+from sluicegate.messaging.partitions.state.redelivery import NO_KEY
+from sluicegate.messaging.partitions.state.segments import GAP_NEVER_USED, Marks, Page, Segment
 
 
 @final
@@ -52,7 +51,7 @@ class StoredPartition:
         self.redelivered: list[tuple[int, int, int]] = []  # first, end, failed deliveries; known after a clean stop
         self.delays: tuple[
             tuple[int, int, int], ...
-        ] = ()  # of messaging.partitions.state.redelivery_delay, when it was stopped cleanly
+        ] = ()  # of messaging.partitions.state.redelivery, when it was stopped cleanly
         self.pages: list[StoredPage] = []
         self.batches: list[StoredBatch] = []
         self.is_registered = False  # a cursor or a page exists: a purged partition has neither

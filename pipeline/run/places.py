@@ -71,7 +71,7 @@ class Place:
 
 
 def place_of(config: StreamJob) -> Place:
-    """Read both positions. Raises CheckpointError, OffsetError if the checkpoint is of another spool, FlowClientError."""
+    """Read both positions. Raises CheckpointError, FlowClientError, and OffsetError for another spool's checkpoint."""
     options = SourceOptions.of(config.source_options)
     bulk = bulk_for(options.connect)
     status = bulk.queue_status(options.queue)

@@ -22,7 +22,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredPartition, restore
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.state.gaps import Gap
+from sluicegate.messaging.partitions.state.segments import Gap
 from sluicegate.storage.backup.folder import read_note
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import StoredQueue, stored_queues

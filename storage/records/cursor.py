@@ -21,7 +21,7 @@ from sluicegate.storage.records.seal import SEAL_BYTES, seal, sealed_version, un
 CURSOR_KIND: Final = b"SGC"
 CURSOR_FORMAT: Final = 2
 CURSOR_FORMAT_OLDEST: Final = 1
-_LEAST_KEY: Final = -2  # messaging.partitions.state.redelivery_delay.EVERYTHING
+_LEAST_KEY: Final = -2  # messaging.partitions.state.redelivery.EVERYTHING
 
 
 class CursorRecord(NamedTuple):

@@ -43,7 +43,7 @@ from sluicegate.storage.environment.identity import (
     write_turn,
 )
 from sluicegate.storage.errors import StoreFull
-from sluicegate.storage.integrity.start_check import check_spool
+from sluicegate.storage.integrity.walk import check_spool
 from sluicegate.storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
 from sluicegate.storage.records.page import PageRuns
 from sluicegate.storage.store.apply import apply_job, copy_catalog, growth_bytes, touched_databases

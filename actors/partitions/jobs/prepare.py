@@ -5,7 +5,7 @@ messaging.partitions.prepared holds the messages meanwhile; actors.transactions.
 
 from typing import Any, final
 
-from sluicegate.actors.messages.transactions import CommitEnded, PrepareSettlement
+from sluicegate.actors.messages.data import CommitEnded, PrepareSettlement
 from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.messaging.message.outcomes import ACCEPTED

@@ -12,10 +12,10 @@ from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.values import MIB, TIB, Size
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
-from sluicegate.messaging.clients.vpn_quota import COUNT_MAX
+from sluicegate.messaging.clients.limits import NO_QUOTA
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-Count = Annotated[int, Field(ge=0, le=COUNT_MAX)]
+Count = Annotated[int, Field(ge=0, le=NO_QUOTA)]
 
 
 class Vpn(Section):
@@ -24,13 +24,13 @@ class Vpn(Section):
     enabled: bool = Field(
         default=True, description="false: disconnect its clients and admit none; its contents are kept"
     )
-    max_connection_count: Count = Field(default=COUNT_MAX, description="clients that may be connected at the same time")
+    max_connection_count: Count = Field(default=NO_QUOTA, description="clients that may be connected at the same time")
     max_endpoint_count: Count = Field(
-        default=COUNT_MAX,
+        default=NO_QUOTA,
         description="number of queues beyond which clients cannot create any; those of subscriptions count",
     )
     max_subscription_count: Count = Field(
-        default=COUNT_MAX,
+        default=NO_QUOTA,
         description="number of subscriptions beyond which clients cannot create any; those of queues count",
     )
     usage_bytes_max: Size = Field(

@@ -17,7 +17,7 @@ So the messages for one consumer are one run, as where consumers compete, and no
 is lost: such a queue keeps an order only within a key.
 
 See also: keys (`messaging.message.keys`), the order of redelivery within a key
-(`messaging.partitions.state.redelivery_delay`).
+(`messaging.partitions.state.redelivery`).
 """
 
 from bisect import bisect_right

@@ -7,8 +7,8 @@ See also: outcomes (messaging.partitions.ledger), and when a lock expires (messa
 """
 
 from sluicegate.messaging.message.outcomes import WHICHEVER
-from sluicegate.messaging.partitions.state.annotations import DeliveryAnnotations
 from sluicegate.messaging.partitions.state.flows import LedgerFlow
+from sluicegate.messaging.partitions.state.redelivery import DeliveryAnnotations
 from sluicegate.messaging.partitions.state.state import LedgerState
 
 Ranges = list[tuple[int, int]]

@@ -10,7 +10,7 @@ See also: why and where to a message moves (messaging.message.dead_lettering, th
 
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.partitions.rules.expiry import hold_delayed, schedule_expiry
-from sluicegate.messaging.partitions.state.gaps import GAP_MOVED
+from sluicegate.messaging.partitions.state.segments import GAP_MOVED
 from sluicegate.messaging.partitions.state.state import LedgerState
 
 

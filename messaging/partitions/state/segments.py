@@ -1,4 +1,9 @@
-"""The unsettled messages of one partition as a list of segments: batches in memory, and pages in the store."""
+"""The sequences of one partition: segments of unsettled messages, and the reasons of the gaps.
+
+A segment is a batch in memory or a page in the store. Gaps are for readers of ranges, who count what they get. Their
+reasons are recorded as they arise and live as long as the process: sequences that went before the last start are called
+settled. Ranges of gaps are kept up to a limit; the oldest are forgotten first, and are then called settled as well.
+"""
 
 from bisect import bisect_right
 from heapq import heappop, heappush
@@ -9,9 +14,16 @@ from mypy_extensions import i64, mypyc_attr
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, PRIORITY_MAX, Headers
 from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.message.ranges import RangeSet
 
 PRIORITIES_ALL: Final = (1 << PRIORITY_MAX + 1) - 1
 TIME_MAX: Final = (1 << 63) - 1
+
+GAP_SETTLED: Final = "settled"  # consumed, or gone for a reason that is no longer known
+GAP_NEVER_USED: Final = "never_used"  # skipped by a crash, or lost with a damaged record: see the quarantine
+GAP_MOVED: Final = "moved"  # it is in another queue: the dead message queue, or the target of an operator's move
+
+GAP_RANGES_MAX: Final = 4096  # per reason and partition: 64 KiB; scattered discards beyond it lose their reason
 
 
 class Marks(NamedTuple):
@@ -354,3 +366,40 @@ class SegmentSchedule:
     def clear(self) -> None:
         """Remove all entries."""
         self._entries.clear()
+
+
+class Gap(NamedTuple):
+    """Sequences `[first, end)` without messages, and the reason."""
+
+    first: int
+    end: int
+    reason: str
+
+
+@final
+class GapReasons:
+    """Reasons for the sequences of one partition that no consumer settled."""
+
+    def __init__(self) -> None:
+        self._ranges: dict[str, RangeSet] = {}
+
+    def note(self, reason: str, first: int, end: int) -> None:
+        """Record why `[first, end)` went. The reasons are those of messaging.message.outcomes, and GAP_NEVER_USED."""
+        ranges = self._ranges.get(reason)
+        if ranges is None:
+            ranges = self._ranges[reason] = RangeSet()
+        ranges.add(first, end)
+        if ranges.ranges_count() > GAP_RANGES_MAX:
+            ranges.discard(ranges.lowest(), ranges.lowest_end())
+
+    def explain(self, first: int, end: int) -> list[Gap]:
+        """Return the gaps of `[first, end)`, none of which holds a message, each with its reason, ascending."""
+        explained: list[Gap] = []
+        known = RangeSet()
+        for reason, ranges in self._ranges.items():
+            for start, stop in ranges.within(first, end):
+                explained.append(Gap(start, stop, reason))
+                known.add(start, stop)
+        explained += [Gap(start, stop, GAP_SETTLED) for start, stop in known.outside(first, end)]
+        explained.sort()
+        return explained

@@ -19,7 +19,6 @@ from sluicegate.messaging.message.outcomes import (
 )
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.messaging.partitions.state.annotations import DeliveryAnnotations
 from sluicegate.messaging.partitions.state.effects import Effects
 from sluicegate.messaging.partitions.state.flows import (
     ORDER_OF_ALL,
@@ -29,12 +28,12 @@ from sluicegate.messaging.partitions.state.flows import (
     LedgerFlow,
     PendingCommits,
 )
-from sluicegate.messaging.partitions.state.gaps import GapReasons
-from sluicegate.messaging.partitions.state.redelivery_delay import EVERYTHING, NO_KEY, RedeliveryDelays
+from sluicegate.messaging.partitions.state.redelivery import EVERYTHING, NO_KEY, DeliveryAnnotations, RedeliveryDelays
 from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
 from sluicegate.messaging.partitions.state.segments import (
     PAGE_ABSENT,
     PAGE_WANTED,
+    GapReasons,
     Page,
     Segment,
     SegmentList,
@@ -74,7 +73,7 @@ class LedgerState:
         self.gone_end = 0  # of a last-value queue: a message right below it has left, so older ones are replaced
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
-        self.unstored = RangeSet()  # see messaging.partitions.rules.delivery_after_commit
+        self.unstored = RangeSet()  # of a queue that delivers only stored messages
         self.redelivery_delays = RedeliveryDelays()
         self.rescale_holds: RescaleHolds | None = None  # while slots of the queue move
         self.watched_cut = 0  # a rescale waits until everything below is settled; 0: none does

@@ -1,6 +1,6 @@
 """Outcomes of AMQP consumers: what rejected and modified put on the message."""
 
-from sluicegate.messaging.partitions.state.annotations import ANNOTATION_BYTES_MAX
+from sluicegate.messaging.partitions.state.redelivery import ANNOTATION_BYTES_MAX
 from sluicegate.protocols.amqp.codec.delivery_states import MODIFIED, REJECTED, AmqpError, DeliveryState
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS, NOWHERE, PROPERTIES, find_sections
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of

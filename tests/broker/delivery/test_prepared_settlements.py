@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from sluicegate.actors.messages.transactions import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
+from sluicegate.actors.messages.data import COMMIT_FAILED, COMMIT_MADE, PrepareSettlement
 from sluicegate.messaging.message.outcomes import WHICHEVER
 from support.broker.inside_client import Consuming, InsideClient, until
 from support.broker.running_broker import RunningBroker

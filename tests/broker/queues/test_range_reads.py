@@ -6,7 +6,7 @@ from sluicegate.actors.messages.queues import PurgeQueue
 from sluicegate.actors.messages.readers import AskPartitions, FindRangeEnd, ReadFailed
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.outcomes import DISCARD_PURGED
-from sluicegate.messaging.partitions.state.gaps import GAP_NEVER_USED, GAP_SETTLED, Gap
+from sluicegate.messaging.partitions.state.segments import GAP_NEVER_USED, GAP_SETTLED, Gap
 from sluicegate.storage.errors import StoreFailed
 from support.broker.inside_client import InsideClient, until
 from support.broker.message_usage import usage_of

@@ -15,7 +15,7 @@ from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.spool import BackupState, BackupView
 from sluicegate.messaging.bulk.durable_cursors import CONSUME
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
+from sluicegate.messaging.partitions.state.segments import GAP_SETTLED, Gap
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.backup.reader import SpoolReader, VpnReader
 from sluicegate.storage.backup.restore import restore_backup

@@ -38,7 +38,7 @@ from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.partitions.state.gaps import Gap
+from sluicegate.messaging.partitions.state.segments import Gap
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.queues.definition import definition_from_dict
 from support.broker.running_broker import RunningBroker

@@ -1,7 +1,7 @@
 """ACL profiles, and a roster that records what it reports."""
 
 from sluicegate.messaging.clients.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception
-from sluicegate.messaging.clients.client_profile import ClientProfile
+from sluicegate.messaging.clients.limits import ClientProfile
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 

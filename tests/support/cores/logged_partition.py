@@ -7,7 +7,7 @@ from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import PagePlan, page_loaded
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.messaging.partitions.state.gaps import Gap
+from sluicegate.messaging.partitions.state.segments import Gap
 from support.cores.messages import flow_of, published, sequences_of
 
 PARTITION_ID = 7

@@ -1,7 +1,7 @@
 """Client profiles and ACL profiles: what clients may do, by the profiles of their user.
 
 Names of attributes are Solace's, in snake case. Their effect on a connected client is described in
-`messaging.clients.client_profile` and `messaging.clients.acl_profile`.
+`messaging.clients.limits` and `messaging.clients.acl_profile`.
 """
 
 import ipaddress
@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from sluicegate.gateway.config.sections.section import NamedSection, Section
 from sluicegate.messaging.clients.acl_profile import AclProfile, AddressRules, TopicRules, parse_exception
-from sluicegate.messaging.clients.client_profile import COUNT_MAX, UNLIMITED, ClientProfile
+from sluicegate.messaging.clients.limits import COUNT_MAX, UNLIMITED, ClientProfile
 from sluicegate.messaging.routing.deliver_to_one import priority_of
 
 ALLOW: Final = "allow"

@@ -19,7 +19,7 @@ from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX
 LAST: Final = 0x01  # flag: nothing comes behind it, and the flow has ended
 
 OTHER: Final = "other"  # a reason that has no number yet
-# What became of sequences, by number. The texts are those of messaging.partitions.state.gaps and
+# What became of sequences, by number. The texts are those of messaging.partitions.state.segments and
 # messaging.message.outcomes.
 GAP_REASONS: Final = (
     OTHER,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.clients.acl_profile import AddressRules, permissive
-from sluicegate.messaging.clients.client_profile import ClientProfile
+from sluicegate.messaging.clients.limits import ClientProfile
 from sluicegate.messaging.clients.rights import VERDICTS_CACHED_MAX, ClientDenied, ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch

@@ -8,12 +8,12 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED, WHICHEVER
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.in_flight import annotate
 from sluicegate.messaging.partitions.rules.selection import has_more_for
-from sluicegate.messaging.partitions.state.annotations import (
+from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from sluicegate.messaging.partitions.state.redelivery import (
     ANNOTATION_BYTES_MAX,
     ANNOTATIONS_BYTES_MAX,
     DeliveryAnnotations,
 )
-from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.credit import CreditWindow
 from support.cores.messages import flow_of, numbered
 

@@ -6,7 +6,7 @@ from sluicegate.actors.partitions.reload import fresh_ledger
 from sluicegate.messaging.message.outcomes import DISCARD_NOT_STORED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.recovery import StoredPartition
-from sluicegate.messaging.partitions.state.annotations import ANNOTATION_BYTES_MAX, DeliveryAnnotations
+from sluicegate.messaging.partitions.state.redelivery import ANNOTATION_BYTES_MAX, DeliveryAnnotations
 from sluicegate.messaging.queues.admission import QueueGate
 from support.cores.logged_partition import PARTITION_ID, LoggedPartition
 from support.cores.messages import batch_of

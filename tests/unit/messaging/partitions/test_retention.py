@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED, RELEASED
 from sluicegate.messaging.partitions.recovery import StoredPage, StoredPartition, restore
-from sluicegate.messaging.partitions.state.gaps import GAP_SETTLED, Gap
-from sluicegate.messaging.partitions.state.segments import UNKNOWN_MARKS
+from sluicegate.messaging.partitions.state.segments import GAP_SETTLED, UNKNOWN_MARKS, Gap
 from support.cores.logged_partition import PARTITION_ID, LoggedPartition
 from support.cores.messages import batch_of, numbered
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.message import outcomes as settlement
-from sluicegate.messaging.partitions.state import gaps
+from sluicegate.messaging.partitions.state import segments
 from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.columns import Columns, ColumnWriter, counts_of, cut_values, read_columns
@@ -125,4 +125,4 @@ def test_a_text_that_is_no_property_of_its_type_is_refused(kind: int, text: byte
 def test_every_reason_of_a_gap_has_a_number() -> None:
     """Flow: reading in bulk, gaps."""
     discards = [value for name, value in vars(settlement).items() if name.startswith("DISCARD_")]
-    assert {*discards, gaps.GAP_SETTLED, gaps.GAP_NEVER_USED, gaps.GAP_MOVED} == set(GAP_REASONS[1:])
+    assert {*discards, segments.GAP_SETTLED, segments.GAP_NEVER_USED, segments.GAP_MOVED} == set(GAP_REASONS[1:])
