@@ -2,7 +2,7 @@
 
 A template sets the attributes that the creator of a queue did not. Its filter is written like a topic filter in SMF
 syntax, for a queue's name: `*` ends a level or is one, `>` is one or more levels at the end. The queue directory stores
-templates and applies them.
+templates, and applies them to queues that clients request.
 """
 
 from collections.abc import Iterable
@@ -28,6 +28,8 @@ OVERRIDE_NON_DURABLE: Final = "non-durable"  # a queue requested as durable beco
 DURABILITY_OVERRIDES: Final = (OVERRIDE_NONE, OVERRIDE_NON_DURABLE)
 
 NOT_IN_TEMPLATES: Final = ("owner",)  # a queue that a client creates belongs to its user, others to none
+
+TEMPORARY_SPOOL_MB: Final = 64  # default quota of temporary queues: smaller, for they are in memory only
 
 
 @final
@@ -95,6 +97,23 @@ def template_for(templates: Iterable[QueueTemplate], queue_name: str) -> QueueTe
     """Return the template with the most specific filter for the name; of equal filters, the first by template name."""
     fitting = [each for each in templates if matches(each.name_filter(), queue_name)]
     return min(fitting, key=lambda each: (_specificity(each.name_filter()), each.name)) if fitting else None
+
+
+@final
+class QueueTemplates:
+    """The templates of a message VPN by name."""
+
+    def __init__(self, templates: Iterable[QueueTemplate]) -> None:
+        self.by_name: dict[str, QueueTemplate] = {each.name: each for each in templates}
+
+    def fill_in(self, asked: dict[str, object], durable: bool | None) -> tuple[dict[str, object], bool]:
+        """Return the definition of a queue, and whether it is durable; templates set what was not asked for."""
+        template = template_for(self.by_name.values(), str(asked.get("name", "")))
+        if durable is None:
+            durable = template is None or template.durability_override != OVERRIDE_NON_DURABLE
+        values: dict[str, object] = {} if durable else {"max_msg_spool_usage": TEMPORARY_SPOOL_MB}
+        attributes: dict[str, AttributeValue] = {} if template is None else template.attributes
+        return {**values, **attributes, **asked}, durable
 
 
 def _checked_filter(given: object) -> str:

@@ -1,8 +1,8 @@
-"""A queue's row in the catalog: encoding and decoding.
+"""The rows of queues and of queue templates in the catalog: encoding and decoding.
 
-The row contains the slot map only when that differs from the hash modulo the number of partitions. The map is very
-regular: compressed, it takes some hundred bytes, and some thousand for hundreds of partitions. During a rescale the row
-contains both maps and the state of the rescale; its partition ids then include the retiring partitions.
+A queue's row contains the slot map only when that differs from the hash modulo the number of partitions. The map is
+very regular: compressed, it takes some hundred bytes, and some thousand for hundreds of partitions. During a rescale
+the row contains both maps and the state of the rescale; its partition ids then include the retiring partitions.
 """
 
 import base64
@@ -17,10 +17,12 @@ from sluicegate.messaging.bulk.staging import STAGING_PARTITION_ID
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.assignment.slots import CUT_UNKNOWN, Rescale, modulo_slots
 from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
+from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
 from sluicegate.storage.errors import UnknownRow
 from sluicegate.storage.interface import Table, TableWrite
 
 QUEUE_ROW: Final = b"queue/"
+TEMPLATE_ROW: Final = b"template/"
 COUNTER_ROW: Final = b"counter/partition-id"
 STAGING_ROW: Final = b"staging/partition-id"  # of a message VPN other than `default`
 
@@ -100,6 +102,24 @@ def layout_in(row: Mapping[str, Any]) -> tuple[bytes | None, Rescale | None]:
 def queue_row_deleted(name: str) -> TableWrite:
     """Return the write that deletes a queue's row."""
     return TableWrite(Table.CATALOG, QUEUE_ROW + name.encode(), None)
+
+
+def stored_templates(catalog: Mapping[bytes, bytes]) -> Iterator[QueueTemplate]:
+    """Yield every queue template in the catalog. Raises UnknownRow for one that this release cannot read."""
+    for key, value in catalog.items():
+        if key.startswith(TEMPLATE_ROW):
+            try:
+                template = template_from_dict(orjson.loads(value))
+            except ValueError as problem:
+                name = key.removeprefix(TEMPLATE_ROW).decode(errors="backslashreplace")
+                raise UnknownRow(f"queue template {name!r}", problem) from None
+            yield template
+
+
+def template_row(name: str, template: QueueTemplate | None) -> TableWrite:
+    """Return the row that stores a template, or with None the one that deletes it."""
+    value = None if template is None else orjson.dumps(template.to_dict())
+    return TableWrite(Table.CATALOG, TEMPLATE_ROW + name.encode(), value)
 
 
 class PartitionIds:

@@ -7,10 +7,10 @@ Queues that a definition names exist from when it is loaded.
 import logging
 
 from sluicegate.actors.messages.directory import NAMED, TEMPORARY, CreateQueue, QueueHandle
-from sluicegate.actors.queues.directory.templates import QueueTemplates
 from sluicegate.actors.runtime.asks import LoopFuture, gather
 from sluicegate.messaging.queues.attributes import NON_EXCLUSIVE
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict, topics_of
+from sluicegate.messaging.queues.template import QueueTemplates
 from sluicegate.messaging.routing.virtual.definitions import NO_DEFINITIONS, VirtualDestinations, topic_consumed
 from sluicegate.messaging.topics.syntax import TopicFilter
 

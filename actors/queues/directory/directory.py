@@ -56,7 +56,6 @@ from sluicegate.actors.queues.directory.permissions import (
 )
 from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
 from sluicegate.actors.queues.directory.table import QueueTable, exists_later
-from sluicegate.actors.queues.directory.templates import QueueTemplates, template_row
 from sluicegate.actors.queues.overview import last_overview
 from sluicegate.actors.queues.rescale import resume_rescale
 from sluicegate.actors.runtime.actor import LoopActor
@@ -82,9 +81,17 @@ from sluicegate.messaging.queues.definition import (
     is_named,
     topics_of,
 )
+from sluicegate.messaging.queues.template import QueueTemplates
 from sluicegate.messaging.topics.syntax import queue_topic_filter
 from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows, owner_rows_deleted
-from sluicegate.storage.catalog.queues import StoredQueue, queue_row, queue_row_deleted, stored_queues
+from sluicegate.storage.catalog.queues import (
+    StoredQueue,
+    queue_row,
+    queue_row_deleted,
+    stored_queues,
+    stored_templates,
+    template_row,
+)
 from sluicegate.storage.interface import TableWrite
 
 TEMPORARY_QUEUES_MAX = 10_000  # each may use memory; Solace's largest brokers take as many clients on one queue
@@ -117,7 +124,7 @@ class QueueDirectory(LoopActor):
         self._own_queue = own_queue
         self._stored = stored
         self._was_clean = was_clean
-        self._templates = QueueTemplates(catalog)
+        self._templates = QueueTemplates(stored_templates(catalog))
         self._lets_queues_expire = True
         self._rescales = RescalePlans(services)
         self._consumer_queues = ConsumerQueues(self._templates)
