@@ -8,6 +8,8 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from support.syntax import syntax_of
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
 SETUP = runpy.run_path(str(ROOT / "setup.py"), run_name="sluicegate_setup")
@@ -75,7 +77,7 @@ def imported_by(source: Path) -> set[str]:
 def modules_named_in(source: Path) -> set[str]:
     """Return the modules that a file imports, and what may be a module or a name in one."""
     named: set[str] = set()
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in ast.walk(syntax_of(source)):
         if isinstance(node, ast.Import):
             named.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:

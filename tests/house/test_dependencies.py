@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support.syntax import syntax_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
@@ -57,7 +59,7 @@ def imported(rooms: tuple[str, ...]) -> dict[str, set[str]]:
 def modules_named_in(source: Path) -> list[str]:
     """Return the modules that a file imports."""
     named: list[str] = []
-    for node in ast.walk(ast.parse(source.read_text())):
+    for node in ast.walk(syntax_of(source)):
         if isinstance(node, ast.Import):
             named += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and not node.level:

@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
+from support.syntax import syntax_of
+
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("sluicegate", "pyspark_sluicegate", "bench", "demo")
 
@@ -41,7 +43,7 @@ def arrows_between(files: Mapping[str, Path]) -> dict[str, set[str]]:
     """Return which modules each module imports, wherever in it, for types only as well."""
     arrows: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(syntax_of(path)):
             if isinstance(node, ast.Import):
                 arrows[name].update(alias.name for alias in node.names if alias.name in files)
             elif isinstance(node, ast.ImportFrom) and node.module is not None:

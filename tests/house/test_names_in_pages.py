@@ -8,6 +8,8 @@ from typing import Final
 
 import pytest
 
+from support.syntax import syntax_of
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("messaging", "storage", "actors", "protocols", "gateway", "pipeline", "pyspark_sluicegate")
 SPAN: Final = re.compile(r"`([^`\n]+)`")
@@ -26,7 +28,7 @@ def members() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {"": set()}
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(syntax_of(path)):
                 if isinstance(node, ast.ClassDef):
                     found.setdefault(node.name, set()).update(_names_within(node))
                 elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

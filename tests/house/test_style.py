@@ -7,6 +7,8 @@ import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from support.syntax import syntax_of
+
 ROOT = Path(__file__).resolve().parents[2]
 ROOT_PACKAGES: list[str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["root_packages"]
 ROOMS = [*ROOT_PACKAGES, *(link.name for link in (ROOT / "sluicegate").iterdir() if link.is_symlink())]
@@ -27,8 +29,7 @@ def offences(found: Callable[[str, ast.Module], object]) -> dict[str, object]:
 @functools.cache
 def read() -> dict[Path, tuple[str, ast.Module]]:
     """Return the text and the syntax of every source."""
-    texts = {path: path.read_text() for path in SOURCES}
-    return {path: (text, ast.parse(text)) for path, text in texts.items()}
+    return {path: (path.read_text(), syntax_of(path)) for path in SOURCES}
 
 
 def functions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
