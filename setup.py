@@ -1,16 +1,16 @@
-"""The compiled half of the build. Everything else about the distribution stands in pyproject.toml.
+"""The compiled half of the build. pyproject.toml has everything else about the distribution.
 
-mypyc compiles the hot modules from the same sources that run uncompiled, so the outcome of a build is always one of
-two: all of the modules named here are extensions, or none is. Three variables of the environment decide:
+mypyc compiles the hot modules from the same sources that run uncompiled. A build compiles all modules of the list
+below, or none. Two environment variables decide:
 
 - `SLUICEGATE_PURE=1` compiles nothing;
-- `SLUICEGATE_REQUIRE_EXT=1` makes it an error when compiling fails;
-- with neither, a missing compiler or a type error costs a warning, and the pure package is installed.
+- `SLUICEGATE_REQUIRE_EXT=1` makes a failure to compile an error;
+- without either, a missing compiler or a type error prints a warning, and the pure package is installed.
 
-`gateway.build` tells an installation which of the two it is.
+`gateway.build` reports which of the two an installation has.
 
-A build takes minutes, so it says how far it has come. Its lines begin with `sluicegate: `, and `scripts/install` picks
-them out of what pip prints.
+A build takes minutes, so it prints its progress. These lines begin with `sluicegate: `, and `scripts/install` selects
+them from pip's output.
 """
 
 import os
@@ -30,48 +30,48 @@ from setuptools.errors import BaseError, CCompilerError
 from setuptools.modified import newer_group
 
 ROOT: Final = Path(__file__).resolve().parent
-PACKAGE: Final = ROOT / "sluicegate"  # by its links: a module is compiled under the name that it is imported by
+PACKAGE: Final = ROOT / "sluicegate"  # through its links: a module is compiled under its import name
 
 # Patterns below PACKAGE.
 COMPILED: Final = (
-    "messaging/**/*.py",  # the vocabulary and the cores: every message passes through them
-    "storage/commit/*.py",  # what a commit writes: every guaranteed batch passes through the planner
-    "storage/records/*.py",  # the at-rest format: one call for each message written or read back
-    "actors/messages/data.py",  # what actors say to each other for each batch
-    "actors/messages/router.py",  # each SUBSCRIBE makes some
-    "actors/partitions/browse.py",  # an address, like inboxes: what inherits from a compiled class is compiled
-    "actors/partitions/consumer_requests.py",  # credit is looked at in every turn of a partition
+    "messaging/**/*.py",  # types and cores: every message passes through them
+    "storage/commit/*.py",  # every guaranteed batch passes through the planner
+    "storage/records/*.py",  # the format at rest: one call for each message written or read
+    "actors/messages/data.py",  # messages between actors, for each batch
+    "actors/messages/router.py",  # messages of each SUBSCRIBE
+    "actors/partitions/browse.py",  # an address: subclasses of a compiled class are compiled
+    "actors/partitions/consumer_requests.py",  # every turn of a partition reads credit
     "actors/partitions/jobs/*.py",  # jobs are addresses
     "actors/partitions/paging.py",
     "actors/partitions/partition.py",
-    "actors/partitions/range_reads.py",  # an address as well
-    "actors/partitions/triggers.py",  # each settlement wakes who waits for room
+    "actors/partitions/range_reads.py",  # an address
+    "actors/partitions/triggers.py",  # each settlement wakes those that wait for room
     "actors/publishing/publisher.py",
     "actors/publishing/result.py",
     "actors/publishing/retain.py",
-    "actors/routing/router.py",  # each SUBSCRIBE asks it
-    "actors/runtime/asks.py",  # an answer comes with each request of a client
+    "actors/routing/router.py",  # handles each SUBSCRIBE
+    "actors/runtime/asks.py",  # an answer for each request of a client
     "actors/runtime/clock.py",
-    "actors/runtime/events.py",  # what each client does is an event
+    "actors/runtime/events.py",  # each action of a client is an event
     "actors/runtime/inbox.py",
-    "actors/runtime/runtime.py",  # what every message between actors costs; an actor begins with each connection
-    "actors/runtime/tasks.py",  # tasks stand in the dispatcher's line
-    "actors/spool/actor.py",  # what is published or settled durably comes to it
+    "actors/runtime/runtime.py",  # dispatches every message; each connection starts an actor
+    "actors/runtime/tasks.py",  # the dispatcher runs tasks
+    "actors/spool/actor.py",  # handles each durable publish and settlement
     "actors/spool/stored_answer.py",
-    "actors/transactions/commit.py",  # has an address
-    "protocols/transport/loop/accepting.py",  # each client comes by it
+    "actors/transactions/commit.py",  # an address
+    "protocols/transport/loop/accepting.py",  # accepts each client
     "protocols/connection/counters.py",
-    "protocols/connection/write_control.py",  # every write passes it
-    "protocols/connection/identity.py",  # compiled connections ask it
+    "protocols/connection/write_control.py",  # every write passes through it
+    "protocols/connection/identity.py",  # used by compiled connections
     "protocols/connection/message_vpns.py",  # each connection is in one
-    "protocols/connection/read_control.py",  # every publish passes it
-    "protocols/connection/browse_buffer.py",  # compiled browsers hold it
-    "protocols/transport/loop/selector.py",  # looks at all of them
+    "protocols/connection/read_control.py",  # every publish passes through it
+    "protocols/connection/browse_buffer.py",  # used by compiled browsers
+    "protocols/transport/loop/selector.py",  # polls every connection
     "protocols/transport/stream.py",  # one for each connection
-    "protocols/transport/loop/tcp.py",  # and one of these beneath
-    "protocols/transport/interface.py",  # who is at its other end
-    "protocols/transport/unfinished.py",  # every large packet is counted there
-    "protocols/transport/origins.py",  # each HTTP request asks it
+    "protocols/transport/loop/tcp.py",  # one below each stream
+    "protocols/transport/interface.py",  # the base classes of both
+    "protocols/transport/unfinished.py",  # counts every large packet
+    "protocols/transport/origins.py",  # checks each HTTP request
     "protocols/amqp/**/*.py",  # wire engines and codecs
     "protocols/flow/**/*.py",
     "protocols/http/**/*.py",
@@ -79,20 +79,19 @@ COMPILED: Final = (
 )
 
 INTERPRETED: Final = {
-    "**/__init__.py": "holds a docstring and names, nothing that runs",
-    "protocols/flow/publishers/directory.py": "an actor: a class mypyc compiles cannot inherit from pykka.Actor",
-    "protocols/flow/client/aio/*.py": "asyncio; what is decided is decided in the cores beside it",
-    "protocols/flow/client/blocking/*.py": "threads and asyncio as well",
+    "**/__init__.py": "has a docstring and names, and runs nothing",
+    "protocols/flow/publishers/directory.py": "an actor: a compiled class cannot inherit from pykka.Actor",
+    "protocols/flow/client/aio/*.py": "asyncio; the decisions are made in the cores beside it",
+    "protocols/flow/client/blocking/*.py": "threads and asyncio",
 }
 
-# What mypyc makes every C file include: declarations of all modules; to read them took a seventh of the time. gcc
-# and clang take what they find precompiled beside the header; clang for several kinds of processors at once, as on
-# macOS, cannot make that.
+# The header that mypyc includes in every C file, with declarations of all modules. Parsing it took a seventh of the
+# time. gcc and clang use a precompiled header beside it; clang cannot make one for several architectures at once, as on
+# macOS.
 HEADER: Final = "build/__native_internal_sluicegate.h"
 PRECOMPILES: Final = sys.platform == "linux"
 
-# Commands that put modules into a build folder. pip asks for metadata twice before it builds; those calls must not
-# each pay for a run of mypyc.
+# Commands that build modules. pip requests metadata twice before it builds, and these calls must not run mypyc.
 BUILDING: Final = frozenset({"bdist_wheel", "build", "build_ext", "develop", "editable_wheel", "install"})
 
 
@@ -107,21 +106,21 @@ PROGRESS_EVERY_S: Final = 10
 
 
 def say(line: str) -> None:
-    """Print a line for whoever waits for the build."""
+    """Print a line of progress."""
     print(f"sluicegate: {line}", flush=True)
 
 
 class Progress:
-    """How far a step of the build has come."""
+    """The progress of one step of the build."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what = what
-        self._total = total  # 0: nobody knows how much there is to do
+        self._total = total  # 0: unknown
         self._done = 0
         self._lock = threading.Lock()
 
     def advance(self, done: int) -> None:
-        """Note what is done of the total; any thread may call this."""
+        """Add to the completed part of the total; any thread may call this."""
         with self._lock:
             self._done += done
 
@@ -131,7 +130,7 @@ class Progress:
 
 @contextmanager
 def progress(what: str, total: int = 0) -> Iterator[Progress]:
-    """Say that a step begins, every ten seconds how far it has come, and how long it took."""
+    """Print the start of a step, its progress every ten seconds, and how long it took."""
     began = time.monotonic()
     state = Progress(what, total)
     is_over = threading.Event()
@@ -152,21 +151,21 @@ def progress(what: str, total: int = 0) -> Iterator[Progress]:
 
 
 def go_on_without(why: str) -> None:
-    """Say that the pure package is built instead, or end the build when extensions are required."""
+    """Warn that the pure package is built instead, or end the build when extensions are required."""
     if os.environ.get("SLUICEGATE_REQUIRE_EXT") == "1":
         sys.exit(f"sluicegate: SLUICEGATE_REQUIRE_EXT=1, but nothing could be compiled.\n{why}")
     say(f"WARNING: installing the pure package, several times slower: {why}")
 
 
 def extensions() -> list[Any]:
-    """Return what mypyc makes of the compiled sources, or nothing."""
+    """Return the extensions that mypyc makes of the compiled sources; none for a pure build."""
     if os.environ.get("SLUICEGATE_PURE") == "1" or not BUILDING.intersection(sys.argv):
         return []
     try:
         from mypyc.build import mypycify
 
-        # One group: calls between our modules stay direct C calls. A C file per module, so that cores share the work:
-        # 2,000 lines took 12 s on two cores, against 16 s as one file. Asserts stay in: they guard the spool.
+        # One group, so that calls between our modules are direct C calls. One C file for each module, so that cores
+        # share the work: 2,000 lines took 12 s on two cores, and 16 s as one file. Asserts stay: they guard the spool.
         sources = compiled_sources()
         with progress(f"translating {len(sources)} modules to C"):
             made = mypycify(
@@ -180,25 +179,25 @@ def extensions() -> list[Any]:
     except ImportError as missing:
         go_on_without(f"mypyc is not installed: {missing}")
         return []
-    except SystemExit as refused:  # how mypycify reports a type error
+    except SystemExit as refused:  # mypycify reports a type error like this
         go_on_without(str(refused.code))
         return []
     if os.name == "posix":
-        # Else each call from one of our modules to another goes through a table, lest somebody put another function in.
-        for extension in made:  # their lists of options are one and the same
+        # Otherwise each call between modules goes through a table, so that a library could replace the function.
+        for extension in made:  # they share one list of options
             extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]
     return made
 
 
 class BuildPy(build_py):
-    """Copies modules, and first clears what an earlier build left in the folder.
+    """Copies modules into a build folder without the files of earlier builds.
 
-    An extension goes before the source of the same name, so one left over from a build where that module was still
-    compiled would run old code.
+    Python prefers an extension to the source of the same name, so an extension of a module that is no longer compiled
+    would run old code.
     """
 
     def run(self) -> None:
-        """Clear the build folder of what is not going to be built, then copy."""
+        """Remove files that this build does not make from the build folder, then copy."""
         build_ext_command = cast(BuildExt, self.get_finalized_command("build_ext"))
         expected = {Path(output).resolve() for output in build_ext_command.get_outputs()}
         for path in Path(self.build_lib).rglob("*"):
@@ -208,15 +207,15 @@ class BuildPy(build_py):
 
 
 class BuildExt(build_ext):
-    """Builds all extensions or none: they share one library, half of them cannot be imported."""
+    """Builds all extensions or none: they share one library, so some of them alone cannot be imported."""
 
     def finalize_options(self) -> None:
-        """Use every core: a module costs a second or two of the C compiler."""
+        """Use every core: the C compiler takes a second or two for each module."""
         super().finalize_options()
         self.parallel = self.parallel or os.cpu_count()
 
     def build_extensions(self) -> None:
-        """Compile files side by side, and only those whose C code or headers changed."""
+        """Compile files in parallel, and only those whose C code or headers changed."""
         compile_in_turn = self.compiler.compile
         precompiled = self.precompile() if PRECOMPILES else []
         sizes = {source: Path(source).stat().st_size for each in self.extensions for source in each.sources}
@@ -231,7 +230,7 @@ class BuildExt(build_ext):
                 state.advance(sizes[source])
                 return str(made)
 
-            # The largest first, so that no core is left alone with one of them at the end.
+            # The largest first, so that no core compiles one alone at the end.
             order = sorted(sources, key=lambda source: -sizes[source])
             with ThreadPoolExecutor(os.cpu_count()) as pool:
                 made = dict(zip(order, pool.map(compile_one, order), strict=True))
@@ -242,7 +241,7 @@ class BuildExt(build_ext):
             super().build_extensions()
 
     def precompile(self) -> list[str]:
-        """Precompile the header, and return what makes a C file begin with it, as one that is precompiled has to."""
+        """Precompile the header, and return the options that include it first, as a precompiled header has to be."""
         (library,) = [extension for extension in self.extensions if HEADER in extension.depends]
         folders = [f"-I{folder}" for folder in (*library.include_dirs, *self.compiler.include_dirs)]
         options = [*folders, *library.extra_compile_args, "-x", "c-header", HEADER, "-o", f"{HEADER}.gch"]
@@ -250,7 +249,7 @@ class BuildExt(build_ext):
         return ["-include", HEADER]
 
     def run(self) -> None:
-        """Compile; when that fails remove every extension, unless they are required."""
+        """Compile; on failure, remove every extension, unless they are required."""
         try:
             super().run()
         except (BaseError, CCompilerError, OSError) as failed:  # OSError: there is no compiler
