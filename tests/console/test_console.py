@@ -175,7 +175,7 @@ def test_kept_messages_are_replayed(page: Page, running: GatewayProcess, own: Ow
     assert running.held_count(name) == 1
 
 
-def test_what_the_gateway_refuses_is_shown_in_its_words(page: Page, running: GatewayProcess, own: Own) -> None:
+def test_refusals_of_the_gateway_are_shown_in_its_words(page: Page, running: GatewayProcess, own: Own) -> None:
     name = own("mine")
     running.create_queue(name)
     publish(running, name, b"x")

@@ -62,7 +62,7 @@ def test_users_are_made_shut_down_and_deleted(page: Page, own: Own) -> None:
     expect(row(page, name)).to_have_count(0)
 
 
-def test_what_the_configuration_made_is_shown_and_left_to_it(page: Page, running: GatewayProcess) -> None:
+def test_objects_of_the_configuration_are_shown_and_cannot_be_changed(page: Page, running: GatewayProcess) -> None:
     """docs/decisions/0039-provisioning.md."""
     go(page, "users")
     expect(row(page, "fixed").get_by_role("button")).to_have_count(0)

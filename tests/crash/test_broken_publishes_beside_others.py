@@ -78,7 +78,7 @@ async def payloads_of(gateway: GatewayProcess, queue: str, count: int) -> list[b
         return [each.payload for each in got]
 
 
-def test_what_others_were_confirmed_outlives_broken_publishes_and_a_kill(tmp_path: Path) -> None:
+def test_confirmed_messages_survive_broken_publishes_of_others_and_a_kill(tmp_path: Path) -> None:
     """Flow: publishing; errors."""
     with GatewayProcess(tmp_path) as gateway:
         for queue in (*HONEST, "broken"):

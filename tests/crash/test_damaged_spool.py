@@ -37,7 +37,7 @@ def flip_a_byte_in_the_middle(folder: Path, database: str) -> int:
     return len(keys)
 
 
-def test_what_is_not_damaged_is_served_and_the_damage_is_counted(tmp_path: Path) -> None:
+def test_undamaged_messages_are_served_and_the_damage_is_counted(tmp_path: Path) -> None:
     record = DeliveryRecord("load")
     publisher = WirePublisher("publisher", topic="load", keys=["a"], qos=1, window=1)  # so each has its own commit
     consumer = WireConsumer("consumer", filter_text="$queue/load", qos=1, record=record.note)

@@ -139,7 +139,7 @@ async def fill_from_amqp(node: GatewayProcess, message: bytes) -> bool:
 
 
 @pytest.mark.parametrize("message", [in_deep_maps(), with_application_properties()], ids=["deep maps", "properties"])
-def test_what_amqp_messages_carry_beside_their_body_counts(tmp_path: Path, message: bytes) -> None:
+def test_all_sections_of_amqp_messages_count_against_the_quota(tmp_path: Path, message: bytes) -> None:
     with gateway(tmp_path) as node:
         node.create_queue("fill", subscriptions=["fill/>"], durable=False, max_msg_spool_usage=LIMIT // MIB)
         before = resident_bytes(node)

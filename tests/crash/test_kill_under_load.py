@@ -116,7 +116,7 @@ def next_sequences(gateway: GatewayProcess) -> list[int]:
 
 
 @pytest.mark.timeout(600)
-def test_what_was_confirmed_outlives_twenty_crashes(tmp_path: Path) -> None:
+def test_confirmed_messages_survive_twenty_crashes(tmp_path: Path) -> None:
     """Nothing is confirmed before it is safe; sequences are never reused."""
     draw, load = random.Random(SEED), Load()
     gateway = GatewayProcess(tmp_path)

@@ -46,7 +46,9 @@ async def over_a_crash(gateway: GatewayProcess, qos: int, level: int) -> tuple[l
 
 @pytest.mark.parametrize("level", [4, 5])
 @pytest.mark.parametrize("qos", [1, 2])
-def test_what_may_have_been_sent_comes_with_dup_and_qos_2_under_its_id(tmp_path: Path, qos: int, level: int) -> None:
+def test_messages_possibly_sent_before_come_with_dup_and_at_qos_2_under_their_id(
+    tmp_path: Path, qos: int, level: int
+) -> None:
     """[3.3.1-1] [4.4.0-1]: a message that the broker has never sent comes without DUP."""
     with GatewayProcess(tmp_path) as gateway:
         sent, (first, second, new) = asyncio.run(over_a_crash(gateway, qos, level))
@@ -74,9 +76,7 @@ async def told_first_after_a_crash(gateway: GatewayProcess, *filters: str) -> tu
 
 
 @pytest.mark.parametrize("filter_text", ["$queue/q", "t"])
-def test_what_is_not_sent_again_under_its_id_is_released_before_another_message_has_it(
-    tmp_path: Path, filter_text: str
-) -> None:
+def test_a_packet_id_is_released_before_another_message_uses_it(tmp_path: Path, filter_text: str) -> None:
     """[4.3.3-1] [4.4.0-1]: the client has the message, and would pass over another one under its packet id.
 
     A named queue sends it to anybody, under another id; a retained message is not sent again.

@@ -132,7 +132,7 @@ def play(folder: Path, make: Callable[[str], Publisher], *, ahead: int, after_co
 
 
 @pytest.mark.parametrize("make", PORTS)
-def test_what_comes_again_is_flagged_though_the_store_never_had_it(
+def test_redeliveries_are_flagged_although_the_store_never_had_the_message(
     tmp_path: Path, make: Callable[[str], Publisher]
 ) -> None:
     """Decision 0013: each message has one delivery without the flag, whoever sends it again."""

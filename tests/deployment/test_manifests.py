@@ -156,7 +156,7 @@ def test_the_spool_fits_into_its_volume(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_what_the_gateway_writes_goes_to_its_volumes(name: str, tmp_path: Path) -> None:
+def test_the_gateway_writes_to_its_volumes_only(name: str, tmp_path: Path) -> None:
     """Everything else is read-only; backups do not lie with what they are of."""
     manifests = rendered(name)
     config = loaded(manifests, tmp_path)

@@ -98,7 +98,7 @@ def test_every_label_that_is_asked_for_is_the_metrics_own() -> None:
             assert {each.strip() for each in group.split(",")} <= known, text
 
 
-def test_what_expires_is_alerted_of_when_the_log_speaks_of_it() -> None:
+def test_expiring_certificates_are_alerted_when_the_log_warns_of_them() -> None:
     """Else an alert for a certificate that lives for a week never ends."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateCertificateExpiring"]
@@ -114,7 +114,7 @@ def test_a_gateway_that_shows_nothing_any_more_is_alerted_of() -> None:
     assert (rule["labels"]["severity"], "up{" in rule["expr"]) == ("critical", True)
 
 
-def test_what_a_dead_message_queue_does_not_take_is_alerted_of() -> None:
+def test_messages_refused_by_a_dead_message_queue_are_alerted() -> None:
     """docs/concepts/redelivery.md, dead messages: it is dropped. Without such a queue, or not eligible, rightly so."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateDeadMessagesLost"]
@@ -125,7 +125,7 @@ def test_what_a_dead_message_queue_does_not_take_is_alerted_of() -> None:
     assert len(patterns) == 1
 
 
-def test_what_fills_up_is_alerted_of_before_publishers_are_refused() -> None:
+def test_a_filling_spool_is_alerted_before_publishers_are_refused() -> None:
     """A quota of three quarters of the map, as the defaults are, is full while the map is not yet four fifths."""
     rules = files("monitoring/prometheusrule.yaml")[0]["spec"]["groups"][0]["rules"]
     (text,) = [rule["expr"] for rule in rules if rule["alert"] == "SluicegateSpoolNearlyFull"]

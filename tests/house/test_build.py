@@ -44,7 +44,7 @@ def test_each_exception_from_compiling_still_names_a_file(setup_file: ModuleType
     assert unused == []
 
 
-def test_what_is_caught_in_compiled_coroutines_has_a_name_for_each_type(setup_file: ModuleType) -> None:
+def test_exceptions_caught_in_compiled_coroutines_have_a_name_for_each_type(setup_file: ModuleType) -> None:
     """mypyc keeps one variable for a name, of the first type it had: another exception under it is a TypeError."""
     shared: dict[str, set[str]] = {}
     for source in setup_file.compiled_sources():

@@ -80,7 +80,7 @@ def missing(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md"])
-def test_what_the_page_names_exists(page: str) -> None:
+def test_names_in_the_page_exist(page: str) -> None:
     assert missing((ROOT / page).read_text()) == []
 
 

@@ -88,7 +88,7 @@ PAIRS = [(sender.name, receiver.name) for sender in SENDERS for receiver in RECE
 
 @pytest.mark.parametrize("kind", SAID)
 @pytest.mark.parametrize(("sender", "receiver"), PAIRS)
-def test_what_both_can_say_arrives(
+def test_properties_that_both_protocols_have_arrive(
     senders: dict[str, Speaker], receivers: dict[str, Hearer], queue: str, sender: str, receiver: str, kind: str
 ) -> None:
     """Reference 22; cases 82 and 85."""

@@ -80,7 +80,7 @@ def test_a_certificate_says_who_publishes(tmp_path: Path, certificates: Certific
 
 
 @pytest.mark.crash
-def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+def test_confirmed_messages_survive_a_kill(tmp_path: Path) -> None:
     """200 says that the message is safe."""
     with gateway(tmp_path) as node:
         node.create_queue("kept")

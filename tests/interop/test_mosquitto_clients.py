@@ -105,7 +105,7 @@ def test_a_queue_is_read_to_its_end(node: GatewayProcess, topic: str, version: s
     wait_until(lambda: node.held_count(name) == 0, within_s=ANSWER_S, what="the queue to be empty")
 
 
-def test_what_the_gateway_leaves_out_is_known_to_version_5_and_costs_others_their_connection(tmp_path: Path) -> None:
+def test_unsupported_features_are_announced_in_version_5_and_end_other_connections(tmp_path: Path) -> None:
     """MQTT 5.0 [3.2.2-9] [3.2.2-11] [3.2.2-14]: libmosquitto itself sends nothing that CONNACK excludes."""
     settings: dict[str, object] = {"mqtt.maximum_qos": 1, "mqtt.retain_available": False}
     with GatewayProcess(tmp_path, settings) as node:

@@ -93,7 +93,7 @@ def test_a_message_of_many_frames_arrives_whole(connection: BlockingConnection, 
     receiver.accept()
 
 
-def test_what_is_accepted_is_gone_and_what_is_released_comes_again(
+def test_accepted_messages_are_removed_and_released_ones_are_delivered_again(
     node: GatewayProcess, connection: BlockingConnection, queue: str
 ) -> None:
     """Case 45, 3.4: accepted removes; released gives back untouched; modified with delivery-failed counts."""
@@ -124,7 +124,7 @@ def test_a_rejected_message_does_not_come_again(
     becomes_empty(node, connection, queue)
 
 
-def test_what_a_lost_consumer_held_goes_to_the_next(node: GatewayProcess, queue: str) -> None:
+def test_messages_of_a_lost_consumer_go_to_the_next(node: GatewayProcess, queue: str) -> None:
     """Case 53."""
     first = connect(node)
     first.create_sender(queue).send(Message(body="m"))

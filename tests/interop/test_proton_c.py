@@ -55,7 +55,7 @@ def numbers(first: int, last: int) -> list[str]:
     return [f'{{"sequence"={number}}}' for number in range(first, last + 1)]
 
 
-def test_what_is_sent_over_tls_is_received_in_order(node: GatewayProcess, programs: Programs, queue: str) -> None:
+def test_messages_sent_over_tls_are_received_in_order(node: GatewayProcess, programs: Programs, queue: str) -> None:
     """3.2: maps with an integer each, 500 of them, with credit for all and settled one by one."""
     sent = programs.run("send-ssl", node.amqps_port, queue, "500")
     assert "500 messages sent and acknowledged" in sent

@@ -135,7 +135,7 @@ def test_a_durable_subscription_goes_on_over_a_restart_of_the_gateway(
         assert [each["data"] for each in arrived["messages"]] == [b"after".hex()]
 
 
-def test_what_was_accepted_is_there_after_a_kill(tmp_path: Path) -> None:
+def test_accepted_messages_survive_a_kill(tmp_path: Path) -> None:
     """Case 42: an outcome means that the message is on disk."""
     with GatewayProcess(tmp_path) as gateway:
         gateway.create_queue("kept")

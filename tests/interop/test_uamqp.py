@@ -87,7 +87,7 @@ def body_of(message: object) -> bytes:
     return b"".join(message.get_data())  # type: ignore[attr-defined]  # no types
 
 
-def test_what_is_released_comes_again_with_its_count_as_it_was(
+def test_released_messages_come_again_with_the_same_delivery_count(
     node: GatewayProcess, certificates: Certificates, queue: str
 ) -> None:
     """3.4.4 released."""

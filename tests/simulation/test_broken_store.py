@@ -20,7 +20,7 @@ def test_a_deletion_that_is_not_stored_is_refused_and_the_queue_is_there_after_t
     assert "first" in [view.config.name for view in world.ask(world.view.list_queues())]
 
 
-def test_what_is_published_beside_damage_is_refused_and_a_stop_does_not_wait_for_the_store(world: World) -> None:
+def test_a_damaged_store_refuses_publishes_and_a_stop_does_not_wait_for_it(world: World) -> None:
     """Nothing is written any more, though the store would take it again; the next start is as after a crash."""
     publisher = world.clients["p0"]
     publisher.connect(clean_start=False)

@@ -71,7 +71,7 @@ def test_a_second_deletion_is_answered_when_the_store_has_the_first(world: World
     assert cursors_after_a_crash(world) == []
 
 
-def test_what_is_asked_of_a_cursor_that_is_being_deleted_does_not_bring_it_back(world: World) -> None:
+def test_requests_to_a_cursor_that_is_being_deleted_do_not_restore_it(world: World) -> None:
     epoch = bind(world)
     world.faults.failures_left = 1
     deletion = world.loop.create_task(asked(world, DeleteCursor(QUEUE, CURSOR)))

@@ -81,7 +81,7 @@ def depth(world: World, queue: str) -> int:
 
 @pytest.mark.parametrize("failures", [0, 1, 3])
 @pytest.mark.parametrize(("outcome", "dead"), [(ACCEPTED, 0), (REJECTED, 1)])
-def test_what_is_confirmed_is_in_the_store(world: World, outcome: int, dead: int, failures: int) -> None:
+def test_confirmed_settlements_are_in_the_store(world: World, outcome: int, dead: int, failures: int) -> None:
     """With a store that refuses so often; a message that was rejected is in the dead message queue by then."""
     consumer = Consumer(world)
     world.faults.failures_left = failures

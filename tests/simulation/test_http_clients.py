@@ -56,7 +56,7 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_what_is_answered_200_is_promised_and_what_is_answered_503_is_refused(scene: Scene) -> None:
+def test_an_answer_of_200_promises_the_message_and_503_refuses_it(scene: Scene) -> None:
     stored, refused = scene.message(), scene.message()
     for each in (stored, refused):
         scene.asks(Asked(PUBLISH, [each]))
@@ -133,14 +133,14 @@ def test_a_settlement_may_not_be_refused_for_the_store_where_that_has_not_failed
         scene.answers(503)
 
 
-def test_what_a_flow_has_to_hold_may_not_be_said_to_be_away(scene: Scene) -> None:
+def test_a_violation_is_reported_when_a_held_delivery_is_said_to_be_gone(scene: Scene) -> None:
     scene.delivers(scene.message())
     scene.settles("accepted")
     with pytest.raises(Violation, match="is said to be away"):
         scene.answers(409, b"deliveries 1 are not held: settled before")
 
 
-def test_what_was_settled_too_late_is_not_settled(scene: Scene) -> None:
+def test_late_settlements_do_not_count(scene: Scene) -> None:
     message = scene.message()
     scene.delivers(message)
     scene.now_us += LOCK_S * 1_000_000
@@ -175,7 +175,7 @@ def test_a_flow_may_not_be_given_again_what_it_has_until_its_time_is_over(scene:
     scene.delivers(message, 2, count=2)
 
 
-def test_what_a_worker_holds_on_to_is_its_own_for_the_whole_time_from_then_on(scene: Scene) -> None:
+def test_an_extended_lock_lasts_its_whole_time_from_then_on(scene: Scene) -> None:
     message = scene.message()
     scene.delivers(message)
     scene.now_us += LOCK_S * 1_000_000 - A_WHILE_US
@@ -219,7 +219,7 @@ def test_a_flow_that_its_worker_has_ended_is_no_more(scene: Scene) -> None:
     scene.answers(404)
 
 
-def test_what_goes_to_a_queue_by_its_name_is_judged_as_any_message_of_it() -> None:
+def test_messages_to_a_queue_by_name_are_judged_like_its_other_messages() -> None:
     world = World(1, PLAIN)
     requester = world.requesters["h0"]
     requester.connect()

@@ -96,7 +96,7 @@ def test_a_message_that_is_sent_again_may_be_refused_though_what_came_first_was_
 
 
 @pytest.mark.parametrize("was_flagged", [False, True])
-def test_what_a_consumer_had_before_a_crash_comes_flagged_though_it_was_sent_again(
+def test_messages_delivered_before_a_crash_come_flagged_although_they_were_sent_again(
     world: World, was_flagged: bool
 ) -> None:
     """The store did not have it. Its publisher says that it sends it again, and may have done so before the crash."""
@@ -116,7 +116,7 @@ def test_what_a_consumer_had_before_a_crash_comes_flagged_though_it_was_sent_aga
 
 
 @pytest.mark.parametrize("is_kept", [False, True])
-def test_what_the_store_refused_comes_twice_only_to_a_session_that_is_not_kept(world: World, is_kept: bool) -> None:
+def test_refused_messages_come_twice_only_to_a_session_that_is_not_kept(world: World, is_kept: bool) -> None:
     """It was sent before its commit. The publisher, which heard nothing, sends it again, and it is published anew."""
     truth = world.truth
     target = truth.begins("s", SESSION, ("work/d/",), Rules())
@@ -169,7 +169,7 @@ def test_who_has_accepted_a_message_late_may_reject_its_second_delivery() -> Non
 
 
 @pytest.mark.parametrize("accepts_late", [False, True])
-def test_what_was_accepted_late_is_not_rejected_for_certain_by_the_delivery_that_was_on_its_way(
+def test_a_late_acceptance_leaves_the_rejection_of_a_concurrent_delivery_uncertain(
     accepts_late: bool,
 ) -> None:
     """The node had begun with it when it read the answer to the first: to MQTT, that counts for the second one."""
@@ -212,7 +212,7 @@ def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_
     drain(world)
 
 
-def test_what_the_store_refused_without_its_publisher_hearing_of_it_may_come_behind_later_ones() -> None:
+def test_unreported_refused_messages_may_come_after_later_ones() -> None:
     """A refusal concerns its message alone (docs/connect/mqtt.md), which is sent again when its publisher is back."""
     world = World(1, PLAIN)
     publisher, consumer = world.clients["p0"], world.clients["c1"]
@@ -273,7 +273,7 @@ def test_a_message_may_wait_for_its_member_at_qos_2_while_others_have_its_key(qo
         truth.delivered(group, later.number, other, held_us=0, flagged=False, count=0, again=False)
 
 
-def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:
+def test_undelivered_purged_messages_may_come_in_a_replay() -> None:
     """It begins with the oldest message, whatever became of it: not behind those that came in the meantime."""
     queues = PLAIN.queues | {"first": PLAIN.queues["first"]._replace(attributes=RETENTION)}
     world = World(1, PLAIN._replace(queues=queues))
@@ -299,7 +299,7 @@ def test_what_was_purged_before_anybody_had_it_may_come_in_a_replay() -> None:
     world.close()
 
 
-def test_what_came_of_a_queue_before_the_truth_knew_of_it_may_come_again_behind_later_ones() -> None:
+def test_unseen_deliveries_of_a_recreated_queue_may_come_again_after_later_ones() -> None:
     """It was deleted, and made anew for a consumer by its definition: nobody saw what was delivered of it then."""
     world = World(1, PLAIN._replace(forwards=True))
     publisher, consumer = world.clients["p0"], world.clients["c1"]

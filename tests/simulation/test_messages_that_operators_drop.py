@@ -67,7 +67,7 @@ def test_a_second_purge_is_answered_when_the_store_has_the_first(world: World) -
     assert waiting_in(world) == 0
 
 
-def test_what_is_never_written_is_dropped_at_once(world: World) -> None:
+def test_messages_that_are_never_written_are_dropped_at_once(world: World) -> None:
     world.ask(world.view.create_queue({"name": TEMPORARY}, durable=False))
     world.faults.failures_left = 1
 

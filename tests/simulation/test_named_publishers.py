@@ -63,7 +63,7 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_what_was_answered_is_promised_and_what_was_refused_is_not(scene: Scene) -> None:
+def test_confirmed_messages_are_promised_and_refused_ones_are_not(scene: Scene) -> None:
     stored, refused, open_still = scene.sends(1), scene.sends(2), scene.sends(3)
     scene.answers(2, Refusal(2, 2, 0x0502, "full"))
     assert stored.promised_tick
@@ -72,13 +72,13 @@ def test_what_was_answered_is_promised_and_what_was_refused_is_not(scene: Scene)
     assert not open_still.promised_tick
 
 
-def test_what_the_node_says_it_has_when_a_publisher_returns_is_promised(scene: Scene) -> None:
+def test_messages_the_node_reports_to_a_returning_publisher_are_promised(scene: Scene) -> None:
     message = scene.sends(1)
     scene.tap.written(PubOpened(PUBLISHER, 1, 2, 1, 1, 11, 7).encode())
     assert message.promised_tick
 
 
-def test_what_a_publisher_sends_again_may_not_come_again_as_new(scene: Scene) -> None:
+def test_repeated_publishes_may_not_come_again_as_new(scene: Scene) -> None:
     message = scene.sends(1)
     scene.delivers(message)
     scene.truth.sent_again(message)
@@ -88,7 +88,7 @@ def test_what_a_publisher_sends_again_may_not_come_again_as_new(scene: Scene) ->
         scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=False, count=1, again=False)
 
 
-def test_what_a_publisher_sends_again_may_come_again_as_new_where_the_store_refused_it(scene: Scene) -> None:
+def test_repeated_publishes_may_come_again_as_new_where_the_store_refused_them(scene: Scene) -> None:
     """By a commit that was under way when the publisher came back."""
     message = scene.sends(1)
     scene.delivers(message)
@@ -99,7 +99,7 @@ def test_what_a_publisher_sends_again_may_come_again_as_new_where_the_store_refu
 
 
 @pytest.mark.parametrize("stops_in_order", [False, True])
-def test_what_a_publisher_sends_again_after_a_crash_comes_flagged(scene: Scene, stops_in_order: bool) -> None:
+def test_repeated_publishes_after_a_crash_come_flagged(scene: Scene, stops_in_order: bool) -> None:
     """But where the publisher returns after an orderly stop behind the crash (decision 0013)."""
     message = scene.sends(1)
     scene.delivers(message)
@@ -112,14 +112,14 @@ def test_what_a_publisher_sends_again_after_a_crash_comes_flagged(scene: Scene, 
     scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=True, count=1, again=False)
 
 
-def test_what_was_released_may_come_again_at_once_and_its_count_stays(scene: Scene) -> None:
+def test_released_messages_may_come_again_at_once_with_the_same_count(scene: Scene) -> None:
     message = scene.sends(1)
     scene.delivers(message)
     scene.settles(1, OUTCOME_RELEASED)
     scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=True, count=1, again=False)
 
 
-def test_what_failed_has_to_wait_and_is_counted(scene: Scene) -> None:
+def test_failed_messages_have_to_wait_and_are_counted(scene: Scene) -> None:
     message = scene.sends(1)
     scene.delivers(message)
     scene.settles(1, OUTCOME_FAILED)
@@ -130,7 +130,7 @@ def test_what_failed_has_to_wait_and_is_counted(scene: Scene) -> None:
         scene.truth.delivered(scene.queue, 1, scene.holder, held_us=0, flagged=True, count=1, again=False)
 
 
-def test_what_a_consumer_holds_on_to_is_its_own_for_the_whole_time_from_then_on(scene: Scene) -> None:
+def test_an_extended_lock_lasts_its_whole_time_from_then_on(scene: Scene) -> None:
     message = scene.sends(1)
     scene.delivers(message)
     scene.now_us += (LOCK_MS - 500) * 1000

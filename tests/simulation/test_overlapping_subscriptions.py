@@ -33,7 +33,7 @@ class Scene:
         return True
 
 
-def test_what_was_published_since_the_second_subscription_was_answered_comes_for_both() -> None:
+def test_messages_published_after_the_second_suback_come_for_both_subscriptions() -> None:
     scene = Scene()
     early = scene.published()
     answered = scene.subscribes()
@@ -48,7 +48,7 @@ def test_what_was_published_since_the_second_subscription_was_answered_comes_for
     assert not scene.may_come(late, [*BOTH, OVERLAP_ID])
 
 
-def test_what_was_published_since_the_second_subscription_has_ended_comes_for_the_first_alone() -> None:
+def test_messages_published_after_the_second_subscription_ended_come_for_the_first_only() -> None:
     scene = Scene()
     scene.subscribes()(1)
     early = scene.published()
@@ -69,7 +69,7 @@ def test_nothing_is_held_against_an_answer_behind_which_something_else_was_asked
     assert scene.may_come(scene.published(), identifiers)
 
 
-def test_what_the_second_subscription_does_not_match_comes_for_the_first_alone() -> None:
+def test_messages_the_second_subscription_does_not_match_come_for_the_first_only() -> None:
     scene = Scene()
     scene.subscribes()(1)
 

@@ -38,7 +38,7 @@ def test_that_a_queue_exists_is_said_when_the_store_has_it(world: World) -> None
 
 
 @pytest.mark.parametrize("ask_behind", [create, change])
-def test_what_is_asked_of_a_queue_that_the_store_refuses_is_refused_and_leaves_nothing(
+def test_requests_to_a_queue_that_the_store_refuses_are_refused_and_leave_nothing(
     world: World, ask_behind: Asking
 ) -> None:
     world.faults.failures_left = 1

@@ -131,12 +131,12 @@ def test_messages_of_an_absent_client_may_go_to_no_other_until_its_time_is_over(
     scene.delivers_to_another(1)
 
 
-def test_what_a_client_comes_back_with_may_not_be_taken_from_it(scene: Scene) -> None:
+def test_a_returning_client_keeps_its_deliveries(scene: Scene) -> None:
     with pytest.raises(Violation, match="may not go on with it"):
         scene.comes_back({b"t": None})
 
 
-def test_what_a_client_comes_back_with_may_have_gone_with_its_partition() -> None:
+def test_a_returning_client_may_have_lost_deliveries_with_their_partition() -> None:
     """It was another consumer's turn to have the partition, and the time for the handoff was over."""
     scene = with_a_message(Scene(PARTITIONED))
     scene.now_us += 1_000_000 * HANDOFF_S
@@ -145,13 +145,13 @@ def test_what_a_client_comes_back_with_may_have_gone_with_its_partition() -> Non
         with_a_message(Scene(PARTITIONED)).comes_back({b"t": None})
 
 
-def test_what_a_client_comes_back_with_may_be_gone_after_a_restart(scene: Scene) -> None:
+def test_a_returning_client_may_have_lost_its_deliveries_after_a_restart(scene: Scene) -> None:
     scene.truth.life += 1
     scene.comes_back({b"t": None})
     scene.delivers_to_another(1)
 
 
-def test_what_a_client_never_got_goes_to_others_when_it_comes_back(scene: Scene) -> None:
+def test_messages_a_client_never_got_go_to_others_when_it_returns(scene: Scene) -> None:
     scene.comes_back({})
     scene.delivers_to_another(1)
 
@@ -172,7 +172,7 @@ def test_an_outcome_that_a_client_came_back_with_is_in_force_over_crashes(scene:
         scene.delivers_to_another(1)
 
 
-def test_what_the_node_has_settled_after_the_client_is_settled_over_crashes(scene: Scene) -> None:
+def test_settlements_answered_by_the_node_survive_crashes(scene: Scene) -> None:
     scene.settles(0, ACCEPTED_STATE)
     scene.settles(0, ACCEPTED_STATE, by_node=True)
     scene.truth.crashes += 1
@@ -180,7 +180,7 @@ def test_what_the_node_has_settled_after_the_client_is_settled_over_crashes(scen
         scene.delivers_to_another(1)
 
 
-def test_what_a_client_has_declined_does_not_come_to_it_again_and_may_die(scene: Scene) -> None:
+def test_declined_messages_do_not_come_to_the_client_again_and_may_be_dead_lettered(scene: Scene) -> None:
     scene.settles(0, ELSEWHERE)
     assert scene.queue.may_have_given_up(scene.truth.messages[1])
     with pytest.raises(Violation, match="has declined message 1"):
@@ -223,7 +223,7 @@ def _of_the_dead() -> Scene:
     return made
 
 
-def test_what_a_client_has_declined_may_come_to_it_again_when_it_was_away_for_too_long() -> None:
+def test_declined_messages_may_come_again_to_a_client_that_was_away_for_too_long() -> None:
     scene = Scene(SHARED)
     scene.truth.sent("p", "k", "in/x", 1)
     scene.delivers(1, b"t")
@@ -237,7 +237,7 @@ def test_what_a_client_has_declined_may_come_to_it_again_when_it_was_away_for_to
     scene.delivers(1, b"u", count=2)
 
 
-def test_what_the_node_says_it_has_when_a_sender_comes_back_is_promised(scene: Scene) -> None:
+def test_messages_the_node_reports_to_a_returning_sender_are_promised(scene: Scene) -> None:
     message = scene.truth.sent("r", "k", "in/x", 1)
     attach = Attach(
         OUT,
@@ -275,14 +275,14 @@ def test_a_client_that_is_cut_off_before_its_answers_comes_back_and_nothing_is_d
     world.close()
 
 
-def test_what_is_not_in_a_map_that_is_incomplete_stays_with_its_client(scene: Scene) -> None:
+def test_deliveries_missing_from_an_incomplete_map_stay_with_their_client(scene: Scene) -> None:
     """2.7.3: that it is not there says nothing of it."""
     scene.comes_back({}, resumed=[b"t"], incomplete=True)
     with pytest.raises(Violation, match="may not go on"):
         scene.comes_back({}, incomplete=True)
 
 
-def test_what_is_in_a_map_that_is_incomplete_may_be_given_back(scene: Scene) -> None:
+def test_deliveries_in_an_incomplete_map_may_be_returned(scene: Scene) -> None:
     scene.comes_back({b"t": None}, incomplete=True)
     scene.delivers_to_another(1)
 

@@ -60,7 +60,7 @@ def test_who_looks_sees_nothing_that_is_older_than_what_was_confirmed_before() -
         tap.written(first)
 
 
-def test_what_was_deleted_does_not_come_back() -> None:
+def test_deleted_retained_messages_do_not_return() -> None:
     scene = Scene()
     message = scene.changes()
     scene.is_at_rest(message, [])
@@ -71,7 +71,7 @@ def test_what_was_deleted_does_not_come_back() -> None:
         scene.is_at_rest(message, [])
 
 
-def test_what_is_retained_comes_until_it_expires_and_no_longer() -> None:
+def test_retained_messages_come_until_they_expire() -> None:
     scene = Scene()
     message = scene.changes(expiry_s=EXPIRY_S)
     with pytest.raises(Violation, match="nothing is retained"):
@@ -95,7 +95,7 @@ def test_a_will_that_had_to_come_behind_a_message_is_retained_in_its_place() -> 
             scene.is_at_rest(wrong, [will])
 
 
-def test_what_is_sent_again_after_a_crash_may_be_retained_in_the_place_of_a_will() -> None:
+def test_a_publish_repeated_after_a_crash_may_be_retained_in_place_of_a_will() -> None:
     """docs/connect/mqtt.md, known deviations: no queue has it, and so the store does not have its packet id."""
     scene = Scene()
     message = scene.changes()

@@ -35,7 +35,7 @@ def test_a_message_comes_on_the_topic_that_it_was_published_on_whatever_alias_sa
 
 
 @pytest.mark.parametrize("kind", [EXCLUSIVE, SESSION])
-def test_what_expired_while_a_consumer_had_it_comes_again_to_sessions_only(kind: str) -> None:
+def test_messages_that_expired_with_a_consumer_come_again_to_sessions_only(kind: str) -> None:
     now_us = 0
     truth = Truth(lambda: now_us)
     target = truth.begins("t", kind, ("in/",), Rules(respects_expiry=True))

@@ -38,7 +38,7 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_what_a_commit_has_settled_may_not_come_again_after_a_crash(scene: Scene) -> None:
+def test_messages_settled_by_a_commit_may_not_come_again_after_a_crash(scene: Scene) -> None:
     scene.transaction.answered(is_accepted=True)
     scene.truth.crashes += 1
     with pytest.raises(Violation, match="after a commit had settled it"):
@@ -51,7 +51,7 @@ def test_messages_that_a_commit_settles_may_be_with_no_other_consumer(scene: Sce
         scene.transaction.answered(is_accepted=True)
 
 
-def test_what_a_refused_commit_would_have_settled_is_owed_still(scene: Scene) -> None:
+def test_messages_of_a_refused_commit_are_still_owed(scene: Scene) -> None:
     scene.transaction.answered(is_accepted=False)
     assert scene.orders.seen[scene.settled.number].settled_tick == 0
     assert scene.orders.lines["p"] == [scene.settled], "nothing may overtake it"
@@ -70,7 +70,7 @@ def test_a_transaction_of_which_nothing_came_has_settled_nothing(scene: Scene) -
     assert scene.orders.seen[scene.settled.number].settled_tick == 0
 
 
-def test_what_a_transaction_settled_may_not_come_again_when_what_it_published_came(scene: Scene) -> None:
+def test_messages_settled_in_a_transaction_may_not_come_again_when_its_publishes_came(scene: Scene) -> None:
     scene.transaction.unheard()
     for target in (scene.orders, scene.audit):
         scene.delivers(target, scene.published)
@@ -88,7 +88,7 @@ def test_a_crash_may_undo_a_transaction_of_which_something_was_seen(scene: Scene
     scene.transaction.reckon()
 
 
-def test_what_another_consumer_has_settled_before_the_commit_was_refused_is_not_owed(scene: Scene) -> None:
+def test_messages_settled_by_another_consumer_before_the_refused_commit_are_not_owed(scene: Scene) -> None:
     """Its partition changed hands while the transaction was open."""
     scene.transaction.answered(is_accepted=False)
     other = Line(scene.truth, "another", "orders")

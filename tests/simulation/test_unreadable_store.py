@@ -29,7 +29,7 @@ def test_messages_of_a_page_that_cannot_be_read_now_come_later(world: World) -> 
     drain(world)
 
 
-def test_what_was_rejected_goes_to_the_dead_messages_when_the_disk_can_be_read_again(world: World) -> None:
+def test_rejected_messages_are_dead_lettered_when_the_disk_is_readable_again(world: World) -> None:
     """It does not come to a consumer again: that a page cannot be read now says nothing about the message."""
     publisher, consumer = world.clients["p0"], world.clients["c0"]
     publisher.connect(clean_start=False)

@@ -30,7 +30,7 @@ def config(path: str, folder: Path, **more: str) -> AuditJob:
     )
 
 
-def test_what_arrived_once_and_in_order_is_clean(spark: SparkSession, tmp_path: Path) -> None:
+def test_messages_that_arrived_once_and_in_order_are_clean(spark: SparkSession, tmp_path: Path) -> None:
     """Here in a folder whose name would be a pattern."""
     sent = numbered(400)
     path = write_archives(tmp_path / "plant [7] {a,b}*", Archive(IN, sent), Archive(OUT, sent, partition_count=3))
@@ -69,7 +69,7 @@ def test_each_planted_mistake_is_found_and_shown(spark: SparkSession, tmp_path: 
     assert "stranger" in page
 
 
-def test_what_is_too_young_is_not_judged(spark: SparkSession, tmp_path: Path) -> None:
+def test_too_recent_messages_are_not_judged(spark: SparkSession, tmp_path: Path) -> None:
     sent = numbered(300)
     path = write_archives(tmp_path, Archive(IN, sent), Archive(OUT, sent[:200]))
     judge = f"received < timestamp '{(BEGAN + timedelta(milliseconds=600)).isoformat()}'"

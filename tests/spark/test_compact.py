@@ -77,7 +77,7 @@ def test_a_day_that_is_over_becomes_one_file_in_order_with_each_message_once(
     assert again.figures() == {"days": 0, "files_before": 0, "files_after": 0, "repeats": 0, "removed": 0, "left": {}}
 
 
-def test_what_comes_late_joins_its_day_with_the_next_run(spark: SparkSession, archive: Path) -> None:
+def test_late_messages_join_their_day_in_the_next_run(spark: SparkSession, archive: Path) -> None:
     compacted(spark, archive)
     write_batch(rows(spark, range(50, 60)), str(archive), "a_4")
     write_batch(rows(spark, range(0, 20)), str(archive), "a_0")  # again, for its query had crashed before it knew
@@ -111,7 +111,7 @@ def test_a_write_that_a_crash_ended_counts_for_nothing(spark: SparkSession, arch
     assert found(spark, archive) == [*range(50), 100, 101, 102]
 
 
-def test_what_was_replaced_is_removed_when_its_time_is_over(spark: SparkSession, archive: Path) -> None:
+def test_replaced_files_are_removed_when_their_time_is_over(spark: SparkSession, archive: Path) -> None:
     compacted(spark, archive)
     (work,) = [each for each in (archive / WORK).iterdir() if each.is_dir()]
     long_ago = (datetime.now(UTC) - timedelta(hours=200)).timestamp()

@@ -72,7 +72,7 @@ def test_dead_messages_are_grouped_and_each_death_has_its_step(spark: SparkSessi
     assert json.loads(json.dumps(found.figures()))["groups"][0]["cause"] == "no row #"
 
 
-def test_what_publishers_write_under_the_names_of_deaths_neither_counts_nor_ends_the_job(spark: SparkSession) -> None:
+def test_forged_dead_letter_properties_neither_count_nor_end_the_job(spark: SparkSession) -> None:
     """The gateway's own properties come behind those of publishers, and a message that never died has only these."""
     forged = {dead.REASON: "x", dead.TIME_MS: "soon", dead.DELIVERY_COUNT: "99999999999"}
     real = [(dead.QUEUE, "orders"), (dead.REASON, "expired"), (dead.TIME_MS, str(int(AT.timestamp() * 1000)))]

@@ -209,7 +209,7 @@ def test_a_row_that_is_refused_fails_the_batch_or_is_left_out(spark: SparkSessio
         ({"queue": "parts", "url": "flow://127.0.0.1:1", "retryMs": "1"}, "127.0.0.1:1"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_last_line(
+def test_errors_are_named_in_the_last_line(
     spark: SparkSession, broker: GatewayProcess, given: dict[str, str], said: str
 ) -> None:
     with pytest.raises(Exception, match=said):

@@ -25,7 +25,7 @@ def test_a_run_confirms_and_receives_everything_and_removes_its_queue(tmp_path: 
         assert json.loads(node.command("queue", "list", "--json").stdout) == []
 
 
-def test_what_the_gateway_refuses_makes_the_command_fail_with_the_reason(tmp_path: Path) -> None:
+def test_refusals_of_the_gateway_make_the_command_fail_with_the_reason(tmp_path: Path) -> None:
     with gateway(tmp_path, spool__usage_bytes_max="1MiB", spool__map_bytes_max="16MiB") as node:
         flow_url = f"flow://127.0.0.1:{node.ports['flow']}"
         load = ("--rate", "4", "--duration", "1", "--size", "2000000", "--partitions", "0")

@@ -179,7 +179,7 @@ def test_a_second_gateway_on_the_same_data_folder_is_refused(node: GatewayProces
 
 
 @pytest.mark.parametrize("row", ["queue/newer", "template/newer"])
-def test_what_another_release_has_stored_is_named_and_no_mistake_of_ours(tmp_path: Path, row: str) -> None:
+def test_rows_of_another_release_are_named_and_reported_as_no_internal_error(tmp_path: Path, row: str) -> None:
     """Who goes back to an older release than the one that wrote the store meets attributes that it does not know."""
     store = SpoolStore.open(tmp_path, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
     value = {"definition": {"name": "newer", "colour": "red"}, "kind": "named", "partition_ids": [1]}

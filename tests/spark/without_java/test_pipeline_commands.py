@@ -78,7 +78,7 @@ def test_a_command_whose_output_is_closed_ends_cleanly(file: Path, command: list
     assert (ended.returncode, ended.stderr) == (0, b"")
 
 
-def test_what_a_crash_left_is_seen_and_acknowledged(broker: GatewayProcess, file: Path) -> None:
+def test_unacknowledged_batches_of_a_crash_are_shown_and_acknowledged(broker: GatewayProcess, file: Path) -> None:
     write_checkpoint(broker, file.parent, read=5)
     found = json.loads(run("status", "--config", str(file)).stdout)
     assert (found["batch"], found["acknowledged_batch"]) == (f"{QUERY}/0", "")

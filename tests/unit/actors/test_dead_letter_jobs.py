@@ -161,7 +161,7 @@ def test_operators_hear_when_dead_messages_that_were_stuck_are_dropped(
     graveyard.ledger.check()
 
 
-def test_what_fails_again_and_again_is_tried_ever_more_rarely() -> None:
+def test_repeated_failures_are_retried_at_growing_intervals() -> None:
     clock = FailingClock()
     unburied = StuckDeadLetters(clock, Events(clock), "q", 0)
     pauses: list[int] = []

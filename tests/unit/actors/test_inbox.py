@@ -116,7 +116,7 @@ def test_an_idle_actor_that_takes_at_once_handles_what_it_is_handed(runtime: Run
     assert heard == ["now", "drained"]
 
 
-def test_what_is_handed_does_not_overtake_what_was_posted(runtime: Runtime) -> None:
+def test_messages_delivered_now_do_not_overtake_posted_ones(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
     cell.inbox.post("first")
@@ -200,7 +200,7 @@ def test_a_runtime_stops_whose_root_has_stopped_before(runtime: Runtime) -> None
     assert reference not in pykka.ActorRegistry.get_all()
 
 
-def test_what_stands_behind_the_message_over_which_an_actor_stops_is_refused(runtime: Runtime) -> None:
+def test_messages_queued_after_a_stop_are_refused(runtime: Runtime) -> None:
     """It has let go of what it would be handled with. An HTTP flow gave its window credit that it had given back."""
     heard: list[object] = []
     cell = spawned(runtime, heard)
@@ -224,7 +224,7 @@ def test_an_actor_that_stops_over_what_it_is_handed_ends_no_turn(
     assert heard == ["stop"]
 
 
-def test_what_an_actor_is_handed_while_it_handles_something_waits(runtime: Runtime) -> None:
+def test_messages_delivered_while_the_actor_handles_one_wait(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
     cell.inbox.deliver_now("tell me more")
@@ -233,7 +233,7 @@ def test_what_an_actor_is_handed_while_it_handles_something_waits(runtime: Runti
     assert heard == ["tell me more", "drained", "more", "drained"]
 
 
-def test_what_an_actor_is_handed_in_its_own_turn_waits(runtime: Runtime) -> None:
+def test_messages_delivered_in_the_actors_own_turn_wait(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
     cell.inbox.post("tell me more")
@@ -316,7 +316,7 @@ def test_an_actor_that_fails_over_its_failure_costs_no_other_actor_a_turn(runtim
     assert failing.overview().state == "stopped"
 
 
-def test_what_stands_behind_a_message_over_which_an_actor_begins_anew_is_for_the_new_one(runtime: Runtime) -> None:
+def test_messages_queued_after_a_restart_go_to_the_new_instance(runtime: Runtime) -> None:
     """Part of its work failed, as what waits for a request does, and the message itself did not."""
     first: list[object] = []
     second: list[object] = []
@@ -386,7 +386,7 @@ class LookedAtClock(Clock):
         return 0
 
 
-def test_what_is_read_before_a_turn_counts_as_read_at_once() -> None:
+def test_clock_reads_before_a_turn_share_one_value() -> None:
     turns: list[Callable[[], None]] = []
     dispatcher = Dispatcher(call_soon=turns.append, clock=LookedAtClock(), on_fatal=lambda _: None)
     assert [dispatcher.both_ms() for _ in range(2)] == [(1000, 1000), (2000, 2000)], "no turn is ahead"
@@ -405,7 +405,7 @@ def test_an_idle_actor_that_takes_at_once_is_asked_at_once(runtime: Runtime) -> 
     assert heard == ["now", "drained"]
 
 
-def test_what_is_asked_now_does_not_overtake_what_was_posted(runtime: Runtime) -> None:
+def test_asks_delivered_now_do_not_overtake_posted_messages(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)
     cell.inbox.post("first")

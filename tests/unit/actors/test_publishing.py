@@ -72,7 +72,7 @@ def queue_for(
 
 
 @pytest.mark.parametrize(("in_transaction", "handled_at_once"), [(False, 1), (True, 0)])
-def test_what_a_transaction_publishes_is_handled_when_its_settlements_are_with_it(
+def test_publishes_of_a_transaction_are_handled_together_with_its_settlements(
     runtime: Runtime, in_transaction: bool, handled_at_once: int
 ) -> None:
     """They are put to the publication behind the publish. A consumer that was faster would have it confirmed twice."""
@@ -246,7 +246,7 @@ def test_copies_that_definitions_make_are_in_the_store_too_when_a_message_that_c
 
 
 @pytest.mark.parametrize("newer", [b"newer", b""])
-def test_what_was_retained_meanwhile_stays_when_a_message_comes_again(runtime: Runtime, newer: bytes) -> None:
+def test_newer_retained_messages_stay_when_an_older_publish_is_repeated(runtime: Runtime, newer: bytes) -> None:
     """[MQTT 3.3.1-5]: a repetition at QoS 2 is no new message, however late its publisher is back."""
     space = TopicSpace()
     publisher = publisher_on(runtime, space, in_transaction=False)

@@ -155,7 +155,7 @@ def test_a_message_without_a_consumer_is_committed_at_once_after_a_pause(spool: 
     assert spool.confirmed_us == {token: COMMIT_US}
 
 
-def test_what_consumers_settle_in_time_is_confirmed_at_once_and_costs_no_commit(spool: Keeper) -> None:
+def test_messages_settled_in_time_are_confirmed_at_once_without_a_commit(spool: Keeper) -> None:
     for _ in range(100):
         token = spool.publish(consumers=True)
         spool.passes(us=300)
@@ -228,7 +228,7 @@ def test_a_message_without_a_consumer_does_not_wait_for_others_that_have_one(spo
     assert spool.began_us == [1500]
 
 
-def test_what_is_due_earlier_than_what_consumers_have_is_committed_earlier(spool: Keeper) -> None:
+def test_earlier_due_messages_are_committed_before_those_at_consumers(spool: Keeper) -> None:
     spool.publish(consumers=False)
     spool.passes(us=2000)
     spool.publish(consumers=True)
@@ -305,7 +305,7 @@ def test_who_holds_up_the_head_of_a_long_journal_is_asked_to_move_into_pages(spo
     assert heard == {1: [PageOut(through)] * 2, 2: [PageOut(through)] * 2, 3: []}
 
 
-def test_what_the_store_refuses_is_taken_out_of_partitions_and_its_publisher_hears(spool: Keeper) -> None:
+def test_refused_messages_are_withdrawn_and_their_publisher_is_told(spool: Keeper) -> None:
     heard: list[object] = []
     spool.partitions[P] = recorder(spool.runtime, heard).inbox
     spool.failures_left = 1

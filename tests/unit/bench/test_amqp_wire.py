@@ -56,7 +56,7 @@ def test_a_template_becomes_a_message_by_three_numbers(payload_bytes: int) -> No
     assert bytes(frame[-payload_bytes:]) == struct.pack(">II", 0, 9) + bytes(payload_bytes - 8)
 
 
-def test_what_a_broker_says_is_read() -> None:
+def test_frames_of_other_brokers_are_read() -> None:
     """Frames of others: the numbers in them, whatever their encoding; an ending is an error."""
     given = golden("frames.txt")
     assert wire.performative(given["heartbeat"], 0, 8) == 0

@@ -110,7 +110,7 @@ def test_qos_2_is_released_message_by_message(ends: tuple[socket.socket, Connect
     assert client.confirmed == 2
 
 
-def test_what_no_publisher_can_get_is_refused(ends: tuple[socket.socket, Connection]) -> None:
+def test_packets_that_no_publisher_gets_are_refused(ends: tuple[socket.socket, Connection]) -> None:
     """PUBREC for a message of QoS 1."""
     broker, connection = ends
     client = publisher(connection, qos=1)

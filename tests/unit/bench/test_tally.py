@@ -117,7 +117,7 @@ def test_both_halves_of_qos_2_are_answered() -> None:
     ],
     ids=["stream", "sequence", "other packet", "no number"],
 )
-def test_what_was_never_sent_is_refused(data: bytes) -> None:
+def test_messages_that_were_never_sent_are_refused(data: bytes) -> None:
     """A load that gets messages of others measures nothing."""
     with pytest.raises(wire.WireError):
         feed(receiver(), data)

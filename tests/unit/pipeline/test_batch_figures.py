@@ -66,7 +66,7 @@ def test_a_job_tells_of_its_batches_as_its_account(
     assert secret not in caplog.text
 
 
-def test_what_does_not_speak_http_is_no_reason_for_a_job_to_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_address_that_is_not_http_does_not_end_the_job(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "pipeline"):
         BatchFigures("job", "http://127.0.0.1:port").onQueryProgress(batch_of("q", "c"))
     assert "was not told of batch" in caplog.text

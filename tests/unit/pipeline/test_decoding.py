@@ -134,7 +134,7 @@ def test_json_becomes_columns_and_what_is_left_out_is_null() -> None:
         (b'{"device": {"' + b"x" * 500 + b'": 1}}', "..., and a text is wanted"),
     ],
 )
-def test_what_is_wrong_with_json_is_said_with_its_place(payload: bytes, said: str) -> None:
+def test_errors_in_json_are_reported_with_their_place(payload: bytes, said: str) -> None:
     with pytest.raises(Undecodable) as caught:
         JsonDecoder(READING).decode(payload)
     assert said in str(caught.value)
@@ -199,7 +199,7 @@ def test_a_cell_that_is_almost_a_number_is_looked_through_once() -> None:
         (b'"a,1,2,true,,', "unexpected end of data"),
     ],
 )
-def test_what_is_wrong_with_csv_is_said(payload: bytes, said: str) -> None:
+def test_errors_in_csv_are_reported(payload: bytes, said: str) -> None:
     with pytest.raises(Undecodable, match=said):
         CsvDecoder(READING, ",").decode(payload)
 
@@ -336,6 +336,6 @@ readings = st.fixed_dictionaries(
 
 
 @given(readings)
-def test_what_was_written_as_json_is_read(reading: dict[str, Any]) -> None:
+def test_written_json_is_read_back(reading: dict[str, Any]) -> None:
     told = {name: value.isoformat() if isinstance(value, date) else value for name, value in reading.items()}
     assert only(JsonDecoder(READING), json.dumps(told).encode()) == reading

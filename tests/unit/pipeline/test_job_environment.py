@@ -65,7 +65,7 @@ def test_a_host_without_java_has_that_of_a_package_though_it_lacks_a_module(
     assert "JAVA_HOME" not in os.environ
 
 
-def test_what_operators_set_stands(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_settings_of_operators_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     given = {"SPARK_HOME": "/opt/spark", "JAVA_HOME": "/opt/java", "PYSPARK_PYTHON": "/opt/python"}
     for name, value in {**given, "SPARK_SUBMIT_OPTS": "-Dmine=1"}.items():
         monkeypatch.setenv(name, value)

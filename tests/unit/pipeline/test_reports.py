@@ -58,7 +58,7 @@ def test_a_picture_is_well_formed_small_and_the_same_each_time() -> None:
     assert drawn() == pictures()
 
 
-def test_what_senders_wrote_stays_text(tmp_path: Path) -> None:
+def test_texts_of_senders_are_escaped(tmp_path: Path) -> None:
     table = Table("Examples", NASTY, ("what", NASTY), [(NASTY, "1")], frozenset((1,)))
     page = html_of(report(*(Plot("P", NASTY, each) for each in pictures()), table, title=NASTY), NOW)
     assert "<script" not in page

@@ -56,7 +56,7 @@ def failing(error: Exception, times: int) -> tuple[Callable[[], None], list[int]
         ("protocols.flow.client.errors.RequestRefused: not-found (0x0301): no queue orders", None),
     ],
 )
-def test_what_was_raised_in_another_process_is_found_in_spark_s_text(raised: str, passes: str | None) -> None:
+def test_errors_of_other_processes_are_found_in_the_text_of_spark(raised: str, passes: str | None) -> None:
     failure = failure_of(RuntimeError(OF_SPARK.format(raised=raised)))
     assert failure.text == raised.rpartition("errors.")[2].removeprefix("pyspark_sluicegate.reading.tasks.")
     assert failure.passes == passes
@@ -100,7 +100,7 @@ def test_a_job_that_gets_on_between_failures_is_not_given_up() -> None:
     assert len(runs) == 101
 
 
-def test_what_stays_wrong_is_not_tried_again() -> None:
+def test_permanent_failures_are_not_retried() -> None:
     attempt, runs = failing(AuthenticationRefused("who are you?"), times=100)
     with pytest.raises(JobFailed, match="AuthenticationRefused: who are you"):
         supervise(attempt, lambda: 0, Impatient())

@@ -32,7 +32,7 @@ def test_names_have_no_case_as_sparks_have_none() -> None:
         ({**GIVEN, "user": "etl", "credentialRef": "hunter2"}, "env:NAME and file:PATH"),
     ],
 )
-def test_what_is_wrong_is_named(given: dict[str, str], said: str) -> None:
+def test_invalid_options_are_named(given: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         SourceOptions.of(given)
 

@@ -217,7 +217,7 @@ def test_a_violation_is_reported_with_its_section(what: str) -> None:
         judge(beginning() + steps)
 
 
-def test_what_the_rules_allow_is_not_called() -> None:
+def test_permitted_exchanges_are_no_violations() -> None:
     half = len(MESSAGE) // 2
     judge(
         beginning(outcomes=["amqp:accepted:list", "amqp:declared:list"])

@@ -206,7 +206,7 @@ def test_a_publisher_that_returns_finds_what_was_confirmed(answer: bytes) -> Non
         judge(first, again + gateway(answer))
 
 
-def test_what_was_not_settled_in_time_comes_again() -> None:
+def test_messages_not_settled_in_time_come_again() -> None:
     again = gateway(delivers(2, 1, count=2, redelivered=True))
     judge(BEGINNING + BOUND + gateway(delivers(1)) + again)
     in_vain = settles(1, 0) + gateway(Settled(CONSUMER, ((1, 1),)).encode())
@@ -225,7 +225,7 @@ def judge_times(*moments: tuple[int, list[Step]]) -> None:
 
 
 @pytest.mark.parametrize("outcome", [0, 3])
-def test_what_was_settled_too_late_comes_again_as_a_failure(outcome: int) -> None:
+def test_messages_settled_too_late_come_again_as_failed(outcome: int) -> None:
     settled, extended = settles(1, outcome), settles(1, 4)
     again = gateway(delivers(2, 1, count=2, redelivered=True))
     judge_times((3000, settled + again))
@@ -239,7 +239,7 @@ def test_what_was_settled_too_late_comes_again_as_a_failure(outcome: int) -> Non
         judge_times((1000, extended), (3999, settled + again))
 
 
-def test_what_the_specification_allows_is_not_called() -> None:
+def test_permitted_exchanges_are_no_violations() -> None:
     judge(
         BEGINNING
         + PUBLISHING

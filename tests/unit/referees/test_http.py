@@ -69,7 +69,7 @@ def test_a_violation_is_reported_with_its_section(what: str) -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_the_standard_allows_is_not_called(*, is_whole: bool) -> None:
+def test_permitted_exchanges_are_no_violations(*, is_whole: bool) -> None:
     waits = POST.replace(b"host: h", b"host: h\r\nexpect: 100-continue")
     judge(
         GET + HEAD + POST + waits + OLD + b"\r\n" + LAST,

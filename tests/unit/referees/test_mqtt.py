@@ -128,21 +128,21 @@ def test_a_connection_begins_by_the_rules(statement: str, steps: list[Step]) -> 
         ("3.3.1-1", publish(qos=2)),
     ],
 )
-def test_what_comes_again_is_what_it_was(statement: str, again: bytes) -> None:
+def test_resent_messages_are_unchanged(statement: str, again: bytes) -> None:
     first = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2))
     judge(first, RESUMES + gateway(publish(qos=2, dup=True)))
     with pytest.raises(WireViolation, match=re.escape(statement)):
         judge(first, RESUMES + gateway(again))
 
 
-def test_what_an_earlier_life_of_the_gateway_sent_comes_again_under_its_id() -> None:
+def test_messages_sent_before_a_restart_come_again_under_their_id() -> None:
     """A crash forgets the ids of QoS 1: meanwhile another message had this one."""
     judge(RESUMES + gateway(publish()), RESUMES + gateway(publish(dup=True, payload=b"other")))
     with pytest.raises(WireViolation, match=r"4\.4\.0-1"):
         judge(BEGINNING + gateway(publish(properties=SEVEN)), RESUMES + gateway(publish(dup=True, payload=b"other")))
 
 
-def test_what_is_released_does_not_come_again() -> None:
+def test_released_messages_do_not_come_again() -> None:
     """[4.3.3-6]: released by PUBREL. A PUBREC that was not read, as the connection ended, releases nothing."""
     sent = BEGINNING + EXACTLY_ONCE + gateway(publish(qos=2)) + client(mqtt.pubrec(1))
     judge(sent, RESUMES + gateway(publish(qos=2, dup=True)))
@@ -185,7 +185,7 @@ TWISTED = mqtt.text_property(8, "answers") + mqtt.user_property("a", "2") + mqtt
         ("3.3.2-6", 1, publish(properties=mqtt.message_expiry(9)), publish()),
     ],
 )
-def test_what_comes_is_what_was_published(statement: str, options: int, first: bytes, came: bytes) -> None:
+def test_delivered_messages_equal_the_published_ones(statement: str, options: int, first: bytes, came: bytes) -> None:
     same = retained(first) if options & AS_PUBLISHED else bytes([first[0] & ~1]) + first[1:]
     judge(published(first), subscribed(options) + gateway(same))
     with pytest.raises(WireViolation, match=re.escape(statement)):
@@ -217,11 +217,11 @@ def test_subscription_identifiers_are_those_of_all_that_match() -> None:
         judge(both + gateway(publish(properties=SEVEN)))
 
 
-def test_what_was_published_twice_is_not_judged() -> None:
+def test_messages_published_twice_are_not_judged() -> None:
     judge(published(publish(), retained(publish(2))), subscribed(1) + gateway(retained(publish()), publish(2)))
 
 
-def test_what_the_rules_allow_is_not_called() -> None:
+def test_permitted_exchanges_are_no_violations() -> None:
     alias = mqtt.topic_alias(1) + SEVEN
     judge(
         BEGINNING

@@ -87,7 +87,7 @@ def test_the_upgrade_is_judged(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 1000])
-def test_what_is_inside_goes_on(step: int) -> None:
+def test_frames_are_passed_on_unwrapped(step: int) -> None:
     heard = judge(
         b"\x8a\x05Hello", b"\x02\x01a", b"\x89\x00", b"\x80\x01b", b"\x82\x7e\x00\x7e" + bytes(126), b"\x88\x00",
         asked=HELLO + PING + HELLO, step=step,

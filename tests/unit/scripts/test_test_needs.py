@@ -40,7 +40,7 @@ def test_debian_is_asked_for_its_lists_once(tmp_path: Path) -> None:
     assert code == 0, "their tests skip"
 
 
-def test_what_debian_does_not_have_is_named_and_keeps_nothing_else_away(tmp_path: Path) -> None:
+def test_unavailable_packages_are_named_and_the_others_are_installed(tmp_path: Path) -> None:
     code, calls, told = provided(tmp_path, unavailable="mosquitto", ci="true")
     assert "missing mosquitto mosquitto-clients: apt-get could not install it" in told
     assert {call.split()[-1] for call in calls} >= {"curl", "chromium", "npm"}

@@ -210,7 +210,7 @@ def test_a_folder_that_holds_something_is_not_touched(store: SpoolStore, tmp_pat
     assert (tmp_path / "b" / "1" / DATA_FILE).read_bytes() == before
 
 
-def test_what_a_dead_writer_left_is_removed_and_what_a_living_one_writes_is_not(
+def test_leftovers_of_dead_writers_are_removed_and_files_of_living_ones_are_kept(
     store: SpoolStore, tmp_path: Path
 ) -> None:
     for name in ("dead", "strange", "alive"):

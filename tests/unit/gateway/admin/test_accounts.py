@@ -54,7 +54,7 @@ def test_an_anonymous_request_is_asked_for_a_password(guarded: RunningAdmin, eve
     assert told(events, SYSTEM_LOGIN_DENIED) == []
 
 
-def test_what_a_probe_asks_takes_no_account(guarded: RunningAdmin) -> None:
+def test_probes_need_no_account(guarded: RunningAdmin) -> None:
     assert [guarded.ask("GET", path).status for path in sorted(OPEN)] == [200, 200]
 
 
@@ -324,7 +324,7 @@ def test_a_logged_in_operator_does_not_wait_for_guesses_from_the_same_address() 
     assert door.clock.at_ms > began_ms
 
 
-def test_what_was_proven_holds_until_the_accounts_change() -> None:
+def test_verified_credentials_are_valid_until_the_accounts_change() -> None:
     """Another password, or an account that is gone, is in force with the next request."""
     door = Door(configured())
     right = basic("root", "root-word")["Authorization"]

@@ -60,7 +60,7 @@ def test_the_document_knows_every_queue_attribute_with_its_range() -> None:
     assert properties["max_redelivery_count"]["maximum"] == 255
 
 
-def test_what_the_server_sends_is_what_the_views_read_back(admin: RunningAdmin) -> None:
+def test_answers_of_the_server_are_read_back_by_the_views(admin: RunningAdmin) -> None:
     sent = admin.ask("POST", "/queues", {"name": "q", "subscriptions": ["a"]})
     assert TypeAdapter(QueueView).validate_json(sent.body).config.name == "q"
 

@@ -300,7 +300,7 @@ def test_messages_are_browsed_harmlessly(shell: Shell, node: MemoryNode) -> None
     assert shell.run("queue", "browse", "q") == "0:1 orders/new key=\\x1b[2J\n  one\\x1b[2J\\ntwo (text)\n"
 
 
-def test_what_the_gateway_refuses_is_said_in_its_words(shell: Shell) -> None:
+def test_refusals_are_printed_in_the_words_of_the_gateway(shell: Shell) -> None:
     assert "there is no queue 'none'" in shell.run("queue", "show", "none", expect=FAILED)
     assert "'a//b' has an empty level" in shell.run("queue", "create", "a//b", expect=FAILED)
     shell.run("queue", "create", "q")
@@ -332,14 +332,14 @@ def test_an_invalid_address_is_a_usage_error(nobody: Shell, url: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", "to\u20acken", "\ufefftoken", "to\rken"])
-def test_what_no_request_can_carry_is_no_token(nobody: Shell, tmp_path: Path, token: str) -> None:
+def test_characters_that_no_request_can_carry_are_refused_in_tokens(nobody: Shell, tmp_path: Path, token: str) -> None:
     file = tmp_path / "token"
     file.write_text(token + "\n", newline="")
     told = nobody.run("--admin-token-file", str(file), "queue", "list", expect=USAGE)
     assert f"the first line of {file} is not a bearer token" in told
 
 
-def test_what_answers_in_another_protocol_is_not_repeated_to_the_terminal() -> None:
+def test_answers_in_another_protocol_are_not_printed_on_the_terminal() -> None:
     """An AMQP port answers with its own header, and a program that is hostile with whatever a terminal does."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]

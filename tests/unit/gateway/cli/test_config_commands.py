@@ -66,7 +66,7 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def test_what_a_document_wants_is_made_once(shell: Shell, node: MemoryNode, file: Path) -> None:
+def test_objects_of_a_document_are_created_once(shell: Shell, node: MemoryNode, file: Path) -> None:
     """A dry run changes nothing and ends with 4 while something differs; the second apply finds nothing to do."""
     planned = shell.told("config", "apply", str(file), "--dry-run", exit_code=DIFFERS)
     assert (node.definitions, node.templates, node.points) == ({}, {}, {})
@@ -104,7 +104,7 @@ def test_texts_that_a_configuration_file_takes_for_truths_and_numbers_are_some_h
     assert shell.run("config", "apply", str(file)) == ""
 
 
-def test_what_is_exported_is_nothing_to_apply(shell: Shell, node: MemoryNode, file: Path) -> None:
+def test_an_exported_document_needs_no_changes(shell: Shell, node: MemoryNode, file: Path) -> None:
     """Defaults, passwords and what the configuration makes are left out; a new user lacks a password then."""
     shell.run("config", "apply", str(file))
     exported = shell.run("config", "export")
@@ -124,7 +124,7 @@ def test_what_is_exported_is_nothing_to_apply(shell: Shell, node: MemoryNode, fi
     assert node.templates == {}  # nothing was begun
 
 
-def test_what_differs_is_changed_and_what_is_not_wanted_goes_with_prune_only(
+def test_differences_are_changed_and_extra_objects_are_deleted_with_prune_only(
     shell: Shell, node: MemoryNode, file: Path
 ) -> None:
     shell.run("config", "apply", str(file))
@@ -238,7 +238,7 @@ def test_nothing_of_a_document_does_anything_to_the_terminal(shell: Shell, node:
     assert node.templates["t"].queue_name_filter == "a\x1b[2Jb*"
 
 
-def test_what_export_prints_apply_reads(
+def test_apply_reads_the_output_of_export(
     shell: Shell, node: MemoryNode, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A document may be larger than a configuration; both stop at the same size."""
@@ -276,7 +276,7 @@ def test_a_document_has_nothing_in_it_that_a_terminal_obeys_and_reads_the_same(t
     assert read_yaml(written, "export").root == document
 
 
-def test_what_is_exported_can_be_looked_at_whatever_names_objects_have(shell: Shell, node: MemoryNode) -> None:
+def test_exports_are_printable_whatever_names_objects_have(shell: Shell, node: MemoryNode) -> None:
     """A name in which a mark turns the rest of the line around reads like that of somebody else."""
     name = "x\u202enimda\x9b31m"
     node.users[name] = user_request({"name": name, "password": "grace"})

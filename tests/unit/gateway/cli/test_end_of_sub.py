@@ -57,7 +57,7 @@ class SlowGateway:
         return b""
 
 
-def test_what_was_printed_is_acknowledged_to_a_gateway_that_still_sends() -> None:
+def test_printed_messages_are_acknowledged_to_a_gateway_that_still_sends() -> None:
     """Closed with deliveries unread, the socket would be reset, and the acknowledgements would be gone with it."""
     gateway = SlowGateway()
     with socket.create_server(("127.0.0.1", 0)) as listening:

@@ -41,7 +41,7 @@ def test_a_redrive_is_begun_shown_and_ended(shell: Shell) -> None:
     assert orjson.loads(shell.run("queue", "redrive-status", "q", "--json"))["rate"] == 5
 
 
-def test_what_a_filter_cannot_be_is_said(shell: Shell) -> None:
+def test_invalid_filters_are_explained(shell: Shell) -> None:
     assert "'bored' is no reason" in shell.run("queue", "move", "q", "other", "--dead-reason", "bored", expect=FAILED)
     assert "no message id" in shell.run("queue", "move", "q", "other", "7", expect=FAILED)
     shell.run("queue", "redrive", "q", "--rate", "0", expect=USAGE)

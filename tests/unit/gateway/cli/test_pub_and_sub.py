@@ -42,7 +42,7 @@ def answers(port: int) -> bool:
 
 @pytest.mark.parametrize("version", ["3.1", "3.1.1", "5"])
 @pytest.mark.parametrize("qos", ["0", "1", "2"])
-def test_what_was_published_is_received(port: str, version: str, qos: str) -> None:
+def test_published_messages_are_received(port: str, version: str, qos: str) -> None:
     """A retained message, so that neither side has to wait for the other."""
     common = ["-p", port, "-V", version, "-q", qos, "--json"]
     topic = f"t/{version}/{qos}"

@@ -35,7 +35,7 @@ def test_a_point_is_made_from_a_file(shell: Shell, tmp_path: Path) -> None:
     assert "this is not YAML" in shell.run("rest-delivery-point", "create", "x", "--file", str(file), expect=USAGE)
 
 
-def test_what_is_wrong_is_said_with_its_key(shell: Shell) -> None:
+def test_errors_are_reported_with_their_key(shell: Shell) -> None:
     said = shell.run("rest-delivery-point", "create", "p", "rest_consumer=[]", expect=FAILED)
     assert "rest_consumer: there is no such key (did you mean 'rest_consumers'?); allowed: name, enabled" in said
     assert "'enabled' has no '='" in shell.run("rest-delivery-point", "set", "billing", "enabled", expect=USAGE)

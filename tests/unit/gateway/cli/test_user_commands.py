@@ -43,7 +43,7 @@ def test_a_user_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNod
     assert not any("from-" in each for each in said)
 
 
-def test_what_does_not_go_is_said(shell: Shell, tmp_path: Path) -> None:
+def test_impossible_changes_are_explained(shell: Shell, tmp_path: Path) -> None:
     assert "the password is empty" in shell.run("user", "add", "ada", typed="\n", expect=USAGE)
     nowhere = str(tmp_path / "nowhere")
     assert "No such file" in shell.run("user", "add", "ada", "--password-file", nowhere, expect=USAGE)

@@ -38,7 +38,7 @@ def test_a_value_that_breaks_a_rule_of_ours_names_the_rule(tmp_path: Path) -> No
     assert "is a folder; allowed: a file" in found
 
 
-def test_what_no_browser_says_is_no_origin_and_no_host(tmp_path: Path) -> None:
+def test_texts_that_no_browser_sends_are_neither_origins_nor_hosts(tmp_path: Path) -> None:
     """A slash too many would keep the page out, and nobody would know why."""
     text = "http: {allowed_origins: ['null', https://shop.example/, shop.example, 'https://a b', http://u@h]}\n"
     text += "node: {allowed_hosts: ['broker.lan:9000', 'http://broker.lan']}\n"
@@ -291,7 +291,7 @@ def test_aliases_of_aliases_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "a: " + "[" * 51, "a: " + "[" * 5000])
-def test_what_is_deeper_than_any_configuration_is_refused(text: str, tmp_path: Path) -> None:
+def test_too_deep_documents_are_refused(text: str, tmp_path: Path) -> None:
     """An alias of what it stands in has no end."""
     text += "]" * (text.count("[") - text.count("]"))
     assert problems_of(text, tmp_path)[0].endswith("the file has values more than 50 deep, aliases expanded")

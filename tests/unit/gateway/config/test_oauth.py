@@ -32,7 +32,7 @@ def test_a_key_set_brings_the_two_mechanisms(server: TokenServer, runtime: Runti
     assert mechanisms(*server.settings) == ["OAUTHBEARER", "XOAUTH2"]
 
 
-def test_what_is_missing_is_named(server: TokenServer, tmp_path: Path) -> None:
+def test_missing_settings_are_named(server: TokenServer, tmp_path: Path) -> None:
     empty = tmp_path / "empty.json"
     empty.write_text("{}")
     keys, issuer, audience = server.settings

@@ -159,7 +159,7 @@ def test_lists_are_told_by_what_their_items_are_called() -> None:
     assert [str(change) for change in diff(one, two).restart_needed] == ["tracing.topics: [t/>] -> []"]
 
 
-def test_what_connections_take_from_the_configuration_is_taken_over() -> None:
+def test_settings_of_connections_are_reloadable() -> None:
     settings = ["http.keep_alive_s=5", "listeners.amqp.vpn=sales", "vpns={sales: {}}"]
     changes = diff(load(settings=["vpns={sales: {}}"]), load(settings=settings))
     assert [str(change) for change in changes.reloadable] == [

@@ -81,7 +81,7 @@ def warned(text: str) -> list[tuple[str, str]]:
         ),
     ],
 )
-def test_what_is_wrong_is_said_with_file_and_line(tmp_path: Path, more: str, said: str) -> None:
+def test_errors_are_reported_with_file_and_line(tmp_path: Path, more: str, said: str) -> None:
     """Unknown options, bad selectors, wildcard targets and empty selectors are load errors (activemq.md 25.8)."""
     [problem] = problems(tmp_path, more)
     assert problem.startswith(said)
@@ -139,7 +139,7 @@ def test_circles_are_found_through_wildcards_and_virtual_topics(definitions: str
         load(None, settings=[f"virtual_destinations={definitions}"])
 
 
-def test_what_looks_like_a_circle_and_is_none_is_taken() -> None:
+def test_an_apparent_circle_is_accepted() -> None:
     """The consumer queue of one topic may forward to another topic, whose own consumer queue is no composite."""
     text = "{composite_queues: [{name: Consumer.X.VirtualTopic.T, forward_to: [{topic: VirtualTopic.U}]}]}"
     assert load(None, settings=[f"virtual_destinations={text}"]).virtual_destinations.composite_queues

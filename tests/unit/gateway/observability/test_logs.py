@@ -83,7 +83,7 @@ def test_whatever_is_said_the_pairs_of_a_line_are_those_that_were_given(name: st
     assert list(read_pairs(line.partition(" n ")[2])) == ["client"]
 
 
-def test_what_a_terminal_would_obey_is_escaped_in_lines_for_machines_too(root: logging.Logger) -> None:
+def test_control_characters_are_escaped_in_json_lines_too(root: logging.Logger) -> None:
     stream = io.StringIO()
     set_up_logging(Log(format="json"), stream=stream)
     logging.getLogger("gateway.test").info("bad \x9b31m", extra={"client": "\u202ex\x7f"})

@@ -89,7 +89,7 @@ def test_many_spans_go_in_several_requests_and_behind_one_that_fails_none_is_tri
     run(scenario())
 
 
-def test_what_an_exporter_raises_costs_the_spans_and_is_counted(run: RunOnLoop) -> None:
+def test_an_error_of_the_exporter_loses_its_spans_and_counts_them(run: RunOnLoop) -> None:
     """docs/operate/tracing.md: spans that the collector did not take are lost, and counted."""
 
     async def scenario() -> None:

@@ -203,7 +203,7 @@ ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c
         (["backpressure.unfinished_bytes_max=32MiB"], "backpressure.unfinished_bytes_max", "http.max_body_size"),
     ],
 )
-def test_what_is_allowed_and_hardly_meant_is_a_warning(settings: list[str], subject: str, words: str) -> None:
+def test_allowed_but_suspicious_settings_are_warnings(settings: list[str], subject: str, words: str) -> None:
     found = [each for each in lint(load(None, settings=settings), now_s=NOW_S) if each.subject == subject]
     assert any(words in each.text for each in found), found
 
@@ -255,7 +255,7 @@ def test_errors_are_printed_for_people_as_well(shell: Shell, tmp_path: Path) -> 
     assert "error" in told
 
 
-def test_what_cannot_be_looked_into_is_an_error_of_its_own(shell: Shell, tmp_path: Path) -> None:
+def test_unreadable_folders_are_errors_of_their_own(shell: Shell, tmp_path: Path) -> None:
     """A folder above it may not be entered, or, as here for root's sake, the name is too long for the file system."""
     folder = str(tmp_path / ("x" * 300))
     found = subjects(examined(shell, "--data", folder, healthy=False))

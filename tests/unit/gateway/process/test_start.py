@@ -97,7 +97,7 @@ def test_a_node_that_has_no_file_to_read_imports_no_yaml() -> None:
         assert ("yaml" in told.decode().split()) is wanted, reads
 
 
-def test_what_operators_need_is_imported_later_and_in_small_steps() -> None:
+def test_modules_for_operators_are_imported_later_and_in_small_steps() -> None:
     command = [sys.executable, "-P", "-c", STEPS]
     told = json.loads(subprocess.run(command, capture_output=True, env=same_imports(), timeout=60).stdout)
     assert not {"starlette", "uvicorn", "prometheus_client", *IMPORTED}.intersection(told["before"])

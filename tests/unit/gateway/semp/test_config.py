@@ -111,7 +111,7 @@ def test_users_are_made_and_nothing_of_their_passwords_is_shown(admin: RunningAd
         (["q"], "JSON object"),
     ],
 )
-def test_what_is_wrong_with_a_body_is_said_in_semps_names(admin: RunningAdmin, body: object, word: str) -> None:
+def test_errors_in_a_body_are_reported_in_the_names_of_semp(admin: RunningAdmin, body: object, word: str) -> None:
     code, status, description = refused(admin, "POST", QUEUES, body)
     assert (code, status) == (11, "INVALID_PARAMETER")
     assert word in description
@@ -130,7 +130,7 @@ def test_a_query_that_is_not_understood_changes_nothing(admin: RunningAdmin, nod
     assert node.definitions["q"].config.max_ttl == 0
 
 
-def test_what_the_configuration_makes_can_only_be_read(admin: RunningAdmin, node: MemoryNode) -> None:
+def test_objects_of_the_configuration_are_read_only(admin: RunningAdmin, node: MemoryNode) -> None:
     """Message VPNs are shown with their settings; a queue that the node keeps is not deleted."""
     assert semp(admin, "GET", "/config/msgVpns/default")["data"] == {
         "msgVpnName": "default",

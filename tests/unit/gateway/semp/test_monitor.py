@@ -98,7 +98,7 @@ def test_where_wants_all_of_its_clauses(admin: RunningAdmin, node: MemoryNode) -
         assert [each["queueName"] for each in found["data"]] == expected
 
 
-def test_what_is_not_there_and_what_is_not_allowed_is_said(admin: RunningAdmin) -> None:
+def test_missing_objects_and_forbidden_values_are_reported(admin: RunningAdmin) -> None:
     """SEMP: 400 with code and status; the text says what would do."""
     queue(admin, "q")
     assert error(admin, "/msgVpns/default/queues/none") == (6, "NOT_FOUND", "Could not find match for queue 'none'")

@@ -129,7 +129,7 @@ def test_a_commit_of_a_name_that_nothing_can_be_staged_under_is_refused(name: st
     assert refused.value.code == BAD_TRANSACTION
 
 
-def test_what_is_staged_has_bounds() -> None:
+def test_staging_has_limits() -> None:
     area = area_of(bytes_max=10)
     area.stage("t", 0, 0, user="", count=1, usage_bytes=10, wall_ms=0)
     for size, code in ((1, TOO_MUCH_STAGED), (STAGE_BYTES_MAX + 1, TOO_LARGE)):

@@ -74,7 +74,7 @@ def test_headers_that_rows_share_count_once() -> None:
         assert together.memory_bytes() - batch_of([b"x"] * 100).memory_bytes() == alone
 
 
-def test_what_is_copied_and_then_changed_counts_anew() -> None:
+def test_changed_copies_of_headers_are_measured_again() -> None:
     """Headers that batches share are looked at once; a message that fails is given more of them."""
     short = properties(1, 1)
     before = short.memory_bytes()

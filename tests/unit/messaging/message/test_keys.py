@@ -81,7 +81,7 @@ def test_a_source_is_named_by_a_text(text: str, level: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "topic", "topic-level", "topic-level:0", "topic-level:01", "topic-level:201"])
-def test_what_names_no_source_is_refused_with_what_is_allowed(text: str) -> None:
+def test_invalid_key_sources_are_refused_with_the_allowed_ones(text: str) -> None:
     with pytest.raises(KeySourceInvalid, match="topic-level:N with N from 1 to 200") as refused:
         key_source_from(text)
     assert repr(text) in str(refused.value)

@@ -54,7 +54,7 @@ def of(*properties: tuple[str, str]) -> Headers:
         f"cc-{TRACE}-{PARENT}-01more",
     ],
 )
-def test_what_is_not_valid_is_no_context(text: str) -> None:
+def test_invalid_headers_give_no_context(text: str) -> None:
     """Trace Context 3.2.2, and 4.3 of parsing what later versions send."""
     assert read_traceparent(text) is None
 

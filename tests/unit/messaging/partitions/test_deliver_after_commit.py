@@ -55,7 +55,7 @@ def test_without_the_attribute_a_message_is_delivered_at_once() -> None:
     assert partition.delivered() == [1]
 
 
-def test_what_is_stored_waits_for_what_came_before_it() -> None:
+def test_stored_messages_wait_for_earlier_ones() -> None:
     """Publications of several queues may be stored in another order than that in which they were numbered here."""
     partition = Stored()
     first, second = partition.append(batch_of([b"a"])), partition.append(batch_of([b"b"]))
@@ -77,7 +77,7 @@ def test_a_message_that_the_store_refuses_is_delivered_to_no_consumer() -> None:
     assert partition.ledger.waiting_count == 1
 
 
-def test_what_waits_for_its_time_waits_for_it_after_its_commit() -> None:
+def test_delayed_messages_still_wait_after_their_commit() -> None:
     partition = Stored(delivery_delay_ms=100)
     publication = partition.append(batch_of([b"a"], received_ms=1000))
     assert partition.delivered(2000) == [], "its time has come, but it is not stored"
@@ -100,7 +100,7 @@ def test_a_higher_priority_does_not_go_before_its_commit() -> None:
     assert partition.delivered() == [2]
 
 
-def test_what_came_while_the_attribute_was_on_is_released_after_it_is_switched_off() -> None:
+def test_held_messages_are_released_after_the_attribute_is_switched_off() -> None:
     partition = Stored()
     publication = partition.append(batch_of([b"a"]))
     partition.rules.after_commit = False

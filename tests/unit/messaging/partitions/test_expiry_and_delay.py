@@ -70,7 +70,7 @@ def test_of_all_that_waits_for_its_time_the_earliest_is_the_next_moment() -> Non
     assert deadline_ms(ledger) == 17_000, "the lock of the first"
 
 
-def test_what_is_over_is_no_moment_any_more() -> None:
+def test_past_times_are_no_deadlines() -> None:
     """Else the partition would have a turn after the other for nothing."""
     ledger = Ledger(durable=False, rules=DeliveryRules(respects_expiry=True))
     ledger.append(batch_of([b"m"] * 3, expires_at_ms=[5_000, 0, 9_000]), None)

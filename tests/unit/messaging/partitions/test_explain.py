@@ -32,7 +32,7 @@ def test_without_a_flow_there_is_no_consumer() -> None:
     assert Standing("ab").why("b") is WaitReason.NO_CONSUMER
 
 
-def test_what_is_waiting_and_with_a_consumer_is_counted_by_key() -> None:
+def test_waiting_and_in_flight_messages_are_counted_by_key() -> None:
     standing = Standing("abab")
     standing.delivers(flow_of(1, limit=2))
     found = key_status(standing.ledger, "b")

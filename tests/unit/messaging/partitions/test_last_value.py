@@ -45,7 +45,7 @@ def test_everything_that_was_refused_together_goes() -> None:
     assert ledger.effects.discards == {DISCARD_NOT_STORED: 2}
 
 
-def test_what_a_consumer_holds_is_replaced_by_a_message_that_was_settled_before_it_was_stored() -> None:
+def test_in_flight_messages_are_replaced_by_one_settled_before_it_was_stored() -> None:
     """Given back, it would come to somebody behind the newer one."""
     ledger = last_value_ledger(1)
     ledger.attach(flow_of(1), 1)
@@ -62,7 +62,7 @@ def test_what_a_consumer_holds_is_replaced_by_a_message_that_was_settled_before_
 
 
 @pytest.mark.parametrize("is_replay", [False, True])
-def test_what_a_settled_message_has_replaced_does_not_come_back_with_a_new_ledger(is_replay: bool) -> None:
+def test_messages_replaced_by_a_settled_one_do_not_return_with_a_new_ledger(is_replay: bool) -> None:
     """The partition fails in the turn of the settlement, before the older one is dropped; a replay may offer that."""
     old = last_value_ledger(1, 1)
     old.attach(flow_of(1), 1)

@@ -73,7 +73,7 @@ def test_competing_flows_get_even_shares_of_a_batch() -> None:
     assert shares == [(1, 100), (2, 100), (3, 100)]
 
 
-def test_what_a_flow_without_credit_cannot_take_goes_to_the_others() -> None:
+def test_messages_a_flow_has_no_credit_for_go_to_the_others() -> None:
     ledger = ledger_with(flow_of(1, limit=10), flow_of(2), flow_of(3))
     append(ledger, numbered(300))
     ledger.deliver(0)
@@ -164,7 +164,7 @@ def test_flows_that_share_a_window_get_no_more_than_it_holds_together() -> None:
     assert window.available() == 0
 
 
-def test_what_a_shared_window_has_no_room_for_goes_to_flows_behind_as_many_as_there_are_messages() -> None:
+def test_messages_a_shared_window_has_no_room_for_go_to_later_flows() -> None:
     shared = window_of(1)
     ledger = ledger_with(flow_of(1, window=shared), flow_of(2, window=shared), flow_of(3))
     append(ledger, numbered(2))

@@ -223,7 +223,7 @@ def test_without_buckets_consumers_compete_for_every_message() -> None:
 
 
 @pytest.mark.parametrize("outcome", [RELEASED, FAILED])
-def test_what_its_owner_gives_back_comes_to_it_again(outcome: int) -> None:
+def test_messages_returned_by_the_owner_of_their_group_come_to_it_again(outcome: int) -> None:
     """G-09, and before what is newer in its group."""
     ledger = ledger_with(1, 1, 1)
     bind(ledger, 1, limit=2)
@@ -330,7 +330,7 @@ def test_a_group_is_closed_by_any_negative_sequence_in_any_form(value: UserPrope
     assert not closes_group(None)
 
 
-def test_what_comes_together_is_one_stretch_for_each_owner_in_the_order_published() -> None:
+def test_a_batch_gives_one_segment_for_each_owner_in_publish_order() -> None:
     """Keys that take turns cost no more deliveries than consumers that compete."""
     ledger = ledger_with(*range(6))
     bind(ledger, 1, 2, 3)

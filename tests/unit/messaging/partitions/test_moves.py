@@ -169,7 +169,7 @@ def test_a_purge_leaves_alone_what_is_on_its_way_elsewhere() -> None:
     assert ledger.waiting_count == 1
 
 
-def test_what_departs_is_passed_over_and_what_stays_comes_first_and_as_new() -> None:
+def test_moving_messages_are_skipped_and_after_an_abort_come_first_and_as_new() -> None:
     ledger = Ledger(durable=True, rules=DeliveryRules())
     ledger.append(numbered(4), None)
     assert begin_move(ledger, 1, 3) == [(1, 3)]
@@ -181,7 +181,7 @@ def test_what_departs_is_passed_over_and_what_stays_comes_first_and_as_new() -> 
     assert [(list(sequences_of(each)), each.redelivered) for each in ledger.deliver(0)] == [([1, 2], False)]
 
 
-def test_what_the_store_refused_meanwhile_goes_and_only_the_rest_stays() -> None:
+def test_an_aborted_move_keeps_only_messages_the_store_did_not_refuse() -> None:
     """Its publisher was told that it is not there, and may send it once more."""
     ledger = Ledger(durable=True, rules=DeliveryRules())
     ledger.append(numbered(2), None)
@@ -198,7 +198,7 @@ def test_what_the_store_refused_meanwhile_goes_and_only_the_rest_stays() -> None
     ledger.check()
 
 
-def test_what_left_needs_no_commit_of_its_own() -> None:
+def test_moved_messages_need_no_commit_of_their_own() -> None:
     """Its settlement was written with its arrival."""
     ledger = Ledger(durable=True, rules=DeliveryRules())
     publication = published(numbered(2))

@@ -320,7 +320,7 @@ def test_a_page_that_lacks_messages_costs_those_and_no_others() -> None:
     partition.ledger.check()
 
 
-def test_what_a_consumer_holds_of_a_damaged_page_can_still_be_settled_or_is_given_up_when_it_comes_back() -> None:
+def test_in_flight_messages_of_a_damaged_page_can_be_settled_or_are_given_up_when_returned() -> None:
     partition = PagedPartition(limit=2)
     partition.append(numbered(4))
     partition.deliver()

@@ -114,7 +114,7 @@ def ledger_of(count: int, *, order: int = ORDER_NONE) -> Ledger:
     return ledger
 
 
-def test_what_is_prepared_cannot_be_settled_twice_purged_or_taken_back() -> None:
+def test_prepared_messages_cannot_be_settled_twice_purged_or_taken_back() -> None:
     """AMQP 4.4.2: the message is locked until the transaction ends."""
     ledger = ledger_of(3)
     prepared = prepare(ledger, 1, 1, [(1, 3)], WHICHEVER)
@@ -126,7 +126,7 @@ def test_what_is_prepared_cannot_be_settled_twice_purged_or_taken_back() -> None
     ledger.check()
 
 
-def test_what_is_not_committed_goes_to_the_next_consumer_when_its_own_is_gone() -> None:
+def test_uncommitted_messages_of_a_lost_consumer_go_to_the_next() -> None:
     """AMQP 4.4.2, case 76: it counts as one more failed delivery."""
     ledger = ledger_of(3)
     prepared = prepare(ledger, 1, 1, [(2, 3)], WHICHEVER)
@@ -177,7 +177,7 @@ IN_ORDER = [
 
 
 @pytest.mark.parametrize("rules", IN_ORDER, ids=["partition", "exclusive", "groups"])
-def test_what_a_lost_consumer_settled_and_did_not_commit_comes_before_what_is_newer(rules: DeliveryRules) -> None:
+def test_uncommitted_messages_of_a_lost_consumer_come_before_newer_ones(rules: DeliveryRules) -> None:
     """AMQP 4.4.2, case 76: nobody is given a newer message of the key while a commit may bring an older one back."""
     ledger, prepared = lost_with_a_commit(rules)
     assert given(ledger) == []
@@ -190,7 +190,7 @@ def test_what_a_lost_consumer_settled_and_did_not_commit_comes_before_what_is_ne
 
 
 @pytest.mark.parametrize("rules", IN_ORDER, ids=["partition", "exclusive", "groups"])
-def test_what_is_newer_goes_on_when_the_commit_of_a_lost_consumer_is_made(rules: DeliveryRules) -> None:
+def test_newer_messages_continue_after_the_commit_of_a_lost_consumer(rules: DeliveryRules) -> None:
     ledger, prepared = lost_with_a_commit(rules)
     assert given(ledger) == []
 

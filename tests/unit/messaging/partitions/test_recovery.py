@@ -123,7 +123,7 @@ def test_settlements_below_and_around_the_cursor_meet() -> None:
     assert unsettled(ledger) == [12, 13, 14, 16, 17]
 
 
-def test_what_is_to_be_known_of_earlier_deliveries_is_dropped_for_messages_that_are_gone() -> None:
+def test_records_of_earlier_deliveries_are_dropped_with_their_messages() -> None:
     """The record that held 3 and 4 was damaged and set aside."""
     stored = stored_with(next_sequence=7)
     stored.redelivered = [(1, 3, 0), (3, 6, 2)]

@@ -24,7 +24,7 @@ def made_anew(partition: LoggedPartition) -> Ledger:
     return ledger
 
 
-def test_what_is_not_in_the_store_yet_is_taken_over_and_what_the_store_refused_is_not() -> None:
+def test_unstored_messages_are_taken_over_and_refused_ones_are_not() -> None:
     """A consumer had it, and is lost with the ledger: its publisher may send it once more."""
     partition = LoggedPartition()
     refused = partition.append(batch_of([b"refused"]), stored=False)
@@ -38,7 +38,7 @@ def test_what_is_not_in_the_store_yet_is_taken_over_and_what_the_store_refused_i
     assert ledger.effects.discards == {DISCARD_NOT_STORED: 1}
 
 
-def test_what_was_counted_is_counted_still() -> None:
+def test_counters_survive_a_reload() -> None:
     """A counter that falls is taken for one that began anew."""
     partition = LoggedPartition()
     partition.ledger.lock_losses_count = 3

@@ -99,7 +99,7 @@ def test_messages_of_a_slot_that_moved_are_passed_over_until_their_source_is_ope
     assert gaining.delivers() == [(2, False), (4, False), (6, False)]
 
 
-def test_what_was_recovered_as_possibly_delivered_is_held_after_a_clean_stop_too() -> None:
+def test_messages_recovered_as_possibly_delivered_are_held_after_a_clean_stop_too() -> None:
     """After a crash all is flagged, and a clean stop remembers that: what it brings back waits behind the cursor."""
     after_crash = restarted(Gaining("omo").ledger, was_clean=False)
     hold(after_crash)
@@ -112,7 +112,7 @@ def test_what_was_recovered_as_possibly_delivered_is_held_after_a_clean_stop_too
     assert delivered(again) == [(2, True)]
 
 
-def test_what_was_passed_over_before_a_clean_stop_was_never_delivered() -> None:
+def test_messages_skipped_before_a_clean_stop_were_never_delivered() -> None:
     gaining = Gaining("omo")
     gaining.attach()
     assert gaining.delivers() == [(1, False), (3, False)]
@@ -125,7 +125,7 @@ def test_what_was_passed_over_before_a_clean_stop_was_never_delivered() -> None:
     assert delivered(again) == [(2, False)]
 
 
-def test_what_is_given_back_passes_what_is_held() -> None:
+def test_returned_messages_overtake_held_ones() -> None:
     gaining = Gaining("omo")
     gaining.attach()
     gaining.delivers()
@@ -133,7 +133,7 @@ def test_what_is_given_back_passes_what_is_held() -> None:
     assert gaining.delivers() == [(1, True)]
 
 
-def test_what_waits_behind_a_failed_message_is_held_nevertheless() -> None:
+def test_messages_behind_a_failed_one_are_still_held() -> None:
     """While a failed message waits all that is fresh is gathered into ranges: held messages among it stay held."""
     rules = DeliveryRules(redelivery_delay_ms=1000, redelivery_delay_ms_max=1000, order=ORDER_BY_KEY)
     gaining = Gaining("o", rules=rules)
@@ -157,7 +157,7 @@ def test_the_highest_priority_is_held_too() -> None:
     assert gaining.delivers() == [(2, False), (5, False)]
 
 
-def test_what_is_held_can_be_purged() -> None:
+def test_held_messages_can_be_purged() -> None:
     gaining = Gaining("mm")
     gaining.attach()
     assert gaining.delivers() == []
@@ -167,7 +167,7 @@ def test_what_is_held_can_be_purged() -> None:
     assert gaining.delivers() == []
 
 
-def test_what_is_held_can_leave_and_is_held_again_when_it_stays() -> None:
+def test_held_messages_can_move_and_are_held_again_after_an_abort() -> None:
     gaining = Gaining("mm")
     gaining.attach()
     assert gaining.delivers() == []

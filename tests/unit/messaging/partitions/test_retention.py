@@ -139,7 +139,7 @@ def settle_all(partition: LoggedPartition) -> None:
     partition.look_after()
 
 
-def test_what_is_kept_is_written_although_its_consumers_were_fast() -> None:
+def test_retained_messages_are_written_although_their_consumers_were_fast() -> None:
     """Decision 0023 elides what is settled before its commit; what somebody is to read later cannot be."""
     partition = kept_partition(size_bytes=10_000)
     publication = partition.append(numbered(3), stored=False)
@@ -164,7 +164,7 @@ def test_the_oldest_go_first_when_the_size_is_exceeded() -> None:
     assert partition.read(1, 5)[1] == [Gap(1, 3, GAP_SETTLED)]
 
 
-def test_what_waits_for_a_consumer_stays_out_of_the_bound_and_holds_up_nothing_behind_it() -> None:
+def test_waiting_messages_are_kept_beyond_the_limit_and_block_no_later_ones() -> None:
     partition = kept_partition(size_bytes=usage_of(b"x" * 10))
     for _ in range(5):
         partition.append(batch_of([b"x" * 10]))
@@ -192,7 +192,7 @@ def test_time_is_counted_from_arrival() -> None:
     assert partition.log.low() == 3
 
 
-def test_what_lay_in_pages_when_keeping_began_goes_when_its_time_is_over() -> None:
+def test_messages_paged_before_retention_began_go_when_their_time_is_over() -> None:
     partition = LoggedPartition()
     for second in range(1, 7):
         partition.append(numbered(1).arriving(1000 * second))

@@ -47,7 +47,7 @@ def test_a_chunk_that_is_settled_in_the_middle_leaves_no_gap_in_what_is_found(nu
 
 @settings(max_examples=30, deadline=None)
 @given(removed=st.lists(st.integers(0, CHUNKS * CHUNK_SEGMENTS_MAX - 1), unique=True))
-def test_what_is_left_is_found_whatever_was_settled_and_in_which_order(removed: list[int]) -> None:
+def test_remaining_segments_are_found_after_removals_in_any_order(removed: list[int]) -> None:
     """Goal: removal anywhere keeps the list whole. Method: the same removals from a plain list, then every look-up."""
     segments, plain = filled()
     gone = [plain[number] for number in removed]

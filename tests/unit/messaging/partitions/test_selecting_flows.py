@@ -109,7 +109,7 @@ PATTERN = "JMSMessageID LIKE '%{}%'".format("a" * 90)  # as three and one
     ],
 )
 @pytest.mark.parametrize("buckets", [0, 64])
-def test_what_costs_more_to_ask_is_asked_of_fewer_messages_in_a_turn(
+def test_expensive_selectors_scan_fewer_messages_in_a_turn(
     selector: str, message_id: str | None, weight: int, buckets: int
 ) -> None:
     """One of 2000 words and a message of 60 KB of texts were half a second, and 5000 of them a turn."""

@@ -65,7 +65,7 @@ def parked_in_a_page() -> tuple[Ledger, PagePlan]:
     return ledger, plan
 
 
-def test_what_comes_again_to_its_client_says_of_each_message_how_often_it_was_tried() -> None:
+def test_resent_messages_have_their_own_delivery_count() -> None:
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
     ledger.deliver(0)
@@ -83,7 +83,7 @@ def test_what_comes_again_to_its_client_says_of_each_message_how_often_it_was_tr
     was_restarted=st.booleans(),
     comes_back=st.booleans(),
 )
-def test_what_is_kept_is_for_one_client_alone(
+def test_kept_messages_go_to_their_client_only(
     count: int, kept: set[int], limit: int, was_restarted: bool, comes_back: bool
 ) -> None:
     """Goal: kept messages reach their client and nobody else, the others are not lost. Method: settle all, compare."""
@@ -129,7 +129,7 @@ def test_what_is_kept_is_for_one_client_alone(
     assert ledger.waiting_count == 0
 
 
-def test_what_was_kept_is_delivered_within_what_all_consumers_may_hold_together() -> None:
+def test_kept_messages_are_delivered_within_the_credit_pool() -> None:
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
     delivered(ledger)
@@ -140,7 +140,7 @@ def test_what_was_kept_is_delivered_within_what_all_consumers_may_hold_together(
     assert has_resends(ledger)
 
 
-def test_what_a_client_that_is_back_was_not_sent_again_is_for_others_when_it_leaves() -> None:
+def test_messages_not_resent_to_a_returned_client_are_for_others_when_it_leaves() -> None:
     """Its session goes on. What a full window kept from it is nobody's loss."""
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT), 1)
@@ -169,7 +169,7 @@ def test_messages_that_a_restart_finds_settled_stay_with_no_consumer() -> None:
     assert delivered(ledger) == {OTHER: [1, 4]}
 
 
-def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session() -> None:
+def test_messages_a_suspended_flow_did_not_settle_in_time_outlive_its_session() -> None:
     """`consumer_ack_timeout_ms`: it is the queue's again, and perhaps somebody else's."""
     ledger = ledger_with(2)
     ledger.rules.ack_timeout_ms = 10
@@ -188,7 +188,7 @@ def test_what_a_parked_flow_did_not_settle_in_time_does_not_go_with_its_session(
     assert ledger.settle(OTHER, 2, 3, ACCEPTED) == 1
 
 
-def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
+def test_paged_messages_are_read_for_the_returned_client() -> None:
     ledger, plan = parked_in_a_page()
     resume(ledger, flow_of(ABSENT))
     assert delivered(ledger) == {}
@@ -197,7 +197,7 @@ def test_what_lies_in_a_page_is_read_for_the_client_that_is_back() -> None:
     assert delivered(ledger) == {ABSENT: [1, 2, 3]}
 
 
-def test_what_is_new_waits_while_pages_of_what_was_kept_are_read() -> None:
+def test_new_messages_wait_while_pages_of_kept_ones_are_read() -> None:
     """It would come first, and be out of order."""
     ledger, plan = parked_in_a_page()
     ledger.append(numbered(2), None)
@@ -212,7 +212,7 @@ def test_what_is_new_waits_while_pages_of_what_was_kept_are_read() -> None:
     assert not has_more_for(ledger, ABSENT)
 
 
-def test_what_is_to_be_delivered_again_is_not_forgotten_while_a_partition_changes_hands() -> None:
+def test_resends_are_kept_while_a_partition_changes_owner() -> None:
     """AMQP 2.6.13, where its owner is asked to settle, and stays its owner."""
     ledger = ledger_with(3)
     flow = flow_of(OTHER)
@@ -227,7 +227,7 @@ def test_what_is_to_be_delivered_again_is_not_forgotten_while_a_partition_change
     assert not has_resends(ledger)
 
 
-def test_what_lies_in_a_damaged_page_is_given_up() -> None:
+def test_messages_of_a_damaged_page_are_given_up() -> None:
     """Else the client would be waited for, and its page be asked for, without end."""
     ledger, _ = parked_in_a_page()
     resume(ledger, flow_of(ABSENT))
@@ -239,7 +239,7 @@ def test_what_lies_in_a_damaged_page_is_given_up() -> None:
     assert not has_resends(ledger)
 
 
-def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> None:
+def test_a_flow_is_resent_its_own_messages_only() -> None:
     """AMQP 2.6.13: a delivery that is resumed is sent again; it is still the flow's, and stays so."""
     ledger = ledger_with(6)
     ledger.attach(flow_of(ABSENT), 1)
@@ -261,7 +261,7 @@ def test_what_a_flow_holds_is_delivered_to_it_once_more_and_nothing_else() -> No
     ledger.check()
 
 
-def test_what_was_taken_back_before_it_came_again_is_not_given_to_two() -> None:
+def test_messages_taken_back_before_their_resend_do_not_go_to_two_consumers() -> None:
     ledger = ledger_with(3)
     ledger.attach(flow_of(ABSENT, limit=3), 1)
     assert delivered(ledger) == {ABSENT: [1, 2, 3]}

@@ -27,7 +27,7 @@ def keyed(*hashes: int) -> MessageBatch:
     return batch_of([b"m"] * len(hashes), headers=[Headers(key_hash=each) for each in hashes])
 
 
-def test_what_was_declined_by_all_is_dead_and_is_looked_at_no_more() -> None:
+def test_messages_declined_by_all_flows_are_dead_and_no_longer_scanned() -> None:
     ledger = ledger_with(1)
     ledger.append(batch_of([b"m"] * 3), None)
     ledger.deliver(0)
@@ -125,7 +125,7 @@ def test_nothing_goes_round_while_the_other_flow_has_no_room() -> None:
     ledger.check()
 
 
-def test_what_a_flow_declines_beyond_its_bound_is_dead() -> None:
+def test_messages_declined_beyond_the_limit_of_a_flow_are_dead() -> None:
     ledger = ledger_with(1)
     count = 2 * (DECLINED_RANGES_MAX + 2)
     ledger.append(batch_of([b"m"] * count), None)

@@ -30,21 +30,21 @@ def seen_by_another(ledger: Ledger, *, at_ms: int) -> list[tuple[list[int], bool
     return [(list(sequences_of(each)), each.redelivered, each.delivery_count) for each in ledger.deliver(at_ms)]
 
 
-def test_what_was_not_sent_comes_to_the_next_consumer_for_the_first_time() -> None:
+def test_unsent_messages_come_to_the_next_consumer_for_the_first_time() -> None:
     ledger, _ = delivered_to_one()
     release_unsent(ledger, GONE, 1, [(2, 4)])
     assert seen_by_another(ledger, at_ms=2) == [([1], True, 2), ([2, 3], False, 1)]
     ledger.check()
 
 
-def test_what_was_not_sent_expires() -> None:
+def test_unsent_messages_expire() -> None:
     ledger, _ = delivered_to_one()
     release_unsent(ledger, GONE, 1, [(1, 4)])
     assert seen_by_another(ledger, at_ms=EXPIRES_MS) == [([1], False, 1), ([3], False, 1)]
     assert ledger.effects.discards == {DISCARD_EXPIRED: 1}
 
 
-def test_what_was_not_sent_expires_though_no_consumer_comes() -> None:
+def test_unsent_messages_expire_although_no_consumer_comes() -> None:
     ledger, _ = delivered_to_one()
     release_unsent(ledger, GONE, 1, [(1, 4)])
     ledger.detach(GONE, count_as_failed=True)
@@ -52,7 +52,7 @@ def test_what_was_not_sent_expires_though_no_consumer_comes() -> None:
     assert ledger.effects.discards == {DISCARD_EXPIRED: 1}
 
 
-def test_what_may_have_been_sent_does_not_expire() -> None:
+def test_possibly_sent_messages_do_not_expire() -> None:
     ledger, _ = delivered_to_one()
     assert seen_by_another(ledger, at_ms=EXPIRES_MS) == [([1, 2, 3], True, 2)]
 
@@ -63,14 +63,14 @@ def test_a_flow_that_gives_back_gets_nothing_more() -> None:
     assert ledger.deliver(2) == []
 
 
-def test_what_a_flow_does_not_hold_under_this_epoch_stays_as_it_is() -> None:
+def test_a_release_under_another_flow_or_epoch_has_no_effect() -> None:
     ledger, _ = delivered_to_one()
     release_unsent(ledger, GONE, 2, [(1, 4)])
     release_unsent(ledger, OTHER, 1, [(1, 4)])
     assert ledger.in_flight_count(GONE) == 3
 
 
-def test_what_was_not_sent_is_not_lost_where_nothing_is_redelivered() -> None:
+def test_unsent_messages_are_kept_where_nothing_is_redelivered() -> None:
     ledger, _ = delivered_to_one(redelivers=False)
     release_unsent(ledger, GONE, 1, [(2, 4)])
     assert seen_by_another(ledger, at_ms=2) == [([2, 3], False, 1)]
@@ -83,7 +83,7 @@ def test_its_publication_is_written_at_once_for_a_message_that_no_consumer_has()
     assert not publication.may_be_spared()
 
 
-def test_what_the_store_has_refused_meanwhile_goes() -> None:
+def test_unsent_messages_that_the_store_refused_are_dropped() -> None:
     """It was promised to nobody, and its publisher sends it once more."""
     ledger, publication = delivered_to_one()
     publication.refused = True

@@ -68,7 +68,7 @@ def test_equal_filters_are_settled_by_template_name() -> None:
         ({"name": "t", "queue_name_filter": "q", "partition_count": 2}, "partition_count", "on an exclusive queue"),
     ],
 )
-def test_what_a_template_cannot_be_is_refused_by_field(values: dict[str, object], field: str, reason: str) -> None:
+def test_invalid_templates_are_refused_by_field(values: dict[str, object], field: str, reason: str) -> None:
     with pytest.raises(QueueInvalid) as refusal:
         template_from_dict(values)
     assert refusal.value.field == field

@@ -212,7 +212,7 @@ def test_an_error_says_where_the_selector_is_wrong_and_what_would_do(text: str, 
     assert f"character {at + 1}:" in str(failure.value)
 
 
-def test_what_is_too_long_or_too_deep_is_refused() -> None:
+def test_too_long_or_too_deep_selectors_are_refused() -> None:
     compiled("(" * (DEPTH_MAX - 2) + "rank = 123" + ")" * (DEPTH_MAX - 2))
     compiled(" AND ".join(["rank = 123"] * (WORDS_MAX // 4)))
     compiled("name = '" + "x" * (SELECTOR_CHARS_MAX - 9) + "'")

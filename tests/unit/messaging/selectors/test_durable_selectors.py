@@ -65,7 +65,7 @@ def test_selectors_with_wildcards_need_not_be_remembered() -> None:
         ("", False),
     ],
 )
-def test_what_a_live_wildcard_is(selector: str, live: bool) -> None:
+def test_live_wildcards_are_recognised(selector: str, live: bool) -> None:
     """SubQueueSelectorCacheBrokerWildcardTest."""
     assert has_live_wildcard(selector) == live
 

@@ -33,7 +33,7 @@ def filters(draw: st.DrawFn) -> TopicFilter:
 
 
 @given(outer=filters(), inner=filters(), topic=TOPICS)
-def test_what_is_covered_matches_nothing_else(outer: TopicFilter, inner: TopicFilter, topic: str) -> None:
+def test_covered_filters_match_no_other_topics(outer: TopicFilter, inner: TopicFilter, topic: str) -> None:
     if covers(outer, inner) and matches(inner, topic):
         assert matches(outer, topic)
 
@@ -70,7 +70,7 @@ def test_a_filter_covers_itself(one: TopicFilter) -> None:
         (smf("a/b"), smf("a/*"), False),
     ],
 )
-def test_what_covers_what(outer: TopicFilter, inner: TopicFilter, expected: bool) -> None:
+def test_a_filter_covers_those_whose_topics_it_includes(outer: TopicFilter, inner: TopicFilter, expected: bool) -> None:
     assert covers(outer, inner) is expected
 
 
@@ -87,6 +87,6 @@ def test_what_covers_what(outer: TopicFilter, inner: TopicFilter, expected: bool
         (smf("ab*"), smf("ac*"), False),
     ],
 )
-def test_what_overlaps(one: TopicFilter, other: TopicFilter, expected: bool) -> None:
+def test_overlap_is_found_in_both_directions(one: TopicFilter, other: TopicFilter, expected: bool) -> None:
     assert overlap(one, other) is expected
     assert overlap(other, one) is expected

@@ -240,7 +240,7 @@ def test_smf_filters_have_no_empty_level(text: str, level: int) -> None:
 
 @pytest.mark.parametrize("syntax", [MQTT, SMF])
 @pytest.mark.parametrize("text", ["", "a/\0", "a/\ud800"])
-def test_what_no_topic_may_be_is_no_filter_either(syntax: Syntax, text: str) -> None:
+def test_texts_that_are_no_topics_are_no_filters(syntax: Syntax, text: str) -> None:
     """[MQTT 4.7.3-1, 4.7.3-2, 1.5.4-1] Not empty, no U+0000, no surrogates."""
     with pytest.raises(TopicError):
         parse_filter(text, syntax)

@@ -82,7 +82,7 @@ def test_outcomes_of_one_read_are_one_disposition() -> None:
     assert wire.to_client_bytes - before < 500, "not a frame for each of 500 deliveries"
 
 
-def test_what_we_send_obeys_the_peers_frame_size() -> None:
+def test_sent_frames_obey_the_peers_frame_size() -> None:
     """Case 13, 2.7.1: no frame is larger than the peer's max-frame-size."""
     wire = Wire()
     link = wire.receiver(wire.connect(max_frame_size=512), "r", credit=10)

@@ -207,7 +207,7 @@ def test_sections_that_no_order_makes_a_message_of_are_refused(sections: str, te
     ],
     ids=["open", "begin", "flow", "detach", "attach", "attach-coordinator"],
 )
-def test_what_we_write_has_each_field_in_its_place(data: Open | Begin | Flow | Detach | Attach, text: str) -> None:
+def test_written_frames_have_each_field_in_its_place(data: Open | Begin | Flow | Detach | Attach, text: str) -> None:
     """2.7: the table of fields is the specification's own."""
     assert described_frame(frame(0, data.encode())) == f"channel 0: {text}"
 

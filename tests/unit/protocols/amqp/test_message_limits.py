@@ -35,7 +35,7 @@ def test_a_body_has_a_bounded_number_of_values_over_all_its_sections(sections: i
         read_message(taken + section(SEQUENCE, [True]), 0)
 
 
-def test_what_stands_before_the_body_counts_too() -> None:
+def test_values_before_the_body_count_too() -> None:
     values: list[AmqpValue] = [None] * (MESSAGE_VALUES_MAX // 2)
     annotations = section(MESSAGE_ANNOTATIONS, AmqpMap([(Symbol("x-opt-a"), values)]))
 
@@ -51,7 +51,7 @@ def test_a_long_body_of_few_values_is_taken() -> None:
 
 
 @pytest.mark.parametrize("code", [MESSAGE_ANNOTATIONS, APPLICATION_PROPERTIES])
-def test_what_becomes_user_properties_has_a_bounded_number(code: int) -> None:
+def test_the_number_of_user_properties_is_limited(code: int) -> None:
     pairs: list[tuple[AmqpValue, AmqpValue]] = [
         (f"x-{number}" if code == APPLICATION_PROPERTIES else Symbol(f"x-{number}"), 1)
         for number in range(USER_PROPERTIES_MAX + 1)

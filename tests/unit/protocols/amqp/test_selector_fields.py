@@ -97,7 +97,7 @@ def test_a_selector_finds_every_field_of_an_amqp_message(text: str) -> None:
 
 
 @pytest.mark.parametrize("sections", [b"", ANNOTATIONS, APPLICATION_SECTION, encode_composite(PROPERTIES, ["ID:1"])])
-def test_what_an_amqp_message_does_not_have_is_null(sections: bytes) -> None:
+def test_absent_fields_of_an_amqp_message_are_null(sections: bytes) -> None:
     text = "JMSType IS NULL AND JMSXUserID IS NULL AND amqp.to IS NULL AND JMSXGroupSeq IS NULL AND m.none IS NULL"
     selector = Selectors({NATIVE_AMQP: AmqpFields()}).compile(text)
 

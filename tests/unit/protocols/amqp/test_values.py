@@ -173,7 +173,7 @@ def test_the_values_within_one_have_a_bound_however_they_are_nested(within: byte
         ("3f", "unknown constructor"),
     ],
 )
-def test_what_is_malformed_is_named(data: str, what: str) -> None:
+def test_malformed_values_are_named(data: str, what: str) -> None:
     raw = bytes.fromhex(data)
     with pytest.raises(DecodeError, match=what):
         decode(raw, 0, len(raw))
@@ -195,6 +195,6 @@ def test_one_and_true_are_two_keys() -> None:
 
 
 @pytest.mark.parametrize("value", [Scalar(UBYTE, 256), Scalar(UINT, -1), 1 << 63, Symbol("é")])
-def test_what_amqp_cannot_hold_is_our_mistake(value: AmqpValue) -> None:
+def test_values_that_amqp_cannot_hold_are_local_misuse(value: AmqpValue) -> None:
     with pytest.raises(LocalMisuse):
         encode(value)

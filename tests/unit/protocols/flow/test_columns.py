@@ -24,7 +24,7 @@ def read(writer: ColumnWriter, count: int) -> Columns:
 
 
 @given(rows=st.lists(ROW, min_size=1, max_size=40), entries=st.lists(st.lists(ENTRY, max_size=3), max_size=40))
-def test_what_is_put_in_comes_out(
+def test_written_columns_are_read_back(
     rows: list[tuple[int, bytes, bytes | None, int]], entries: list[list[tuple[bytes, int, bytes]]]
 ) -> None:
     """Flow: columns. Goal: no length and no value is lost. Method: write, read, compare with the rows."""

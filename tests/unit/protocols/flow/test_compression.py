@@ -97,7 +97,7 @@ def test_every_frame_with_a_body_may_be_compressed(name: str, to_client: bool) -
 
 
 @pytest.mark.parametrize("case", is_refused, ids=lambda case: case.name)
-def test_what_inflates_to_something_else_or_too_much_is_refused(case: CompressedFrame) -> None:
+def test_frames_that_inflate_to_other_or_too_many_bytes_are_refused(case: CompressedFrame) -> None:
     """Flow: compression, golden bytes: decompression bombs among them."""
     gateway = open_gateway(WELCOME_DEFLATE)
     assert codes.NAMES[refusal(gateway.feed(case.data, NOW_MS, WALL_MS))] == case.says

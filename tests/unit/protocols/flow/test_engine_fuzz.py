@@ -34,7 +34,7 @@ def test_mutated_frames_bring_events_or_one_violation(is_gateway: bool) -> None:
 
 
 @pytest.mark.parametrize("is_gateway", [True, False], ids=["gateway", "client"])
-def test_what_inflates_to_damaged_frames_brings_events_or_one_violation(is_gateway: bool) -> None:
+def test_compressed_damaged_frames_give_events_or_one_violation(is_gateway: bool) -> None:
     """Flow: compression. Method: as above, but bodies are damaged before they are compressed."""
     chance = chance_of(91)
     for number in range(ROUNDS):

@@ -40,7 +40,7 @@ def test_golden_bytes_say_what_stands_beside_them(case: GoldenFrame) -> None:
 
 
 @each_frame
-def test_what_a_golden_frame_says_is_written_as_the_same_bytes(case: GoldenFrame) -> None:
+def test_contents_of_golden_frames_are_written_as_the_same_bytes(case: GoldenFrame) -> None:
     """Flow: frame types. There is one way to write each frame."""
     said = decoded(case.data)
     if isinstance(said, PublishesReceived):

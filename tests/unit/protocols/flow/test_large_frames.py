@@ -44,7 +44,7 @@ def test_a_frame_that_was_placed_brings_what_it_holds(begun: int, at_once: int) 
     assert wire.gateway.buffer() is None
 
 
-def test_what_comes_behind_a_placed_frame_is_read_as_ever() -> None:
+def test_frames_after_a_placed_frame_are_read_as_usual() -> None:
     wire, frame = opened(), frame_of(LARGE)
     wire.gateway.feed(frame[:10], NOW_MS, WALL_MS)
     place(wire, frame[10:], at_once=65_536)

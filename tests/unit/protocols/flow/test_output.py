@@ -72,7 +72,7 @@ def test_a_client_that_takes_nothing_is_given_up_once_and_is_written_nothing_mor
     assert client.socket.writes_count == 16
 
 
-def test_what_was_answered_before_the_socket_was_full_counts_no_more(client: Client) -> None:
+def test_answers_before_the_socket_was_full_no_longer_count(client: Client) -> None:
     client.is_answered(15)
     client.output.resumed()
     client.output.paused()

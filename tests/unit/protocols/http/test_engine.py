@@ -177,7 +177,7 @@ def test_a_head_has_a_largest_size(reads: int) -> None:
 
 
 @pytest.mark.parametrize("behind", [b"1;", b"1\r\na\r\n0\r\nX: ", b"0\r\n" + b"X: y\r\n" * 100])
-def test_what_a_body_brings_beside_its_bytes_has_a_largest_size_too(behind: bytes) -> None:
+def test_chunk_extensions_and_trailers_are_limited(behind: bytes) -> None:
     """RFC 9112 7.1.1, 7.1.2: extensions of a chunk, and trailers, of which the parser keeps what has no end."""
     engine = new_engine()
     engine.feed(GET + b"POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + behind)
@@ -265,7 +265,7 @@ def test_http_2_gets_505_wherever_its_first_bytes_are_cut(cut: int) -> None:
         b"GET /a#b HTTP/1.1\r\nHost: h\r\n\r\n",
     ],
 )
-def test_what_a_proxy_might_read_otherwise_is_refused(head: bytes) -> None:
+def test_ambiguous_requests_are_refused(head: bytes) -> None:
     """RFC 9112 3.2, 3.2.3, 5.1, 6.3: no guesses about where a request ends, or whom it is for."""
     engine = new_engine()
     engine.feed(head)

@@ -89,7 +89,7 @@ def worker(runtime: Runtime) -> Worker:
     return Worker(runtime)
 
 
-def test_what_is_delivered_behind_the_end_of_a_flow_is_the_queues(
+def test_deliveries_after_the_end_of_a_flow_stay_with_the_queue(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It was on its way as the queue's egress was shut down: the partition takes it back with the flow."""
@@ -132,7 +132,7 @@ def test_a_request_waits_on_when_what_came_goes_before_it_was_read(worker: Worke
     assert worker.shown() == [b"ours"]
 
 
-def test_what_waits_is_the_later_requests(worker: Worker) -> None:
+def test_waiting_messages_go_to_the_later_request(worker: Worker) -> None:
     """A worker that lost its connection asks anew: the request before has nobody to tell any more."""
     earlier, later = Poll(worker.flow, count_max=1), Poll(worker.flow, count_max=1)
     worker.has_partitions(0)
@@ -162,7 +162,7 @@ def test_a_request_that_ended_is_not_held_up_by_a_drain_that_is_answered_then(wo
     assert worker.is_answered()
 
 
-def test_what_a_worker_may_have_is_not_given_back_when_its_request_to_have_it_again_ends(worker: Worker) -> None:
+def test_delivered_messages_are_not_returned_when_a_repeated_request_ends(worker: Worker) -> None:
     """It was delivered: given back untouched it would come to others as if it had not been tried."""
     worker.has_partitions(0)
     earlier, later = Poll(worker.flow, count_max=1), Poll(worker.flow, count_max=2)

@@ -136,7 +136,7 @@ def test_a_qos_1_message_that_is_gone_leaves_its_id_free() -> None:
     assert not its.after_a_crash().released
 
 
-def test_what_a_client_has_of_a_shared_subscription_that_has_ended_keeps_its_id() -> None:
+def test_sent_messages_of_an_ended_shared_subscription_keep_their_ids() -> None:
     """[4.4.0-1]: another member gets it; this client may have it, and would pass over another message under its id."""
     its = OneMessage(SHARED)
     assert its.extra is not None
@@ -148,7 +148,7 @@ def test_what_a_client_has_of_a_shared_subscription_that_has_ended_keeps_its_id(
     assert its.session.released.ranges() == [(1, 2)]
 
 
-def test_what_a_client_has_taken_of_a_shared_subscription_is_settled_before_that_ends() -> None:
+def test_received_messages_of_a_shared_subscription_are_settled_before_it_ends() -> None:
     """[4.8.2-4]: else another member would get it as well."""
     its = OneMessage(SHARED)
     assert its.extra is not None
@@ -159,7 +159,7 @@ def test_what_a_client_has_taken_of_a_shared_subscription_is_settled_before_that
 
 
 @pytest.mark.parametrize("queue", [OWN, SHARED, NAMED])
-def test_what_waited_for_the_store_as_the_connection_ended_was_not_sent(queue: str) -> None:
+def test_messages_waiting_for_the_store_when_the_connection_ended_were_not_sent(queue: str) -> None:
     """[4.8.2-4] [3.3.1-1]: nobody waits for its client, its id is free, and it comes as what it is, new."""
     its = OneMessage(queue)
     its.side.remember()
@@ -189,7 +189,7 @@ def test_messages_waiting_for_the_store_as_their_flow_ends_are_released_as_undel
     assert its.ledger.never_delivered(1, 4) == [(2, 4)]
 
 
-def test_what_comes_behind_the_answer_to_a_request_is_given_back_if_the_flow_ends_before() -> None:
+def test_messages_held_behind_an_answer_are_returned_if_the_flow_ends_first() -> None:
     its = OneMessage()
     its.side.hold()
     its.publish(b"held", AT_LEAST_ONCE)
@@ -197,7 +197,7 @@ def test_what_comes_behind_the_answer_to_a_request_is_given_back_if_the_flow_end
     assert its.ledger.never_delivered(1, 3) == [(1, 3)]
 
 
-def test_what_another_connection_may_have_sent_before_is_not_given_back_as_new() -> None:
+def test_messages_possibly_sent_by_an_earlier_connection_are_not_returned_as_new() -> None:
     """[4.4.0-1]: it is completed, expired or not."""
     its = OneMessage()
     its.store_ids()
@@ -210,7 +210,7 @@ def test_what_another_connection_may_have_sent_before_is_not_given_back_as_new()
 
 
 @pytest.mark.parametrize("queue", [SHARED, NAMED])
-def test_what_waits_for_the_store_is_not_sent_when_its_subscription_ends(queue: str) -> None:
+def test_messages_waiting_for_the_store_are_not_sent_when_their_subscription_ends(queue: str) -> None:
     """[3.10.4-2]: it goes to another member, or consumer, and is not completed here: it was not begun."""
     its = OneMessage(queue)
     its.unsubscribe()
@@ -220,7 +220,7 @@ def test_what_waits_for_the_store_is_not_sent_when_its_subscription_ends(queue: 
     assert its.after_a_crash().released.ranges() == []
 
 
-def test_what_waits_to_be_sent_again_is_released_when_its_subscription_ends() -> None:
+def test_messages_waiting_for_a_resend_are_released_when_their_subscription_ends() -> None:
     """[4.4.0-1]: the client may have it, and would pass over another message under its id."""
     its = OneMessage(SHARED)
     its.store_ids()
@@ -235,7 +235,7 @@ def test_what_waits_to_be_sent_again_is_released_when_its_subscription_ends() ->
 
 
 @pytest.mark.parametrize("granted", [0, None])
-def test_what_was_sent_is_completed_whatever_is_asked_for_since(granted: int | None) -> None:
+def test_sent_messages_are_completed_whatever_the_subscription_is_now(granted: int | None) -> None:
     """[4.4.0-1] [3.10.4-3]: at its QoS and under its id, by who asks for QoS 0 now, and by who asks for nothing."""
     its = OneMessage(OWN)
     its.publish(b"behind", AT_LEAST_ONCE)
@@ -256,7 +256,7 @@ def test_what_was_sent_is_completed_whatever_is_asked_for_since(granted: int | N
     assert its.settled() == [(3, 4)]
 
 
-def test_what_a_client_has_is_not_sent_at_qos_0_by_a_ledger_that_is_made_anew() -> None:
+def test_received_messages_are_not_sent_at_qos_0_by_a_new_ledger() -> None:
     """[4.3.3-1]: its subscription has asked for QoS 0 since; what it has taken would come twice."""
     its = OneMessage(OWN)
     its.store_ids()

@@ -66,7 +66,7 @@ def test_of_answers_that_come_together_those_count_whose_messages_were_sent() ->
     assert [run.first_packet_id for run in its.side.ids.unanswered()] == [2]
 
 
-def test_what_an_earlier_connection_sent_and_is_answered_now_does_not_come_again() -> None:
+def test_messages_of_an_earlier_connection_acknowledged_now_are_not_resent() -> None:
     """[4.3.3-6]: no PUBLISH behind a PUBREC."""
     its = OneMessage()
     its.store_ids()

@@ -44,7 +44,7 @@ def test_anything_but_connect_first_ends_the_connection_without_a_word(first: by
         (mqtt.pingreq(), "PINGREQ packet (first byte 0xC0) comes before CONNECT [3.1.0-1]"),
     ],
 )
-def test_what_came_to_the_wrong_port_is_named(first: bytes, told: str) -> None:
+def test_protocols_on_the_wrong_port_are_named(first: bytes, told: str) -> None:
     """[3.1.0-1]; for the log, as the client hears nothing."""
     conversation = Conversation()
     conversation.hears(first)

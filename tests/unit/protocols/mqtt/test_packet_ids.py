@@ -75,7 +75,7 @@ def test_an_answer_to_what_waits_for_the_store_is_to_nothing_that_was_sent() -> 
     assert ids.run_of(1, 3, EXACTLY_ONCE) is run
 
 
-def test_what_is_unanswered_of_a_subscription_that_ends_is_not_sent_again() -> None:
+def test_unacknowledged_messages_of_an_ended_subscription_are_not_resent() -> None:
     not_sent_again = RangeSet()
     ids = InflightOut(not_sent_again)
     origin = DeliveryOrigin(Address(), 1, 1, sent := SentIds())
@@ -219,7 +219,7 @@ def test_runs_mean_what_was_added_and_not_discarded(steps: list[tuple[str, int, 
         assert [ids.find(sequence) for sequence in range(30)] == [plain.get(sequence, 0) for sequence in range(30)]
 
 
-def test_what_goes_out_together_and_is_answered_in_order_is_one_run() -> None:
+def test_ids_sent_together_and_acknowledged_in_order_are_one_run() -> None:
     ids = IdRuns()
     for first in range(1, 1000, 10):
         ids.add(first, first + 7, 10)
@@ -227,7 +227,7 @@ def test_what_goes_out_together_and_is_answered_in_order_is_one_run() -> None:
     assert ids.runs() == [(301, 308, 700)]
 
 
-def test_what_a_client_has_taken_takes_bounded_memory() -> None:
+def test_received_ids_take_limited_memory() -> None:
     """A session that takes every other message has a range for each; the oldest is forgotten first."""
     ids = SentIds()
     ids.set_partition(1)
@@ -238,7 +238,7 @@ def test_what_a_client_has_taken_takes_bounded_memory() -> None:
     assert 3 in ids.received
 
 
-def test_what_was_taken_of_one_queue_says_nothing_of_another() -> None:
+def test_received_ids_of_one_queue_do_not_apply_to_another() -> None:
     """A queue that was deleted and made again under its name has other sequences."""
     ids = SentIds()
     ids.set_partition(1)

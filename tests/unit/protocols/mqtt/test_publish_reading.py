@@ -62,7 +62,7 @@ def test_mixed_topics_and_lengths_stay_in_order(level: int, qos: int) -> None:
     assert [(row.fields[2], row.fields[3]) for row in rows_of(event)] == sent
 
 
-def test_what_comes_with_dup_is_a_run_of_its_own_that_may_be_duplicates() -> None:
+def test_publishes_with_dup_are_a_run_of_possible_duplicates() -> None:
     """[3.3.1-1]: the client has sent it before, and it may have been delivered then."""
     sent = [mqtt.publish(qos=1, packet_id=n, dup=n in (2, 3)) for n in range(1, 5)]
     found = batches(connected(), *sent)

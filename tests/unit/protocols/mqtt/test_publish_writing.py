@@ -92,7 +92,7 @@ def test_3_1_and_3_1_1_share_a_block_and_5_0_does_not() -> None:
 
 @pytest.mark.parametrize("published", LEVELS)
 @pytest.mark.parametrize("consumed", LEVELS)
-def test_what_a_client_published_is_what_a_subscriber_of_any_version_gets(published: int, consumed: int) -> None:
+def test_subscribers_of_any_version_get_the_published_messages(published: int, consumed: int) -> None:
     """Section 17: between versions only the form changes."""
     sent = [(f"t/{n % 2}", b"x" * (n % 3)) for n in range(20)]
     data = b"".join(mqtt.publish(topic, payload, level=published) for topic, payload in sent)
@@ -223,7 +223,7 @@ def test_an_alias_whose_first_packet_was_skipped_is_not_used() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from(["a", "b/c", "é"]), st.binary(max_size=200)), min_size=1, max_size=30),
        st.sampled_from(LEVELS), st.sampled_from([0, 1, 2]), st.integers(0, 3))  # fmt: skip
-def test_what_is_written_is_what_is_read(rows: list[tuple[str, bytes]], level: int, qos: int, aliases: int) -> None:
+def test_written_packets_are_read_back(rows: list[tuple[str, bytes]], level: int, qos: int, aliases: int) -> None:
     """Goal: writer and reader agree. Method: write any rows for a client, read them as a client's packets."""
     properties = mqtt.topic_alias_maximum(aliases) if level == 5 else b""
     sender, receiver = connected(level, properties=properties), connected(level)
@@ -318,7 +318,7 @@ def test_a_packet_id_that_there_is_not_is_our_mistake_behind_others_too() -> Non
             publishes(conversation, batch_of(b"a"), first_packet_id=packet_id)
 
 
-def test_what_one_client_is_to_be_sent_no_other_is() -> None:
+def test_output_of_one_client_goes_to_no_other() -> None:
     """Engines that write one piece at a time have their empty list of pieces in common."""
     one, other = connected(), connected()
     for packet_id in (1, 2):

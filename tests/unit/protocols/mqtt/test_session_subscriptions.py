@@ -47,7 +47,7 @@ def test_all_are_treated_alike_exactly_when_they_agree_and_ask_for_nothing_speci
         assert table.uniform_qos == (levels.pop() if plain and len(levels) == 1 else NOT_WANTED.qos)
 
 
-def test_what_one_session_subscribes_to_no_other_does() -> None:
+def test_subscriptions_of_one_session_belong_to_no_other() -> None:
     """Sessions without subscriptions have their empty table in common."""
     one, other = Session("one", expiry_s=0), Session("other", expiry_s=0)
     granted = GrantedSubscription(parse_filter("a", Syntax.MQTT), 1, False, False, 0, 0, None)

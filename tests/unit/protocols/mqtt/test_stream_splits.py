@@ -123,7 +123,7 @@ def large_packets(level: int) -> st.SearchStrategy[bytes]:
 
 @settings(deadline=None)
 @given(st.data(), st.sampled_from([3, 4, 5]), st.sampled_from([1, 7, 5000, 40_000, 1 << 20]))
-def test_what_is_read_to_where_it_belongs_says_the_same(data: st.DataObject, level: int, size: int) -> None:
+def test_reads_in_place_give_the_same_events(data: st.DataObject, level: int, size: int) -> None:
     """Payloads that lie apart from their heads, and packets that are placed whole, among small ones."""
     packets = data.draw(st.lists(client_packets(level) | large_packets(level), max_size=6))
     stream = b"".join(packets)

@@ -139,7 +139,9 @@ def test_a_suback_that_must_not_be_sent_is_our_mistake(level: int, codes: list[i
 
 @pytest.mark.parametrize("packet", [mqtt.subscribe(*[("a", 1)] * 12, level=5), mqtt.unsubscribe(*["a"] * 12, level=5)])
 @pytest.mark.parametrize(("packet_bytes_max", "is_asked"), [(17, True), (16, False)])
-def test_what_could_not_be_answered_is_not_carried_out(packet: bytes, packet_bytes_max: int, is_asked: bool) -> None:
+def test_requests_that_could_not_be_answered_are_not_carried_out(
+    packet: bytes, packet_bytes_max: int, is_asked: bool
+) -> None:
     """[3.1.2-24]: SUBACK and UNSUBACK with twelve codes have 17 bytes, and no shorter form."""
     conversation = connected(5, properties=mqtt.maximum_packet_size(packet_bytes_max))
     conversation.hears(packet)

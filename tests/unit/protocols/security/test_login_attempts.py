@@ -139,7 +139,7 @@ def test_of_too_many_proven_passwords_the_oldest_is_forgotten() -> None:
     assert attempts.login_class("h", "bob", 0) is LoginClass.NEW
 
 
-def test_what_is_under_way_uses_up_the_free_failures() -> None:
+def test_checks_in_progress_count_as_free_failures() -> None:
     attempts = LoginAttempts()
     failed(attempts, 1)
     for _ in range(FREE_OF_USER - 1):

@@ -161,7 +161,7 @@ def test_a_right_password_costs_a_check_once_at_most(name: str, monkeypatch: pyt
     assert door.checked == Counter([] if kind == PLAIN else [kind])
 
 
-def test_what_was_right_before_is_wrong_with_another_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_former_passwords_are_wrong_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door({"hashed"}, monkeypatch)
     authenticator = door.authenticator
     assert asyncio.run(authenticator.password("hashed", RIGHT.encode(), HOST)) == Principal("hashed")

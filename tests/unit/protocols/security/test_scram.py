@@ -75,7 +75,7 @@ def test_a_client_proves_a_password_against_its_stored_form(password: str) -> No
 
 
 @pytest.mark.parametrize("password", ["a\x00b", "\u0007"])
-def test_what_rfc_4013_prohibits_is_no_password(password: str) -> None:
+def test_texts_that_rfc_4013_prohibits_are_no_passwords(password: str) -> None:
     with pytest.raises(ValueError, match="forbidden"):
         stored_text(password, ITERATIONS_MIN, RANDOM_BYTES)
 

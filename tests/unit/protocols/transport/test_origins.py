@@ -66,7 +66,7 @@ def test_pages_of_other_origins_do_not(pages: WebPages, origin: str) -> None:
     assert reason(pages, origin=origin, site="same-origin") == FOREIGN_ORIGIN
 
 
-def test_what_is_on_the_wire_makes_no_page_of_a_port_in_tls() -> None:
+def test_a_page_over_http_has_no_access_to_a_port_in_tls() -> None:
     """Whoever can change what goes over the wire can make a page of `http` and our name and port."""
     assert reason(port(is_tls=True), origin="http://127.0.0.1:9000") == FOREIGN_ORIGIN
     assert reason(port(is_tls=True), origin="https://127.0.0.1:9000") == ""

@@ -41,7 +41,7 @@ async def read_to_end(client: socket.socket) -> bytes:
         max_size=12,
     )
 )
-def test_what_is_written_arrives_whole_and_in_order(kind: str, writes: list[bytes | list[bytes]]) -> None:
+def test_written_bytes_arrive_whole_and_in_order(kind: str, writes: list[bytes | list[bytes]]) -> None:
     """Law: whatever sizes a protocol writes, one by one or together, and however slowly the peer reads."""
 
     async def scenario() -> None:
@@ -362,7 +362,7 @@ def test_callbacks_run_at_once_in_order_and_whichever_of_them_fail(run: RunOnLoo
     run(scenario())
 
 
-def test_what_asyncio_watches_itself_goes_on_beside_streams(run: RunOnLoop) -> None:
+def test_asyncios_own_readers_work_beside_streams(run: RunOnLoop) -> None:
     async def scenario() -> None:
         ours, theirs = socket.socketpair()
         seen: list[bytes] = []

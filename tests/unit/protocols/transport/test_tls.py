@@ -60,9 +60,7 @@ def shuts_down(writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("ends", ["in TLS", "by TCP", "in both"])
-def test_what_a_client_sent_before_its_end_is_read_when_it_is_held_back_no_more(
-    run: RunOnLoop, files: TlsFiles, ends: str
-) -> None:
+def test_bytes_sent_before_the_end_are_read_after_reading_resumes(run: RunOnLoop, files: TlsFiles, ends: str) -> None:
     """TLS transports of event loops may forget it: they read on while they are paused, and meet the end."""
 
     async def scenario() -> None:

@@ -11,7 +11,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
 
-def test_what_is_put_to_the_room_is_the_rest_of_the_bytes() -> None:
+def test_bytes_written_into_the_room_complete_the_whole() -> None:
     memory = UninitialisedBytes(b"begun ", 10)
     assert len(memory.room) == 10
     memory.room[:4] = b"and "
@@ -30,7 +30,7 @@ def test_the_bytes_are_the_memory_that_was_filled_and_no_copy() -> None:
     assert memory.whole()[:5] == b"later"
 
 
-def test_what_is_announced_and_does_not_come_takes_no_memory() -> None:
+def test_announced_bytes_that_do_not_come_take_no_memory() -> None:
     before = resident_bytes()
     waiting = [UninitialisedBytes(b"begun", 256 << 20) for _ in range(4)]
     assert resident_bytes() - before < 16 << 20

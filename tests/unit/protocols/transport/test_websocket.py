@@ -318,7 +318,7 @@ def test_a_read_of_thousands_of_frames_is_taken_over_several_turns(run: RunOnLoo
     run(scenario())
 
 
-def test_what_fails_in_a_later_turn_costs_its_connection(run: RunOnLoop) -> None:
+def test_a_failure_in_a_later_turn_ends_its_connection(run: RunOnLoop) -> None:
     async def scenario() -> None:
         dialogue = Dialogue()
         dialogue.dial()

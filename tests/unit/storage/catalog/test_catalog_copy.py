@@ -98,7 +98,7 @@ def test_a_spool_without_a_copy_gets_one_when_it_is_opened(folder: Path) -> None
     store.close()
 
 
-def test_what_is_salvaged_has_the_definitions_of_both(folder: Path, tmp_path: Path) -> None:
+def test_a_salvage_has_the_definitions_of_both_copies(folder: Path, tmp_path: Path) -> None:
     change(folder, "catalog", key=b"row/3", value=b"torn")
     salvage_spool(folder / "data.mdb", tmp_path / "new", incarnation=1, looked=lambda: None)
     store = opened(tmp_path / "new")

@@ -110,7 +110,7 @@ def test_nothing_is_lost_where_there_is_a_definition(tmp_path: Path) -> None:
     assert lost_in(spool(tmp_path / "s", queue_row(partitioned(3, 4)), pages=(3, 4))) == {}
 
 
-def test_what_the_journal_still_has_of_a_queue_that_was_deleted_is_nothing(tmp_path: Path) -> None:
+def test_journal_records_of_a_deleted_queue_are_no_lost_queue(tmp_path: Path) -> None:
     """A partition that was purged has neither a cursor nor pages."""
     store = SpoolStore.open(tmp_path / "s", map_bytes_max=MAP_BYTES)
     store.commit(publish_job(1))
@@ -132,7 +132,7 @@ def test_a_damaged_row_costs_no_more_than_itself(tmp_path: Path) -> None:
     assert lost_in(folder) == {"orders": [4, 5], "#recovered/6": [6]}
 
 
-def test_what_is_salvaged_knows_its_queues(tmp_path: Path) -> None:
+def test_a_salvage_knows_the_queues_of_its_partitions(tmp_path: Path) -> None:
     folder = spool(tmp_path / "s", *owner_rows(partitioned(4, 5)), pages=(4, 5))
     salvage_spool(folder / "data.mdb", tmp_path / "new", incarnation=1, looked=lambda: None)
     assert lost_in(tmp_path / "new") == {"orders": [4, 5]}

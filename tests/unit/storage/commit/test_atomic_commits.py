@@ -32,7 +32,7 @@ def test_a_move_and_the_settlement_of_its_source_are_in_one_record() -> None:
     assert record.settlements == [Settlement(P, 9, 10), Settlement(P, 1, 3)]
 
 
-def test_what_a_move_took_out_is_in_the_cursor_before_its_record_goes() -> None:
+def test_moved_messages_are_in_the_cursor_before_their_record_is_deleted() -> None:
     planner = planner_with(P, Q)
     source = stored(planner, {P: 1})
     move = move_to({Q: 1}, [(P, 1, 3)])
@@ -79,7 +79,7 @@ def test_a_move_is_tried_again_from_the_reserve_when_it_failed_with_what_may_not
     assert record_of(commit).settlements == [Settlement(P, 1, 3)]
 
 
-def test_what_came_while_a_commit_failed_is_behind_what_is_tried_again() -> None:
+def test_writes_after_a_failed_commit_follow_its_retry() -> None:
     planner = planner_with(P, Q)
     publish, move, later = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)]), publication_to({P: 7})
     planner.store(publish, now_ms=0)

@@ -51,7 +51,7 @@ def test_one_queue_without_a_consumer_is_enough() -> None:
     assert due_ms_of(publication) == 0
 
 
-def test_what_has_to_be_written_with_something_else_is_due_at_once() -> None:
+def test_writes_that_belong_to_another_write_are_due_at_once() -> None:
     """MQTT QoS 2 publishers are known by rows, and what moves is settled where it came from, by its very record."""
     remembered, moved = with_consumers(publication_to({P: 1})), with_consumers(publication_to({P: 1}))
     remembered.session_rows = [(b"received/1", b"\1")]
@@ -89,7 +89,7 @@ def test_a_commit_that_writes_rows_takes_everything_that_came_before_them() -> N
     assert planner.next_commit(100, PATIENCE_MS).publications == [young]
 
 
-def test_what_came_before_a_message_that_has_to_be_written_is_written_with_it() -> None:
+def test_earlier_messages_are_written_with_a_message_that_has_to_be_written() -> None:
     """Else a crash would have the older one come behind it, when its publisher sends it once more."""
     planner, young = planner_with_one_at_consumers(now_ms=100)
     waiting = publication_to({P: 3})
@@ -99,7 +99,7 @@ def test_what_came_before_a_message_that_has_to_be_written_is_written_with_it() 
     assert planner.next_commit(101, PATIENCE_MS).publications == [young, waiting]
 
 
-def test_what_is_settled_in_time_needs_no_commit() -> None:
+def test_messages_settled_in_time_need_no_commit() -> None:
     planner, young = planner_with_one_at_consumers(now_ms=100)
     young.open_count = 0
     planner.settle(P, [(1, 3)], written=False)

@@ -67,7 +67,7 @@ WORK: dict[str, Callable[[CommitPlanner], None]] = {
 
 
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
-def test_what_cannot_wait_is_worth_a_commit_by_itself(work: Callable[[CommitPlanner], None]) -> None:
+def test_urgent_work_causes_a_commit_by_itself(work: Callable[[CommitPlanner], None]) -> None:
     planner = planner_with(P)
     assert planner.due_ms(0) == NEVER
 
@@ -155,7 +155,7 @@ def test_the_cursor_is_written_by_the_commit_that_trims_the_settlements_it_repla
     assert kept.open_count > 0
 
 
-def test_what_waits_below_what_is_settled_holds_the_floor_of_its_partition() -> None:
+def test_unsettled_messages_hold_the_floor_of_their_partition() -> None:
     """Below the floor a start finds nothing."""
     planner = planner_with(P)
     steps: list[tuple[list[tuple[int, int]], tuple[int, list[tuple[int, int]]]]] = [
@@ -259,7 +259,7 @@ def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -
     assert job.uses_reserve, "it settles and publishes nothing, so it may empty a full store"
 
 
-def test_what_was_consumed_while_its_commit_failed_is_confirmed() -> None:
+def test_messages_consumed_while_their_commit_failed_are_confirmed() -> None:
     """Its publisher would send again what its consumers have done with."""
     planner = planner_with(P)
     consumed, open_still = publication_to({P: 1}, count=2), publication_to({P: 3})
@@ -319,7 +319,7 @@ def test_records_that_a_failed_commit_should_have_deleted_go_with_the_next_trim(
     assert committed(planner).job.journal_delete_through >= second.record_number
 
 
-def test_what_was_settled_twice_because_a_commit_failed_counts_once() -> None:
+def test_messages_settled_again_after_a_failed_commit_count_once() -> None:
     planner = planner_with(P)
     planner.settle(P, [(3, 5), (7, 9)], written=True)
     planner.next_commit(now_ms=0, patience_ms=0)
@@ -402,7 +402,7 @@ def test_pages_of_a_deleted_partition_are_not_written_after_it_was_purged() -> N
     assert job.partition_purges == [P]
 
 
-def test_what_a_deleted_partition_had_settled_is_written_nowhere() -> None:
+def test_settlements_of_a_deleted_partition_are_not_written() -> None:
     planner = planner_with(P)
     publication = stored(planner, {P: 1})
     planner.settle(P, [(1, 2)], written=True)
@@ -418,7 +418,7 @@ def test_what_a_deleted_partition_had_settled_is_written_nowhere() -> None:
     assert job.journal_delete_through > 0
 
 
-def test_what_comes_late_from_a_deleted_partition_is_ignored() -> None:
+def test_late_messages_of_a_deleted_partition_are_ignored() -> None:
     planner = planner_with(P)
     planner.forget(P)
     planner.settle(P, [(1, 2)], written=True)

@@ -65,7 +65,7 @@ def test_a_backup_and_what_is_restored_from_it_are_no_wider(tmp_path: Path, umas
             assert not mode & WIDER, (folder, name, oct(mode))
 
 
-def test_what_an_interrupted_restore_left_does_not_lend_its_rights(tmp_path: Path) -> None:
+def test_leftovers_of_an_interrupted_restore_lend_no_rights(tmp_path: Path) -> None:
     """Nor its place: a symbolic link under that name is not written through."""
     store = opened(tmp_path / "data")
     Backup(store, tmp_path / "b", incarnation=1, taken_ms=1, node="n", release="1").run()

@@ -88,7 +88,7 @@ def test_partitions_that_two_queues_have_or_that_will_be_given_out_again_are_fou
     ]
 
 
-def test_what_no_queue_has_is_found(folder: Path) -> None:
+def test_data_without_a_queue_is_found(folder: Path) -> None:
     change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorRecord(9, 4, [], 100, [])]))
 
     assert found(folder) == [
@@ -159,7 +159,7 @@ def test_a_queue_of_another_release_is_named(folder: Path) -> None:
     assert "was written by another release: " in finding.text
 
 
-def test_what_lies_in_quarantine_is_shown(folder: Path) -> None:
+def test_items_in_quarantine_are_shown(folder: Path) -> None:
     flip_raw(folder, "journal", RECORD_KEY.pack(1), 60)
     store = SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
     assert list(store.recover().journal) == []

@@ -187,7 +187,7 @@ def test_a_disk_that_others_fill_to_the_last_byte_gives_a_refusal_and_the_store_
     store.close()
 
 
-def test_what_the_data_file_has_freed_counts_as_room_on_the_disk() -> None:
+def test_freed_pages_of_the_data_file_count_as_disk_space() -> None:
     """It never shrinks: a disk that it has filled has room again as soon as consumers have settled."""
     usage = StoreUsage(
         used_bytes=10 << 20,

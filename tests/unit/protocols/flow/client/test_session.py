@@ -155,7 +155,7 @@ def test_a_gateway_that_stops_gets_settlements_and_no_new_messages() -> None:
     assert published.payloads == [b"2"]
 
 
-def test_what_was_closed_before_it_was_open_is_closed_when_it_is() -> None:
+def test_a_flow_closed_before_it_was_open_is_closed_when_it_opens() -> None:
     """Flow: frame types. The gateway must not keep a flow that nobody has."""
     wire = PretendWire()
     consumer = inbox()
