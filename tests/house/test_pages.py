@@ -77,7 +77,7 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
     assert broken_links(page) == ["#two-words-2", "#not-a-heading", "sub/page.md", "../nowhere/page.md#page"]
 
 
-def test_what_mentions_a_page_mentions_one_that_is_there() -> None:
+def test_mentioned_pages_exist() -> None:
     mentions = {
         (str(path.relative_to(ROOT)), mention)
         for path in texts()
