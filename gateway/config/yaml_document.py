@@ -17,14 +17,14 @@ TOO_DEEP: Final = f"the file has values more than {DEPTH_MAX} deep, aliases expa
 
 
 class _Loader(yaml.SafeLoader):
-    """Takes for a number, a truth or nothing what can be nothing else, and for text what only YAML 1.1 reads otherwise.
+    """Reads as text what only YAML 1.1 converts: `0777` to 511, `12:30` to 750, `no` to false, `2026-01-01` to a date.
 
-    There `0777` is 511, `12:30` is 750, `no` is false and `2026-01-01` no text. A setting that is a number or a truth
-    takes the text for what it says. No text is a number here that PyYAML writes without quotes.
+    A setting that is a number or a boolean converts the text itself. What PyYAML writes without quotes as a text is
+    read as a text here.
     """
 
 
-_Loader.yaml_implicit_resolvers = {}  # else the resolvers below are added to those of YAML 1.1
+_Loader.yaml_implicit_resolvers = {}  # otherwise the resolvers below are added to those of YAML 1.1
 for _tag, _pattern, _first in (
     ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),

@@ -14,7 +14,7 @@ AclException = Mapping[str, object] | str  # topic and syntax; or a network
 
 
 class ProfileKind(StrEnum):
-    """The kinds of profiles, each called by the field that names a user's."""
+    """The kinds of profiles. Each has the name of the field of a user that refers to it."""
 
     CLIENT = "client_profile"
     ACL = "acl_profile"
@@ -54,7 +54,7 @@ ProfileView = ClientProfileView | AclProfileView
 
 @dataclass(frozen=True, slots=True)
 class ProfilesView:
-    """All there are, by name."""
+    """All profiles, by name."""
 
     client_profiles: Sequence[ClientProfileView]
     acl_profiles: Sequence[AclProfileView]
@@ -90,6 +90,6 @@ class UserView:
 
 @dataclass(frozen=True, slots=True)
 class UsersView:
-    """All there are, by name."""
+    """All users, by name."""
 
     users: Sequence[UserView]

@@ -73,6 +73,6 @@ class MessageVpnView:
 
 @dataclass(frozen=True, slots=True)
 class MessageVpnsView:
-    """All of them, by name."""
+    """All message VPNs, by name."""
 
     message_vpns: tuple[MessageVpnView, ...]

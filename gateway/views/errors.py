@@ -13,7 +13,7 @@ from sluicegate.protocols.transport.tls_context import TlsFilesRefused
 
 
 class NotFound(LookupError):
-    """There is nothing of that name. `kind` says what was looked for."""
+    """No object of that name exists. `kind` is the kind of object."""
 
     kind: ClassVar[str]
 
@@ -23,7 +23,7 @@ class NotFound(LookupError):
 
 
 class AlreadyExists(ValueError):
-    """There is something of that name already; it was not changed. `kind` says what."""
+    """An object of that name exists already; it was not changed. `kind` is the kind of object."""
 
     kind: ClassVar[str]
 

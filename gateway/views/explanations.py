@@ -125,7 +125,7 @@ class ExampleMessage:
 
 
 def properties_from_json(text: str) -> tuple[tuple[str, UserPropertyValue], ...]:
-    """Return the user properties that a JSON object says. Raises QueueInvalid."""
+    """Return the user properties of a JSON object. Raises QueueInvalid."""
     allowed = "a JSON object of texts, numbers, true, false and null"
     try:
         found = orjson.loads(text)

@@ -53,7 +53,7 @@ class RestDeliveryPointView:
 
 @dataclass(frozen=True, slots=True)
 class RestDeliveryPointsView:
-    """All there are, by name."""
+    """All delivery points, by name."""
 
     rest_delivery_points: Sequence[RestDeliveryPointView]
 

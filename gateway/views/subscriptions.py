@@ -13,28 +13,28 @@ ROWS_DEFAULT: Final = 1_000
 
 
 class DestinationType(StrEnum):
-    """Column T."""
+    """Column T: the type of the destination."""
 
     CLIENT = "C"
     QUEUE = "Q"
 
 
 class Persistence(StrEnum):
-    """Column P: whether what comes by the subscription is spooled."""
+    """Column P: whether messages that match the subscription are spooled."""
 
     PERSISTENT = "P"
     NON_PERSISTENT = "N"
 
 
 class Redundancy(StrEnum):
-    """Column R: of which of a pair of brokers the destination is."""
+    """Column R: the broker of a redundant pair that has the destination."""
 
     PRIMARY = "P"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmrpSubscriptionView:
-    """One row."""
+    """A subscription of a client or queue: one row."""
 
     destination_name: str  # a client, or a queue
     destination_type: DestinationType
@@ -47,7 +47,7 @@ class SmrpSubscriptionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmrpSubscriptionsView:
-    """One page of rows, with the line above them."""
+    """A page of rows, with the line above them."""
 
     vpn_name: str
     exported: bool = False  # to other nodes
