@@ -49,7 +49,7 @@ from sluicegate.protocols.flow.publishers.publisher import RestorePublishers
 from sluicegate.protocols.http.consuming.flows import HttpFlows
 from sluicegate.protocols.mqtt.session.directory import SessionDirectory
 from sluicegate.protocols.mqtt.session.messages import RestoreSessions
-from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.protocols.mqtt.session.quota import SessionQuota
 from sluicegate.protocols.rest.point import RestServices
 from sluicegate.storage.catalog.partition_owners import staging_owner_row
 from sluicegate.storage.catalog.queues import staging_partition_id, staging_row
@@ -230,7 +230,7 @@ class MessageVpn:
         return self._sessions().count
 
     @property
-    def session_room(self) -> SessionRoom:
+    def session_quota(self) -> SessionQuota:
         """The quota of MQTT sessions, and what is used of it."""
         return self._sessions().room
 

@@ -102,8 +102,8 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     for reason, count in vpn.clients.denials.counts.items():
         yield Sample("sluicegate_clients_denied_total", count, (reason,))
     yield Sample("sluicegate_sessions", vpn.sessions_count)
-    yield Sample("sluicegate_sessions_kept", vpn.session_room.kept_count)
-    yield Sample("sluicegate_sessions_bytes", vpn.session_room.usage_bytes)
+    yield Sample("sluicegate_sessions_kept", vpn.session_quota.kept_count)
+    yield Sample("sluicegate_sessions_bytes", vpn.session_quota.usage_bytes)
     yield Sample("sluicegate_subscriptions_bytes", vpn.space.subscriptions_bytes)
     yield Sample("sluicegate_http_flows", vpn.http_flows.count)
     yield Sample("sluicegate_subscriptions", vpn.space.subscriptions_count)

@@ -36,8 +36,8 @@ from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
 from sluicegate.protocols.mqtt.datapath.publishing import PublishHandler
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.session.messages import SessionReleased
-from sluicegate.protocols.mqtt.session.room import SessionRoom
-from sluicegate.protocols.mqtt.session.session import ParkedFlow, Session
+from sluicegate.protocols.mqtt.session.quota import SessionQuota
+from sluicegate.protocols.mqtt.session.session import Session, SuspendedFlow
 from sluicegate.protocols.mqtt.session.writes import SessionWrites
 from sluicegate.protocols.security.authentication import Authenticator
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
@@ -56,7 +56,7 @@ class MqttServices:
     router: ActorCell
     queues: ActorCell
     sessions: ActorCell  # the session directory
-    session_room: SessionRoom  # its accounts
+    session_quota: SessionQuota  # its accounts
     spool: Address
     authenticator: Authenticator
     clients: ClientRoster
@@ -122,7 +122,7 @@ def _end(delivering: Deliverer) -> None:
         extra = bound.extra
         awaited = [] if extra is None or bound.is_named_queue else extra.ids.awaited_ranges()
         if extra is not None and awaited:
-            extra.parked = ParkedFlow(flow_id, bound.queue)
+            extra.suspended = SuspendedFlow(flow_id, bound.queue)
             bound.queue.post(SuspendFlow(flow_id, awaited))
         else:
             bound.queue.post(UnbindFlow(flow_id))
@@ -226,7 +226,7 @@ class MqttClient(Behaviour, Flushed):
             engine=self.engine,
             level=self.engine.level,
             session=session,
-            room=services.session_room,
+            quota=services.session_quota,
             publisher=publisher,
             counters=services.counters,
             before_answer=writes.before_exactly_once,

@@ -48,7 +48,7 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
             router=vpn.router,
             queues=vpn.queues,
             sessions=vpn.sessions,
-            session_room=vpn.session_room,
+            session_quota=vpn.session_quota,
             spool=services.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,

@@ -53,7 +53,7 @@ class DeliveryOrigin:
 
 
 @final
-class _Nowhere(Address):
+class _NoAddress(Address):
     """The address of retained messages: no queue gets their settlements."""
 
     def post(self, message: object) -> None:
@@ -61,7 +61,7 @@ class _Nowhere(Address):
 
 
 # Retained messages sent because of a subscription come from no queue. Their "sequences" are numbers of the session.
-RETAINED_ORIGIN: Final = DeliveryOrigin(_Nowhere(), 0, 0, None)
+RETAINED_ORIGIN: Final = DeliveryOrigin(_NoAddress(), 0, 0, None)
 
 
 @final

@@ -34,7 +34,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
 )
 from sluicegate.protocols.mqtt.datapath.inflight_in import InflightIn, Unanswered
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
-from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.protocols.mqtt.session.quota import SessionQuota
 from sluicegate.protocols.mqtt.session.session import Session
 
 # Every other refusal is a quota. PUBACK knows no code for a message that is too large for a queue; 0x95 belongs to
@@ -77,7 +77,7 @@ class PublishHandler:
         engine: MqttEngine,
         level: int,
         session: Session,
-        room: SessionRoom,
+        quota: SessionQuota,
         publisher: Publisher,
         counters: ProtocolCounters,
         before_answer: Callable[[Callable[[], None], Publication | None], None],
@@ -88,7 +88,7 @@ class PublishHandler:
         self._engine = engine
         self._level = level
         self._session = session
-        self._room = room  # of all sessions
+        self._quota = quota  # of all sessions
         self.publisher = publisher
         self._counters = counters
         self._before_answer = before_answer  # runs its argument once everything before it is decided in the store
@@ -189,7 +189,7 @@ class PublishHandler:
         if not received.take_lowest(first, last + 1):  # which spares a list
             known = received.remove(first, last + 1)
         if self._session.received_bytes:
-            self._room.count_received(self._session)
+            self._quota.count_received(self._session)
         if self._session.has_rows:
             self._forget_received(first, last, lambda: self._complete(first, last, known))
         else:
@@ -208,25 +208,25 @@ class PublishHandler:
     def _publish_exactly_once(self, event: PublishReceived) -> None:
         """Publish new messages; repetitions are acknowledged in order and not published [4.3.3-10]."""
         received = self._session.received
-        session, room = self._session, self._room
-        if room.takes_received(session, event.batch.count) and not _has_repetition(received, event):
+        session, quota = self._session, self._quota
+        if quota.takes_received(session, event.batch.count) and not _has_repetition(received, event):
             for first, last in event.before:
                 received.add(first, last + 1)
             received.add(event.first, event.last + 1)
-            room.count_received(session)
+            quota.count_received(session)
             self._publish_new(event)
             return
         for row, packet_id in enumerate(_each(event.packet_ids)):
             packet = event.alone(row, packet_id)
             if packet_id in received:
                 self._publish_again(packet)
-            elif room.takes_received(session, 1):
+            elif quota.takes_received(session, 1):
                 received.add(packet_id, packet_id + 1)
-                room.count_received(session)
+                quota.count_received(session)
                 self._publish_new(packet)
             else:
                 entry = self.line.add(self.line.next_token(), EXACTLY_ONCE, packet.packet_ids, 1, 0)
-                entry.reason_code, entry.reason_text = QUOTA_EXCEEDED, room.deny_received(session)
+                entry.reason_code, entry.reason_text = QUOTA_EXCEEDED, quota.deny_received(session)
 
     def _publish_new(self, event: PublishReceived) -> None:
         """Publish what no PUBLISH before has brought."""
@@ -303,7 +303,7 @@ class PublishHandler:
             for first, last in entry.packet_ids:
                 self._session.received.remove(first, last + 1)
             if self._session.received_bytes:
-                self._room.count_received(self._session)
+                self._quota.count_received(self._session)
 
     def _refuse(self, qos: int, packet_ids: list[tuple[int, int]]) -> None:
         """Refuse one message of a reserved topic. A 3.x client is acknowledged, and its message dropped."""

@@ -19,7 +19,7 @@ from sluicegate.protocols.mqtt.datapath.direct import send_rows
 from sluicegate.protocols.mqtt.datapath.inflight_out import RETAINED_ORIGIN, InflightOut, InflightRun
 from sluicegate.protocols.mqtt.engine.engine import MqttEngine
 from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
-from sluicegate.protocols.mqtt.session.session import RetainedSent, RetainedWanted, Session
+from sluicegate.protocols.mqtt.session.session import PendingRetained, RetainedSent, Session
 from sluicegate.protocols.mqtt.session.subscriptions import DeliveryOptions, GrantedSubscription
 
 SLICE_MESSAGES: Final = 256  # 0.3 ms of work
@@ -54,19 +54,19 @@ class RetainedOut:
     @property
     def waits(self) -> bool:
         """Whether there is more to send."""
-        return len(self._session.retained_wanted) > 0
+        return len(self._session.pending_retained) > 0
 
     def add(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription, wall_ms: int) -> None:
         """Send the retained messages of a subscription, with RETAIN set [311:3.3.1-8]; an older scan is dropped."""
-        wanted = self._session.retained_wanted
+        wanted = self._session.pending_retained
         wanted.pop(granted.topic_filter.text, None)
         if not scan.is_done:  # as it is at once where nothing is retained
-            wanted[granted.topic_filter.text] = RetainedWanted(scan, granted)
+            wanted[granted.topic_filter.text] = PendingRetained(scan, granted)
             self.send_slice(wall_ms)
 
     def forget(self, granted: GrantedSubscription) -> None:
         """Send no more because of a subscription that has ended."""
-        self._session.retained_wanted.pop(granted.topic_filter.text, None)
+        self._session.pending_retained.pop(granted.topic_filter.text, None)
 
     def send_scheduled_slice(self, wall_ms: int) -> None:
         """Continue in the scheduled turn."""
@@ -75,7 +75,7 @@ class RetainedOut:
 
     def send_slice(self, wall_ms: int) -> None:
         """Send a slice of what waits, as far as the credit goes."""
-        all_wanted = self._session.retained_wanted
+        all_wanted = self._session.pending_retained
         messages = SLICE_MESSAGES
         bytes_left = SLICE_BYTES
         while all_wanted and not self._window.is_shut:

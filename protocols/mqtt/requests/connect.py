@@ -90,7 +90,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | N
         return
     revoked = denied_subscriptions(client, session) if claimed.present else []
     for text in revoked:
-        session.retained_wanted.pop(text, None)  # else its retained messages would be sent below
+        session.pending_retained.pop(text, None)  # else its retained messages would be sent below
     _begin(client, attached)
     _report_connected(client, event, session, claimed.present)
     if revoked:

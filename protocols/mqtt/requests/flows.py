@@ -53,8 +53,8 @@ async def bind_flow(
         ids = attached.session.ids if extra is None else extra.ids
     if ids is not None:
         await _match_ids(delivering, handle, ids)
-    parked = None if extra is None else extra.parked
-    flow_id = client.cell.runtime.next_urn() if parked is None else parked.flow_id
+    suspended = None if extra is None else extra.suspended
+    flow_id = client.cell.runtime.next_urn() if suspended is None else suspended.flow_id
     # Known before it is bound: deliveries may be here before the answer.
     delivering.flows[flow_id] = BoundFlow(handle.cell.inbox, extra, ids, is_named_queue=is_named_queue)
     try:
@@ -72,7 +72,7 @@ async def bind_flow(
         delivering.flows.pop(flow_id, None)
         raise
     if extra is not None:
-        extra.parked = None
+        extra.suspended = None
     if client.attached is not attached:
         handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile
 

@@ -369,9 +369,9 @@ async def _end_flow(client: MqttClient, extra: ExtraSubscription) -> None:
     attached = client.attached
     if attached is None:
         return
-    if extra.parked is not None:
-        extra.parked.queue.post(UnbindFlow(extra.parked.flow_id))  # its parked messages are returned
-        extra.parked = None
+    if extra.suspended is not None:
+        extra.suspended.queue.post(UnbindFlow(extra.suspended.flow_id))  # its suspended messages are returned
+        extra.suspended = None
     if attached.delivering is None:
         return
     flows = attached.delivering.flows

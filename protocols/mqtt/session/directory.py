@@ -34,14 +34,14 @@ from sluicegate.protocols.mqtt.session.messages import (
     SessionReleased,
     TakeOver,
 )
-from sluicegate.protocols.mqtt.session.room import SessionRoom
+from sluicegate.protocols.mqtt.session.quota import SessionQuota
 from sluicegate.protocols.mqtt.session.session import (
     NEVER_EXPIRES,
     STATE_ROW,
     ExtraSubscription,
-    ParkedFlow,
     Session,
     SessionEntry,
+    SuspendedFlow,
     ids_key,
 )
 from sluicegate.protocols.mqtt.session.stored import (
@@ -80,7 +80,7 @@ class SessionDirectory(Behaviour):
         self._selectors = selectors
         self._row_prefix = space.row_prefix
         self._entries: dict[str, SessionEntry] = {}
-        self.room = SessionRoom(clients)
+        self.quota = SessionQuota(clients)
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
@@ -150,9 +150,9 @@ class SessionDirectory(Behaviour):
             entry = None
         if client_id in self._ended:  # the response says there is no session: a crash must not restore it
             place = SessionEntry(Session(client_id, expiry_s=message.expiry_s))
-            self.room.count(place, message.will_bytes)  # else others would take it, and there would be too many
+            self.quota.count(place, message.will_bytes)  # else others would take it, and there would be too many
             await self._ended[client_id]
-            self.room.forget(place)
+            self.quota.forget(place)
         return self._bring(entry, message)
 
     def _check_user(self, entry: SessionEntry | None, message: ClaimSession) -> None:
@@ -162,7 +162,7 @@ class SessionDirectory(Behaviour):
             raise ClientDenied(SESSION_OF_ANOTHER, text)
 
     def _check_room(self, entry: SessionEntry | None, message: ClaimSession) -> None:
-        self.room.check(entry, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
+        self.quota.check(entry, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
 
     def _bring(self, entry: SessionEntry | None, message: ClaimSession) -> SessionClaimed:
         """Give a session that no connection has, or a new one, to the client's connection."""
@@ -178,7 +178,7 @@ class SessionDirectory(Behaviour):
             session.expiry_s = message.expiry_s
         session.user = message.user
         entry.connection = message.connection
-        self.room.count(entry, message.will_bytes)
+        self.quota.count(entry, message.will_bytes)
         return SessionClaimed(session, present)
 
     async def _take_over(self, entry: SessionEntry, message: ClaimSession) -> None:
@@ -228,7 +228,7 @@ class SessionDirectory(Behaviour):
 
     def _count(self, entry: SessionEntry) -> None:
         """Count a session that no connection has."""
-        self.room.count(entry, 0 if entry.will is None else entry.will.usage_bytes())
+        self.quota.count(entry, 0 if entry.will is None else entry.will.usage_bytes())
 
     def _set_timers(self, entry: SessionEntry, will_ms: int, expiry_ms: int) -> None:
         if entry.will is not None:
@@ -297,7 +297,7 @@ class SessionDirectory(Behaviour):
         session = entry.session
         entry.stop_timers()
         self._entries.pop(session.client_id, None)
-        self.room.forget(entry)
+        self.quota.forget(entry)
         if entry.will is not None:
             will, entry.will = entry.will, None
             self._publish_will(entry, will)
@@ -331,10 +331,10 @@ class SessionDirectory(Behaviour):
         for extra in session.shares.values():
             shared = parse_shared(extra.filter_text, Syntax.MQTT)
             assert shared is not None, "only valid filters are kept"
-            if extra.parked is not None:
-                extra.parked.queue.post(
-                    UnbindFlow(extra.parked.flow_id)
-                )  # its parked messages go to no client [4.8.2-5]
+            if extra.suspended is not None:
+                extra.suspended.queue.post(
+                    UnbindFlow(extra.suspended.flow_id)
+                )  # its suspended messages go to no client [4.8.2-5]
             router.post(LeaveGroup(subscriber, shared.share_name, shared.filter))
 
     def _delete(self, rows: list[tuple[bytes, bytes | None]]) -> LoopFuture[None]:
@@ -464,5 +464,5 @@ class SessionDirectory(Behaviour):
             bound_order=flow_id,
         )
         extra.ids.restore_unsettled(found.unsettled)
-        extra.parked = ParkedFlow(flow_id, queue.cell.inbox)
+        extra.suspended = SuspendedFlow(flow_id, queue.cell.inbox)
         queue.cell.inbox.post(RestoreSuspendedFlow(flow, found.unsettled))

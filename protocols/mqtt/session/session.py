@@ -61,7 +61,7 @@ class ExtraSubscription:
         self.queue_name = queue_name  # source of its guaranteed messages; empty: none requested
         self.selector = selector  # of a named queue's messages; None: all
         self.ids = SentIds()  # of a shared subscription
-        self.parked: ParkedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
+        self.suspended: SuspendedFlow | None = None  # while its client is away, if QoS 2 messages wait for it
 
     def options(self) -> DeliveryOptions:
         """Return what its messages are delivered as."""
@@ -86,11 +86,11 @@ class ExtraSubscription:
     def continues(self, known: "ExtraSubscription") -> None:
         """Take the place of the same subscription with other options."""
         self.ids = known.ids
-        self.parked = known.parked
+        self.suspended = known.suspended
 
 
 @final
-class ParkedFlow:
+class SuspendedFlow:
     """A flow that waits for its client, see `messaging.partitions.suspended_flows`."""
 
     def __init__(self, flow_id: int, queue: Address) -> None:
@@ -111,7 +111,7 @@ class RetainedSent:
 
 
 @final
-class RetainedWanted:
+class PendingRetained:
     """Retained messages that a subscription matches and that are still to be sent."""
 
     def __init__(self, scan: RetainedScan[RetainedMessage], granted: GrantedSubscription) -> None:
@@ -158,7 +158,7 @@ class Session:
         self.ids_were_stored = False  # and one with packet ids
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
-        self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session.room`
+        self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session.quota`
         # Made on first use: most sessions never need them.
         self._ids: SentIds | None = None
         self._released: RangeSet | None = None
@@ -166,7 +166,7 @@ class Session:
         self._received: RangeSet | None = None
         self._undecided: dict[int, Publication | None] | None = None
         self._retained_sent: dict[int, RetainedSent] | None = None
-        self._retained_wanted: dict[str, RetainedWanted] | None = None
+        self._pending_retained: dict[str, PendingRetained] | None = None
 
     @property
     def ids(self) -> SentIds:
@@ -222,11 +222,11 @@ class Session:
         return sent
 
     @property
-    def retained_wanted(self) -> dict[str, RetainedWanted]:
+    def pending_retained(self) -> dict[str, PendingRetained]:
         """Retained messages still to be sent, by filter, in the order subscribed."""
-        wanted = self._retained_wanted
+        wanted = self._pending_retained
         if wanted is None:
-            wanted = self._retained_wanted = {}
+            wanted = self._pending_retained = {}
         return wanted
 
     @property
@@ -239,7 +239,7 @@ class Session:
             or (self._ids is not None and self._ids.remembered)
             or self._released
             or self._retained_sent
-            or self._retained_wanted
+            or self._pending_retained
         )
 
     @property
@@ -372,7 +372,7 @@ class SessionEntry:
         self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
         self.expiry_timer: TimerHandle | None = None
         self.store_timer: TimerHandle | None = None
-        self.counts_as_kept = False  # in `protocols.mqtt.session.room`, as the next
+        self.counts_as_kept = False  # in `protocols.mqtt.session.quota`, as the next
         self.usage_bytes = 0
         self.released: LoopFuture[None] | None = None  # resolved when the connection has returned the session
 

@@ -13,7 +13,7 @@ from sluicegate.messaging.clients.rights import SUBSCRIPTION_COUNT, UNRELEASED
 from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
-from sluicegate.protocols.mqtt.session.room import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
+from sluicegate.protocols.mqtt.session.quota import NAME_COPIES, RECEIVED_FREE_BYTES, RECEIVED_ID_BYTES, SESSION_BYTES
 from support.broker.blocked_store import BlockedStore
 from support.broker.inside_client import until
 from support.broker.named_queues import create
@@ -94,7 +94,7 @@ async def test_no_other_session_takes_the_place_of_one_that_begins_anew(
         await until(lambda: broker.node.default.sessions_count == 1, "the other session to end")
         assert await answer(broker, "c") == QUOTA_EXCEEDED
     assert await anew == 0
-    assert broker.node.default.session_room.kept_count == 2
+    assert broker.node.default.session_quota.kept_count == 2
 
 
 @COUNT
@@ -102,7 +102,7 @@ async def test_sessions_that_a_start_brings_back_count(broker: RunningBroker) ->
     for client in await two_kept(broker):
         await client.vanish()
     await broker.restart()
-    assert broker.node.default.session_room.kept_count == 2
+    assert broker.node.default.session_quota.kept_count == 2
     assert await answer(broker, "c") == QUOTA_EXCEEDED
     assert [await answer(broker, name) for name in ("a", "b")] == [0, 0]
 
@@ -129,19 +129,19 @@ async def test_wills_count_while_they_wait(broker: RunningBroker) -> None:
 async def test_long_client_identifiers_count(broker: RunningBroker) -> None:
     assert await answer(broker, "x" * 12_000) == QUOTA_EXCEEDED
     assert await answer(broker, "x" * 10_000) == 0
-    assert broker.node.default.session_room.usage_bytes == SESSION_BYTES + NAME_COPIES * 10_000
+    assert broker.node.default.session_quota.usage_bytes == SESSION_BYTES + NAME_COPIES * 10_000
 
 
 async def test_ended_sessions_do_not_count(broker: RunningBroker) -> None:
     """However a session ends: by a goodbye, with its connection, by expiry, by a clean start."""
-    room = broker.node.default.session_room
+    quota = broker.node.default.session_quota
     kept = await broker.connect_durable("kept", will=LARGE_WILL)
     fleeting = await broker.connect("fleeting", 5, will=WillPart("t", bytes(KIB)))
-    assert room.kept_count == 1
+    assert quota.kept_count == 1
     await fleeting.vanish()
     await kept.leave(properties=mqtt.session_expiry(0))
     await broker.has_no_more_than(sessions=0, queues=0)
-    assert (room.kept_count, room.usage_bytes) == (0, 0)
+    assert (quota.kept_count, quota.usage_bytes) == (0, 0)
 
 
 ID_BYTES = RECEIVED_ID_BYTES + len("a")
@@ -158,10 +158,10 @@ async def publish_and_not_release(client: RawClient, first: int, count: int) -> 
 
 @pytest.mark.settings(f"vpn.session_bytes_max={SMALL + (FURTHER_COUNT + 1) * ID_BYTES}")
 async def test_unreleased_messages_beyond_the_free_number_of_a_session_count(broker: RunningBroker) -> None:
-    """Each id has a row on disk. Beyond the limit further messages are refused, and what is released makes room."""
+    """Each id has a row on disk. Beyond the limit further messages are refused, and what is released makes quota."""
     await create(broker, subscriptions=["t"])
     client = await broker.connect_durable("a")
-    room = broker.node.default.session_room
+    quota = broker.node.default.session_quota
     codes = await publish_and_not_release(client, 1, FREE_COUNT + FURTHER_COUNT + 3)
     taken_count = codes.index(QUOTA_EXCEEDED)
     assert FREE_COUNT + FURTHER_COUNT <= taken_count <= FREE_COUNT + FURTHER_COUNT + 2
@@ -169,21 +169,21 @@ async def test_unreleased_messages_beyond_the_free_number_of_a_session_count(bro
     assert denied(broker) == {UNRELEASED: len(codes) - taken_count}
     (text, *_) = await event_texts(broker, "CLIENT_CLIENT_PUBLISH_DENIED")
     assert f"503 Max Unreleased Messages Exceeded: {taken_count} are not released" in text
-    usage_bytes = room.usage_bytes
+    usage_bytes = quota.usage_bytes
     assert await publish_and_not_release(client, 1, 1) == [0], "a repetition takes no more room"
     client.send(mqtt.pubrel(1))
     await client.awaited(mqtt.PUBCOMP)
-    assert room.usage_bytes == usage_bytes - ID_BYTES
+    assert quota.usage_bytes == usage_bytes - ID_BYTES
     assert await publish_and_not_release(client, taken_count + 1, 1) == [0]
     await client.vanish()
     await broker.restart()
-    room = broker.node.default.session_room
-    assert room.usage_bytes == usage_bytes
+    quota = broker.node.default.session_quota
+    assert quota.usage_bytes == usage_bytes
     client = await broker.connect_durable("a")
     assert await publish_and_not_release(client, 1, 1) == [QUOTA_EXCEEDED]
     await client.leave(properties=mqtt.session_expiry(0))
     await broker.has_no_more_than(sessions=0, queues=1)
-    assert room.usage_bytes == 0
+    assert quota.usage_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ ONE_FILTER = subscription_bytes(parse_filter("t/" + "x" * 1000, Syntax.MQTT))
 
 @pytest.mark.settings(f"vpn.subscription_bytes_max={2 * ONE_FILTER}")
 async def test_subscriptions_count_by_their_filters(broker: RunningBroker) -> None:
-    """SUBACK 0x97; one that is there is made again, and one that ends makes room."""
+    """SUBACK 0x97; one that is there is made again, and one that ends makes quota."""
     client = await broker.connect(level=5)
     texts = ["t/" + letter * 1000 for letter in "abc"]
     assert await client.subscribe(*texts) == [0, 0, QUOTA_EXCEEDED]

@@ -21,7 +21,7 @@ NAME_COPIES: Final = 4  # of a client identifier: the session's, its queue's and
 
 
 @final
-class SessionRoom:
+class SessionQuota:
     """The sessions of one message VPN. Invariant: both totals are the sums over all entries that were counted."""
 
     def __init__(self, clients: ClientRoster) -> None:
