@@ -232,7 +232,7 @@ class MessageVpn:
     @property
     def session_quota(self) -> SessionQuota:
         """The quota of MQTT sessions, and what is used of it."""
-        return self._sessions().room
+        return self._sessions().quota
 
     def _sessions(self) -> SessionDirectory:
         sessions = self.sessions.behaviour
