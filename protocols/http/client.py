@@ -96,11 +96,11 @@ class SignIn:
         self._vpns = vpns
         self._clock = clock
         self._peer = peer
-        self._proven_header = ""
-        self._proven_by = self.services  # of the VPN that the request with that header was for, but for its user name
-        self._proven_services = self.services
-        self._proven_secret: str | None = None  # that the header was held against; None: it is a token
-        self._proven = ANONYMOUS
+        self._verified_header = ""
+        self._verified_by = self.services  # of the VPN that the request with that header was for, but for its user name
+        self._verified_services = self.services
+        self._verified_secret: str | None = None  # that the header was held against; None: it is a token
+        self._verified = ANONYMOUS
 
     def known(self, authorization: str, here: HttpServices) -> Principal | None:
         """Return who sends a request where nothing has to be checked for that, else None. Raises HttpProblem.
@@ -110,9 +110,9 @@ class SignIn:
         self.services = here
         if not authorization:
             return self._without_words()
-        if authorization == self._proven_header and here is self._proven_by and self._holds():
-            self.services = self._proven_services
-            return self._proven
+        if authorization == self._verified_header and here is self._verified_by and self._holds():
+            self.services = self._verified_services
+            return self._verified
         return None
 
     async def principal(self, authorization: str, here: HttpServices) -> Principal:
@@ -134,11 +134,11 @@ class SignIn:
             raise _unauthorized("the scheme of the Authorization header is not supported here")
         if principal is None:
             raise _unauthorized("the credentials are wrong")
-        self._proven_header = authorization
-        self._proven_by = here
-        self._proven_services = self.services
-        self._proven_secret = self.services.authenticator.credentials.secrets.get(principal.user_name)
-        self._proven = principal
+        self._verified_header = authorization
+        self._verified_by = here
+        self._verified_services = self.services
+        self._verified_secret = self.services.authenticator.credentials.secrets.get(principal.user_name)
+        self._verified = principal
         return principal
 
     def _holds(self) -> bool:
@@ -146,10 +146,12 @@ class SignIn:
 
         A connection that others use as well is not ended when its user is deleted, nor is any by another password.
         """
-        proven = self._proven
-        if 0 < proven.valid_until_ms < self._clock.wall_ms():
+        verified = self._verified
+        if 0 < verified.valid_until_ms < self._clock.wall_ms():
             return False
-        return self._proven_services.authenticator.credentials.secrets.get(proven.user_name) == self._proven_secret
+        return (
+            self._verified_services.authenticator.credentials.secrets.get(verified.user_name) == self._verified_secret
+        )
 
     def _without_words(self) -> Principal:
         authenticator, name = self.services.authenticator, self._peer.certificate_name

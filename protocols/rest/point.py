@@ -25,7 +25,7 @@ from sluicegate.messaging.partitions.state.flows import UNBOUNDED
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.protocols.connection.unwritable import report_unwritable
 from sluicegate.protocols.http.consuming.delivery_forms import delivery_headers
-from sluicegate.protocols.http.consuming.flow import FlowReader, FlowTerms, HttpFlow
+from sluicegate.protocols.http.consuming.flow import FlowOptions, FlowReader, HttpFlow
 from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
 from sluicegate.protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from sluicegate.protocols.rest.lanes import Lanes
@@ -105,10 +105,12 @@ class QueueBinding(FlowReader):
         window: CreditWindow[Address] = CreditWindow(0, services.credit)
         client = self._point.client
         is_partitioned = handle.definition.config.partitioned()
-        terms = FlowTerms("", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=UNBOUNDED)
+        options = FlowOptions(
+            "", queue_name=name, user=client, host="", client=client, lock_ms=0, unsettled_max=UNBOUNDED
+        )
 
         def make(cell: ActorCell) -> HttpFlow:
-            return HttpFlow(cell, terms=terms, queue=handle.cell, window=window)
+            return HttpFlow(cell, options=options, queue=handle.cell, window=window)
 
         cell = self._runtime.spawn(make, kind="flow", name=name, policy=ONE_CONNECTION, parent=self._point.cell)
         flow: HttpFlow = cell.behaviour

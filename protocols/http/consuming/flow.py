@@ -66,7 +66,7 @@ class FlowReader:
 
 
 @final
-class Poll(FlowReader):
+class PollingReader(FlowReader):
     """A request that wants some messages, and waits until there is at least one.
 
     To have all there is up to its maximum, from all partitions, it drains: once at the start, again when messages
@@ -143,7 +143,7 @@ class Poll(FlowReader):
 
 
 @final
-class Stream(FlowReader):
+class StreamingReader(FlowReader):
     """A request that gets messages for as long as it lasts."""
 
     def __init__(self, *, window: int, heartbeat_ms: int, now_ms: int) -> None:
@@ -200,7 +200,7 @@ READ_ELSEWHERE: Final = "another request reads this flow"
 
 
 @final
-class FlowTerms:
+class FlowOptions:
     """What a flow is bound with."""
 
     __slots__ = ("client", "flow_id", "host", "lock_ms", "queue_name", "unsettled_max", "user")
@@ -223,10 +223,12 @@ class HttpFlow(Behaviour):
     Invariant: `window.used` is the number of deliveries in `unsettled` and of those that are on their way here.
     """
 
-    def __init__(self, cell: ActorCell, *, terms: FlowTerms, queue: ActorCell, window: CreditWindow[Address]) -> None:
+    def __init__(
+        self, cell: ActorCell, *, options: FlowOptions, queue: ActorCell, window: CreditWindow[Address]
+    ) -> None:
         self.runtime = cell.runtime
         self.cell = cell
-        self.terms = terms
+        self.options = options
         self.urn = cell.runtime.next_urn()
         self.queue = queue
         self.window = window
@@ -288,15 +290,15 @@ class HttpFlow(Behaviour):
                 was_delivered = message is not None and message.was_delivered
                 self.settle_at_once(number, FAILED if was_delivered else RELEASED)
             self.review()
-        if self._reader is None and now_ms - self._used_at_ms > self.terms.lock_ms > 0:
-            self.end(f"nothing was asked of it for {self.terms.lock_ms} ms")
+        if self._reader is None and now_ms - self._used_at_ms > self.options.lock_ms > 0:
+            self.end(f"nothing was asked of it for {self.options.lock_ms} ms")
 
     def review(self) -> None:
         """Set the window to what the reader takes, and wake partitions that wait."""
         reader = self._reader
         count = self.unsettled.count
         limit = count if reader is None else reader.limit(count, self.unsettled.waiting_count)
-        self.window.limit = min(limit, self.terms.unsettled_max)
+        self.window.limit = min(limit, self.options.unsettled_max)
         wake_waiters(self.window, self.runtime.dispatcher)
 
     # --- what the worker says ---
@@ -353,7 +355,7 @@ class HttpFlow(Behaviour):
             message.source.partition.post(message.settle(outcome))
 
     def _locked_until_ms(self) -> int:
-        return self._clock.now_ms() + self.terms.lock_ms if self.terms.lock_ms > 0 else 0
+        return self._clock.now_ms() + self.options.lock_ms if self.options.lock_ms > 0 else 0
 
     # --- messages of other actors ---
 
@@ -446,7 +448,7 @@ class HttpFlow(Behaviour):
         self.cell.stop()
 
     def __repr__(self) -> str:
-        return f"HttpFlow({self.terms.flow_id} of {self.terms.queue_name!r}, {self.unsettled.count} unsettled)"
+        return f"HttpFlow({self.options.flow_id} of {self.options.queue_name!r}, {self.unsettled.count} unsettled)"
 
 
 @final

@@ -11,7 +11,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.protocols.http.codec.responses import BAD_REQUEST, UNAVAILABLE, HttpProblem, refusal_problem
-from sluicegate.protocols.http.consuming.flow import FlowTerms, HttpFlow
+from sluicegate.protocols.http.consuming.flow import FlowOptions, HttpFlow
 
 PROTOCOL: Final = "http"
 ID_BYTES: Final = 16
@@ -39,7 +39,7 @@ class HttpFlows:
 
     async def bind(
         self,
-        terms: FlowTerms,
+        options: FlowOptions,
         selector: Selector | None,
         rights: ClientRights,
         *,
@@ -47,12 +47,12 @@ class HttpFlows:
         flows_per_client_max: int,
     ) -> HttpFlow:
         """Bind a flow. Raises HttpProblem, ClientDenied."""
-        handle: QueueHandle | None = await self._queues.ask(FindQueue(terms.queue_name, rights, consumes=True))
+        handle: QueueHandle | None = await self._queues.ask(FindQueue(options.queue_name, rights, consumes=True))
         if handle is None:
-            raise HttpProblem(BAD_REQUEST, f"there is no queue {terms.queue_name!r:.300}", reason="Queue Not Found")
-        self._check_room(terms, flows_max, flows_per_client_max)
-        flow = self._spawn(terms, handle.cell)
-        request = BindFlow(flow.urn, terms.client, terms.user, flow.cell.inbox, flow.window, PROTOCOL, selector)
+            raise HttpProblem(BAD_REQUEST, f"there is no queue {options.queue_name!r:.300}", reason="Queue Not Found")
+        self._check_room(options, flows_max, flows_per_client_max)
+        flow = self._spawn(options, handle.cell)
+        request = BindFlow(flow.urn, options.client, options.user, flow.cell.inbox, flow.window, PROTOCOL, selector)
         try:
             await handle.cell.ask(request)
         except BindRefused as refusal:
@@ -65,7 +65,7 @@ class HttpFlows:
     def find(self, flow_id: str, user: str) -> HttpFlow | None:
         """Return a user's flow."""
         flow = self._flows.get(flow_id)
-        return flow if flow is not None and flow.terms.user == user and not flow.end_reason else None
+        return flow if flow is not None and flow.options.user == user and not flow.end_reason else None
 
     def tick(self, now_ms: int) -> None:
         """Bring time to every flow, and forget those that have ended."""
@@ -76,18 +76,18 @@ class HttpFlows:
     def end(self, reason: str, users: frozenset[str] | None = None) -> None:
         """End every flow, or those of these users only."""
         for flow_id, flow in list(self._flows.items()):
-            if users is None or flow.terms.user in users:
+            if users is None or flow.options.user in users:
                 flow.end(reason)
                 del self._flows[flow_id]
 
     def end_of(self, client: str, reason: str) -> bool:
         """End the flows of a client. Return whether it had any."""
-        its = [flow_id for flow_id, flow in self._flows.items() if flow.terms.client == client]
+        its = [flow_id for flow_id, flow in self._flows.items() if flow.options.client == client]
         for flow_id in its:
             self._flows.pop(flow_id).end(reason)
         return bool(its)
 
-    def _check_room(self, terms: FlowTerms, flows_max: int, flows_per_client_max: int) -> None:
+    def _check_room(self, options: FlowOptions, flows_max: int, flows_per_client_max: int) -> None:
         """Raise HttpProblem when there may be no other flow, of any client or of this one.
 
         A client is a user or, where strangers are let in, a host.
@@ -97,7 +97,7 @@ class HttpFlows:
             raise _too_many(f"HTTP clients have {flows_max} flows, the most allowed")
         its_count = 0
         for flow in self._flows.values():
-            if flow.terms.user == terms.user and (terms.user or flow.terms.host == terms.host):
+            if flow.options.user == options.user and (options.user or flow.options.host == options.host):
                 its_count += 1
         if its_count >= flows_per_client_max:
             raise _too_many(f"this client has {its_count} flows, the most allowed: DELETE those that are done")
@@ -107,17 +107,17 @@ class HttpFlows:
             if flow.end_reason:
                 del self._flows[flow_id]
 
-    def _spawn(self, terms: FlowTerms, queue: ActorCell) -> HttpFlow:
+    def _spawn(self, options: FlowOptions, queue: ActorCell) -> HttpFlow:
         window: CreditWindow[Address] = CreditWindow(0, self._credit)
         cell = self._runtime.spawn(
-            lambda cell: HttpFlow(cell, terms=terms, queue=queue, window=window),
+            lambda cell: HttpFlow(cell, options=options, queue=queue, window=window),
             kind="flow",
-            name=terms.flow_id[:8],
+            name=options.flow_id[:8],
             policy=ONE_CONNECTION,
             parent=self._parent,
         )
         flow: HttpFlow = cell.behaviour
-        self._flows[terms.flow_id] = flow
+        self._flows[options.flow_id] = flow
         return flow
 
 

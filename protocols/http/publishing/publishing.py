@@ -28,7 +28,7 @@ class Submission:
 
 
 @final
-class _Offer:
+class _PendingBatch:
     """Messages that were published together, whose confirmations are still to come."""
 
     __slots__ = ("count", "first", "pending", "refusal", "submission")
@@ -47,13 +47,13 @@ class PendingPublishes:
 
     def __init__(self, publisher: Publisher) -> None:
         self.publisher = publisher
-        self._offers: dict[int, _Offer] = {}
+        self._pending: dict[int, _PendingBatch] = {}
         self._next_token = 1
 
     @property
     def unanswered_count(self) -> int:
         """How many publishes wait for confirmations."""
-        return len(self._offers)
+        return len(self._pending)
 
     def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
         """Publish batches in their order, each of one destination; the submission may be done when this returns."""
@@ -70,7 +70,7 @@ class PendingPublishes:
         if result.refusal == ADMITTED:
             if result.confirmations_pending:
                 first = len(submission.problems)
-                self._offers[token] = _Offer(submission, first, batch.count, result.confirmations_pending)
+                self._pending[token] = _PendingBatch(submission, first, batch.count, result.confirmations_pending)
                 submission.offers_pending += 1
             submission.problems += [None] * batch.count
         elif batch.count == 1:
@@ -82,13 +82,13 @@ class PendingPublishes:
 
     def confirmed(self, token: int, refusal: PublishFailed | None = None) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
-        offer = self._offers.get(token)
+        offer = self._pending.get(token)
         if offer is None:
             return
         offer.pending -= 1
         offer.refusal = offer.refusal or refusal
         if offer.pending == 0:
-            del self._offers[token]
+            del self._pending[token]
             if offer.refusal is not None:
                 for place in range(offer.first, offer.first + offer.count):
                     offer.submission.problems[place] = not_stored(offer.refusal)
@@ -96,6 +96,6 @@ class PendingPublishes:
 
     def end(self) -> None:
         """Drop what waits: the connection is gone, and nothing can be answered."""
-        for token in list(self._offers):
-            self._offers[token].pending = 1
+        for token in list(self._pending):
+            self._pending[token].pending = 1
             self.confirmed(token, PublishFailed(token, "the connection ended"))

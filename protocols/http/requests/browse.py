@@ -35,7 +35,7 @@ from sluicegate.protocols.http.consuming.delivery_forms import (
     event,
     message_keys,
 )
-from sluicegate.protocols.http.consuming.flow import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, STREAM_WINDOW, Stream
+from sluicegate.protocols.http.consuming.flow import ANSWER_MESSAGES_MAX, HEARTBEAT_MS, STREAM_WINDOW, StreamingReader
 from sluicegate.protocols.security.authentication import Principal
 
 PROTOCOL: Final = "http"
@@ -54,10 +54,10 @@ def selector_of(selectors: Selectors, query: Query) -> Selector | None:
 
 
 @final
-class Browse(Address):
+class BrowserInbox(Address):
     """Collects what a browser shows, and tells the reader that stands for the request."""
 
-    def __init__(self, reader: Stream) -> None:
+    def __init__(self, reader: StreamingReader) -> None:
         self.shown: list[BrowsedMessage] = []
         self.is_at_tail = False
         self._reader = reader
@@ -92,8 +92,8 @@ async def browse(
     handle: QueueHandle | None = await client.services.queues.ask(FindQueue(queue_name, client.identity.rights))
     if handle is None:
         raise HttpProblem(BAD_REQUEST, f"there is no queue {queue_name!r:.300}", reason="Queue Not Found")
-    stream = Stream(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=client.runtime.clock.now_ms())
-    shown = Browse(stream)
+    stream = StreamingReader(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=client.runtime.clock.now_ms())
+    shown = BrowserInbox(stream)
     wanted = BindBrowser(
         client.runtime.next_urn(),
         request.header("solace-client-name") or client.name,
@@ -124,8 +124,8 @@ async def _answer(
     client: HttpClient,
     request: Request,
     bound: BrowserBound,
-    stream: Stream,
-    shown: Browse,
+    stream: StreamingReader,
+    shown: BrowserInbox,
     wanted: BindBrowser,
 ) -> None:
     """Answer with what there is now."""
@@ -145,8 +145,8 @@ async def _follow(
     client: HttpClient,
     request: Request,
     bound: BrowserBound,
-    stream: Stream,
-    shown: Browse,
+    stream: StreamingReader,
+    shown: BrowserInbox,
 ) -> None:
     """Send what there is, and what comes, until the client leaves."""
     clock = client.runtime.clock

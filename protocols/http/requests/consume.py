@@ -38,10 +38,10 @@ from sluicegate.protocols.http.consuming.flow import (
     ANSWER_MESSAGES_MAX,
     HEARTBEAT_MS,
     STREAM_WINDOW,
-    FlowTerms,
+    FlowOptions,
     HttpFlow,
-    Poll,
-    Stream,
+    PollingReader,
+    StreamingReader,
 )
 from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 from sluicegate.protocols.http.requests.browse import browse, selector_of
@@ -76,7 +76,7 @@ async def read_queue(client: HttpClient, request: Request, principal: Principal)
     flow: HttpFlow | None = None
     if seen is not None:  # a browser connects again to where it began
         flow = client.services.flows.find(seen[0], principal.user_name)
-        if flow is not None and flow.terms.queue_name != queue_name:
+        if flow is not None and flow.options.queue_name != queue_name:
             flow = None
     if flow is None:
         seen = None
@@ -93,7 +93,7 @@ async def read_flow(client: HttpClient, request: Request, principal: Principal) 
     query.allow(_READING)
     await client.whole(request, 0)
     seen = _last_seen(request)
-    after = seen[1] if seen is not None and seen[0] == flow.terms.flow_id else None
+    after = seen[1] if seen is not None and seen[0] == flow.options.flow_id else None
     await _read(client, request, flow, query, after)
 
 
@@ -140,7 +140,7 @@ async def _bind(client: HttpClient, request: Request, query: Query, queue_name: 
     rights = client.identity.rights
     limits = services.limits
     lock_s = query.number("lock_s", limits.lock_ms // 1000, 1, limits.lock_ms_max // 1000)
-    terms = FlowTerms(
+    options = FlowOptions(
         services.flows.new_id(),
         queue_name=queue_name,
         user=principal.user_name,
@@ -152,7 +152,7 @@ async def _bind(client: HttpClient, request: Request, query: Query, queue_name: 
     try:
         rights.check_flow(0)  # how many there may be, `HttpFlows` says
         return await services.flows.bind(
-            terms,
+            options,
             selector_of(services.selectors, query),
             rights,
             flows_max=limits.flows_max,
@@ -218,7 +218,7 @@ async def _read(
     is_lines = "ndjson" in accepted
     count_max = query.number("max", 1, 1, ANSWER_MESSAGES_MAX if is_lines else 1)
     wait_ms = query.number("wait_s", 0, 0, client.services.limits.wait_ms_max // 1000) * 1000
-    poll = Poll(flow, count_max=count_max)
+    poll = PollingReader(flow, count_max=count_max)
     client.read_with(poll)
     flow.read(poll, after=after)
     await poll.wait(wait_ms)
@@ -231,7 +231,7 @@ async def _read(
         raise HttpProblem(CONFLICT, f"the flow can no longer be read here: {poll.end_reason}", reason="Flow Ended")
     fields = _flow_headers(flow)
     wall_ms = client.runtime.clock.wall_ms()
-    flow_id = flow.terms.flow_id
+    flow_id = flow.options.flow_id
     if is_lines:
         lines = _written(client, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms))
         if lines:
@@ -258,7 +258,7 @@ def _written(
             written.append((message, write(message)))
         except Exception as error:
             flow.settle_at_once(message.number, REJECTED)
-            report_unwritable(services.events, services.counters, message.sequence, error, client=flow.terms.client)
+            report_unwritable(services.events, services.counters, message.sequence, error, client=flow.options.client)
     if len(written) < len(messages):
         flow.review()
     services.counters.messages_sent += len(written)
@@ -268,7 +268,7 @@ def _written(
 def _flow_headers(flow: HttpFlow) -> list[tuple[bytes, bytes]]:
     partitions = ",".join([str(each) for each in flow.partitions])
     return [
-        (b"sluicegate-flow", (FLOW_PREFIX + flow.terms.flow_id).encode("ascii")),
+        (b"sluicegate-flow", (FLOW_PREFIX + flow.options.flow_id).encode("ascii")),
         (b"sluicegate-flow-partitions", partitions.encode("ascii")),
         _NO_STORE,
     ]
@@ -283,7 +283,7 @@ async def _stream(
 ) -> None:
     """Send messages as events until the client leaves or the flow ends."""
     clock = client.runtime.clock
-    stream = Stream(window=window, heartbeat_ms=HEARTBEAT_MS, now_ms=clock.now_ms())
+    stream = StreamingReader(window=window, heartbeat_ms=HEARTBEAT_MS, now_ms=clock.now_ms())
     client.read_with(stream)
     flow.read(stream, after=after)
     try:
@@ -304,17 +304,17 @@ async def _stream(
         client.read_with(None)
 
 
-def _events(client: HttpClient, flow: HttpFlow, stream: Stream, window: int) -> bytes:
+def _events(client: HttpClient, flow: HttpFlow, stream: StreamingReader, window: int) -> bytes:
     """Return what there is to write; nothing when there is nothing."""
     pieces: list[bytes] = []
     if stream.has_new_state:
         stream.has_new_state = False
         partitions = flow.partitions
-        state = {"flow": FLOW_PREFIX + flow.terms.flow_id, "active": bool(partitions), "partitions": partitions}
+        state = {"flow": FLOW_PREFIX + flow.options.flow_id, "active": bool(partitions), "partitions": partitions}
         pieces.append(event("state", orjson.dumps(state), ""))
     messages = flow.unsettled.show(window)
     wall_ms = client.runtime.clock.wall_ms()
-    flow_id = flow.terms.flow_id
+    flow_id = flow.options.flow_id
     for message, line in _written(client, flow, messages, lambda each: delivery_line(flow_id, each, wall_ms)):
         pieces.append(event("message", line, f"{flow_id}/{message.number}"))
     if not pieces and stream.is_silent:

@@ -47,9 +47,9 @@ def wants_reply(request: Request) -> bool:
 
 def post(client: HttpClient, request: Request, destination: Destination) -> None:
     """Publish the message of a request, which is whole; it is answered when that is safe. Raises HttpProblem."""
-    batches = _Batches(client)
+    batches = _BatchBuilder(client)
     batches.add(destination, request.fields, request.body(client.services.limits.body_bytes_max))
-    client.publish(batches.batches(), _One(request))
+    client.publish(batches.batches(), _MessageSubmission(request))
 
 
 async def post_batch(client: HttpClient, request: Request, destination: Destination) -> None:
@@ -59,7 +59,7 @@ async def post_batch(client: HttpClient, request: Request, destination: Destinat
     """
     limits = client.services.limits
     body = request.body(limits.body_bytes_max)
-    batches = _Batches(client)
+    batches = _BatchBuilder(client)
     kind = request.header("sluicegate-batch").strip().lower()
     entries: list[BatchEntry] = []
     for found in read_batch(kind, request.header("content-type"), body, limits.batch_messages_max):
@@ -74,7 +74,7 @@ async def post_batch(client: HttpClient, request: Request, destination: Destinat
         await client.runtime.sleep(0)
         if request.is_answered:
             raise ClientLeft
-    client.publish(batches.batches(), _Batch(request, entries))
+    client.publish(batches.batches(), _BatchSubmission(request, entries))
 
 
 async def post_and_wait(client: HttpClient, request: Request, destination: Destination) -> None:
@@ -98,10 +98,10 @@ async def request_reply(
 
     Raises HttpProblem and ClientLeft.
     """
-    batches = _Batches(client)
+    batches = _BatchBuilder(client)
     body = request.body(client.services.limits.body_bytes_max)
     batches.add(destination, fields, body, reply_to=await client.replies.expect())
-    asked = _RequestWithReply()
+    asked = _RequestSubmission()
     client.publish(batches.batches(), asked)
     await asked.safe
     problem = asked.problems[0]
@@ -142,7 +142,7 @@ def _text(value: str) -> str:
 
 
 @final
-class _One(Submission):
+class _MessageSubmission(Submission):
     """The message of a request."""
 
     def __init__(self, request: Request) -> None:
@@ -159,7 +159,7 @@ class _One(Submission):
 
 
 @final
-class _Batch(Submission):
+class _BatchSubmission(Submission):
     """The messages of a request that are understood, among the others."""
 
     def __init__(self, request: Request, entries: list[BatchEntry]) -> None:
@@ -181,7 +181,7 @@ class _Batch(Submission):
 
 
 @final
-class _RequestWithReply(Submission):
+class _RequestSubmission(Submission):
     """A message whose reply is waited for once it is safe."""
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ def _result(problem: HttpProblem | None) -> dict[str, int | str]:
 
 
 @final
-class _Batches:
+class _BatchBuilder:
     """Gathers neighbouring messages that go the same way."""
 
     def __init__(self, client: HttpClient) -> None:

@@ -13,7 +13,7 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.protocols.http.consuming.flow import READ_ELSEWHERE, FlowTerms, HttpFlow, Poll
+from sluicegate.protocols.http.consuming.flow import READ_ELSEWHERE, FlowOptions, HttpFlow, PollingReader
 from support.cores.lone_actors import recorder, spawned, turn
 from support.cores.messages import batch_of, flow_of, published, window_of
 
@@ -31,9 +31,9 @@ class Worker:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.window = window_of(10)
-        terms = FlowTerms("f", queue_name="q", user="", host="h", client="c", lock_ms=1000, unsettled_max=10)
+        options = FlowOptions("f", queue_name="q", user="", host="h", client="c", lock_ms=1000, unsettled_max=10)
         self.queue = spawned(runtime, DrainedQueue)
-        self.cell = spawned(runtime, lambda cell: HttpFlow(cell, terms=terms, queue=self.queue, window=self.window))
+        self.cell = spawned(runtime, lambda cell: HttpFlow(cell, options=options, queue=self.queue, window=self.window))
         self.flow: HttpFlow = self.cell.behaviour
         self.bound = flow_of(1, window=self.window)
         self.ledger = Ledger(durable=False, rules=DeliveryRules())
@@ -53,7 +53,7 @@ class Worker:
     def settles(self, payload: bytes) -> LoopFuture[list[int]]:
         """Accept the only message, which is delivered and shown; return the deliveries that were not held."""
         self.has_partitions(0)
-        self.flow.read(Poll(self.flow, count_max=1), after=None)
+        self.flow.read(PollingReader(self.flow, count_max=1), after=None)
         turn(self.runtime)
         self.is_delivered(payload)
         turn(self.runtime)
@@ -66,7 +66,7 @@ class Worker:
     def is_drained(self, number: int) -> None:
         self.cell.inbox.post(FlowDrained(1, number))
 
-    def is_read_by(self, poll: Poll) -> None:
+    def is_read_by(self, poll: PollingReader) -> None:
         """Begin a request that waits for a minute."""
 
         def begin() -> None:
@@ -103,7 +103,7 @@ def test_deliveries_after_the_end_of_a_flow_stay_with_the_queue(
 
 def test_a_request_waits_on_when_what_came_goes_with_its_partition(worker: Worker) -> None:
     """Another worker has the partition now, and it may come back: 204 would say that the time is over."""
-    worker.is_read_by(Poll(worker.flow, count_max=2))
+    worker.is_read_by(PollingReader(worker.flow, count_max=2))
     turn(worker.runtime)
     worker.has_partitions(0)
     worker.is_delivered(b"theirs")
@@ -120,7 +120,7 @@ def test_a_request_waits_on_when_what_came_goes_with_its_partition(worker: Worke
 
 def test_a_request_waits_on_when_what_came_goes_before_it_was_read(worker: Worker) -> None:
     """A request goes on in a turn of its own; the partition may have gone in one before that."""
-    worker.is_read_by(Poll(worker.flow, count_max=1))
+    worker.is_read_by(PollingReader(worker.flow, count_max=1))
     turn(worker.runtime)
     worker.has_partitions(0)
     worker.is_delivered(b"theirs")
@@ -134,7 +134,7 @@ def test_a_request_waits_on_when_what_came_goes_before_it_was_read(worker: Worke
 
 def test_waiting_messages_go_to_the_later_request(worker: Worker) -> None:
     """A worker that lost its connection asks anew: the request before has nobody to tell any more."""
-    earlier, later = Poll(worker.flow, count_max=1), Poll(worker.flow, count_max=1)
+    earlier, later = PollingReader(worker.flow, count_max=1), PollingReader(worker.flow, count_max=1)
     worker.has_partitions(0)
     worker.is_read_by(earlier)
     turn(worker.runtime)
@@ -147,14 +147,14 @@ def test_waiting_messages_go_to_the_later_request(worker: Worker) -> None:
 
 def test_a_request_for_a_flow_that_ended_while_it_came_does_not_wait(worker: Worker) -> None:
     worker.flow.gone("its worker has ended it")
-    poll = Poll(worker.flow, count_max=1)
+    poll = PollingReader(worker.flow, count_max=1)
     worker.is_read_by(poll)
     assert worker.is_answered()
     assert poll.end_reason == "its worker has ended it"
 
 
 def test_a_request_that_ended_is_not_held_up_by_a_drain_that_is_answered_then(worker: Worker) -> None:
-    poll = Poll(worker.flow, count_max=1)
+    poll = PollingReader(worker.flow, count_max=1)
     worker.is_read_by(poll)
     turn(worker.runtime)
     poll.ended("the node stops")
@@ -165,7 +165,7 @@ def test_a_request_that_ended_is_not_held_up_by_a_drain_that_is_answered_then(wo
 def test_delivered_messages_are_not_returned_when_a_repeated_request_ends(worker: Worker) -> None:
     """It was delivered: given back untouched it would come to others as if it had not been tried."""
     worker.has_partitions(0)
-    earlier, later = Poll(worker.flow, count_max=1), Poll(worker.flow, count_max=2)
+    earlier, later = PollingReader(worker.flow, count_max=1), PollingReader(worker.flow, count_max=2)
     worker.is_read_by(earlier)
     turn(worker.runtime)
     worker.is_delivered(b"shown")
