@@ -350,16 +350,16 @@ class Consumers:
         """Send the settlement of deliveries to their queue, and wait until it is stored."""
         self.give_back(run.source.flow_id, run.count)
         consumer = self.by_flow[run.source.flow_id]
-        waiting = SettlementOfRun(self._address, session, consumer.link, run, state, consumer.resumable)
+        waiting = RunSettlement(self._address, session, consumer.link, run, state, consumer.resumable)
         settlement.send(run.source, [run.sequences()], waiting)
 
-    def stored(self, settlement: "SettlementOfRun") -> None:
+    def stored(self, settlement: "RunSettlement") -> None:
         """Settle deliveries that the client leaves to the broker to settle first: the settlement is stored."""
         self._sessions.settle(settlement.session, settlement.link, settlement.first, settlement.last, settlement.state)
 
 
 @final
-class SettlementOfRun(DurableSettlement):
+class RunSettlement(DurableSettlement):
     """A run of deliveries that the client settles after the broker (2.8.3): it waits for the store."""
 
     def __init__(

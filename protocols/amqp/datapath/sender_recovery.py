@@ -35,7 +35,7 @@ NOT_BEGUN: Final = 0  # in place of a time
 
 
 @final
-class _Storing:
+class _PendingDeliveries:
     """Deliveries of one publish whose outcome is not known yet, and whom to tell."""
 
     __slots__ = ("inbox", "pending", "refusal", "tags", "token")
@@ -65,7 +65,7 @@ class SuspendedSender(Address):
         self.publisher = make_publisher(self)
         self._outcomes: dict[bytes, DeliveryState] = {}  # by delivery tag, oldest first
         self._tags_max = tags_max
-        self._storing: dict[int, _Storing] = {}
+        self._storing: dict[int, _PendingDeliveries] = {}
         self._next_token = 1
         self._waiting: list[LoopFuture[None]] = []
 
@@ -79,7 +79,7 @@ class SuspendedSender(Address):
 
     def stores(self, token: int, tags: list[bytes], pending: int, inbox: Address, confirm_token: int) -> None:
         """Wait for the confirmations of a publish; send the connection a single one, under its own token."""
-        self._storing[token] = _Storing(tags, pending, inbox, confirm_token)
+        self._storing[token] = _PendingDeliveries(tags, pending, inbox, confirm_token)
 
     def post(self, message: object) -> None:
         """Take a confirmation, whether the client is there or not."""

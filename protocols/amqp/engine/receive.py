@@ -27,7 +27,7 @@ from sluicegate.protocols.transport.interface import append_piece
 
 
 @final
-class Receiving:
+class DeliveryAssembler:
     """Puts deliveries together."""
 
     def __init__(self, limits: AmqpLimits) -> None:

@@ -54,7 +54,7 @@ from sluicegate.protocols.amqp.engine.link import (
     OutgoingLink,
     serial_difference,
 )
-from sluicegate.protocols.amqp.engine.receive import Receiving
+from sluicegate.protocols.amqp.engine.receive import DeliveryAssembler
 from sluicegate.protocols.amqp.engine.send import send_delivery, send_pending
 from sluicegate.protocols.amqp.engine.session import ENDING, MAPPED, Session
 from sluicegate.protocols.amqp.limits import (
@@ -79,7 +79,7 @@ class Sessions:
         self.by_channel: dict[int, Session] = {}
         self._limits = limits
         self._out = out  # shared with the engine, which empties it
-        self._receiving = Receiving(limits)
+        self._receiving = DeliveryAssembler(limits)
         self._touched: list[Session] = []  # with dispositions that wait for the end of the turn
 
     @property

@@ -28,7 +28,7 @@ from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
 from sluicegate.protocols.amqp.codec.addresses import JMS_REPLY_TO, shared_reply_to
 from sluicegate.protocols.amqp.codec.sections import DATA, NOWHERE, VALUE, Sections, find_sections, sections_in_order
 from sluicegate.protocols.amqp.messages.text import json_form, text_form, user_value
-from sluicegate.protocols.amqp.types.decoding import VALUES_MAX, Room, decode, decode_list
+from sluicegate.protocols.amqp.types.decoding import VALUES_MAX, DecodeBudget, decode, decode_list
 from sluicegate.protocols.amqp.types.encoding import ONE_BYTE
 from sluicegate.protocols.amqp.types.errors import DecodeError
 from sluicegate.protocols.amqp.types.fields import Fields
@@ -92,7 +92,7 @@ class MessageIn:
 
 def read_message(data: bytes, wall_ms: int) -> MessageIn:
     """Return a message of format 0. Raises DecodeError."""
-    room = Room(MESSAGE_VALUES_MAX)
+    room = DecodeBudget(MESSAGE_VALUES_MAX)
     try:
         sections = find_sections(data)
     except DecodeError:
@@ -180,7 +180,12 @@ def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int
 
 
 def _read_annotations(
-    data: bytes, pos: int, room: Room, headers: Headers, beside: list[tuple[str, UserPropertyValue]], wall_ms: int
+    data: bytes,
+    pos: int,
+    room: DecodeBudget,
+    headers: Headers,
+    beside: list[tuple[str, UserPropertyValue]],
+    wall_ms: int,
 ) -> AmqpValue:
     """Take over the message annotations; return what they say of the kind of the reply address."""
     annotations = _read_map(data, pos, room, "message-annotations")
@@ -207,7 +212,7 @@ def _is_for_everybody(name: str) -> bool:
 def _read_properties(
     data: bytes,
     pos: int,
-    room: Room,
+    room: DecodeBudget,
     headers: Headers,
     beside: list[tuple[str, UserPropertyValue]],
     reply_kind: AmqpValue,
@@ -243,7 +248,7 @@ def _read_properties(
     return fields.text(2, "to")
 
 
-def _read_map(data: bytes, pos: int, room: Room, section: str) -> AmqpMap:
+def _read_map(data: bytes, pos: int, room: DecodeBudget, section: str) -> AmqpMap:
     """Return a section that is to be a map, and no larger one than becomes user properties."""
     found, _ = decode(data, pos, len(data), room)
     if not isinstance(found, AmqpMap):
@@ -253,7 +258,7 @@ def _read_map(data: bytes, pos: int, room: Room, section: str) -> AmqpMap:
     return found
 
 
-def _read_application_properties(data: bytes, pos: int, room: Room, headers: Headers) -> None:
+def _read_application_properties(data: bytes, pos: int, room: DecodeBudget, headers: Headers) -> None:
     pairs: list[tuple[str, UserPropertyValue]] = []
     for key, value in _read_map(data, pos, room, "application-properties").pairs:
         if not isinstance(key, str):
@@ -274,7 +279,7 @@ def _add_beside(headers: Headers, beside: list[tuple[str, UserPropertyValue]]) -
     pairs += [(name, value) for name, value in beside if name not in taken]
 
 
-def _read_body(data: bytes, sections: Sections, room: Room, headers: Headers) -> tuple[int, bytes]:
+def _read_body(data: bytes, sections: Sections, room: DecodeBudget, headers: Headers) -> tuple[int, bytes]:
     """Return the form of the body, and the payload that it makes."""
     if sections.body_count == 0:
         return BODY_NONE, b""
@@ -303,7 +308,7 @@ def _simple_form(section: int, code: int) -> int:
     return 0
 
 
-def _opaque_payload(data: bytes, sections: Sections, room: Room, headers: Headers) -> bytes:
+def _opaque_payload(data: bytes, sections: Sections, room: DecodeBudget, headers: Headers) -> bytes:
     """Return what consumers of other protocols get of a body that is no plain bytes or text."""
     values: list[AmqpValue] = []
     pos = sections.body_at

@@ -115,7 +115,7 @@ def _address_section(topic: str) -> bytes:
 
 
 def _foreign_sections(payload: bytes, headers: Headers, topic: str) -> bytes:
-    given = _Given(headers)
+    given = _UserProperties(headers)
     reply_to: str | None = None
     if headers.reply_to is not None:
         reply_to, kind = reply_address(headers.reply_to)
@@ -145,7 +145,7 @@ def _foreign_sections(payload: bytes, headers: Headers, topic: str) -> bytes:
 
 
 @final
-class _Given:
+class _UserProperties:
     """The user properties of a message of another protocol, by where AMQP has a place for them.
 
     Of a name that was given twice AMQP can hold the first only.

@@ -37,7 +37,7 @@ _F64: Final = struct.Struct(">d")
 
 
 @final
-class Room:
+class DecodeBudget:
     """What may still be within a value, or within all that are decoded with the same one."""
 
     def __init__(self, values: int = VALUES_MAX) -> None:
@@ -61,12 +61,12 @@ class Room:
             raise DecodeError(f"{-self.values} values more than are taken at once")
 
 
-def decode(data: bytes, pos: int, end: int, room: Room | None = None) -> tuple[AmqpValue, int]:
+def decode(data: bytes, pos: int, end: int, room: DecodeBudget | None = None) -> tuple[AmqpValue, int]:
     """Return the value at `pos` and the position behind it. Raises DecodeError."""
     if pos >= end:
         raise DecodeError("a value is missing")
     if room is None:
-        room = Room()
+        room = DecodeBudget()
     code = data[pos]
     if code == 0x00:
         room.enter()
@@ -119,7 +119,7 @@ def u32(data: bytes, pos: int, end: int) -> int:
     return data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3]
 
 
-def decode_list(data: bytes, pos: int, end: int, room: Room | None = None) -> tuple[list[AmqpValue], int]:
+def decode_list(data: bytes, pos: int, end: int, room: DecodeBudget | None = None) -> tuple[list[AmqpValue], int]:
     """Return the list at `pos`, which has to be one."""
     if pos >= end:
         raise DecodeError("a list is missing")
@@ -128,7 +128,7 @@ def decode_list(data: bytes, pos: int, end: int, room: Room | None = None) -> tu
         return [], pos + 1
     if code not in (0xC0, 0xD0):
         raise DecodeError(f"constructor {code:#04x} where a list is required")
-    return _items(code == 0xD0, data, pos + 1, end, Room() if room is None else room)
+    return _items(code == 0xD0, data, pos + 1, end, DecodeBudget() if room is None else room)
 
 
 def read_fields(data: bytes, pos: int, end: int) -> list[AmqpValue]:
@@ -139,7 +139,7 @@ def read_fields(data: bytes, pos: int, end: int) -> list[AmqpValue]:
     return fields
 
 
-def _decode_as(code: int, data: bytes, pos: int, end: int, room: Room) -> tuple[AmqpValue, int]:
+def _decode_as(code: int, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[AmqpValue, int]:
     """Decode a value by its constructor, which lies before `pos`, or stands once for a whole array."""
     width = code >> 4
     if width == 0x4:
@@ -246,7 +246,7 @@ def _bounds(wide: bool, data: bytes, pos: int, end: int) -> tuple[int, int, int]
     return data[pos + 1], pos + 2, stop
 
 
-def _items(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[list[AmqpValue], int]:
+def _items(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[list[AmqpValue], int]:
     count, pos, stop = _bounds(wide, data, pos, end)
     if count > stop - pos:
         raise DecodeError(f"{count} values in {stop - pos} bytes")
@@ -262,7 +262,7 @@ def _items(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[lis
     return items, stop
 
 
-def _decode_map(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[AmqpValue, int]:
+def _decode_map(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[AmqpValue, int]:
     items, stop = _items(wide, data, pos, end, room)
     if len(items) % 2:
         raise DecodeError(f"a map of {len(items)} values: the last key has none")
@@ -280,7 +280,7 @@ def _decode_map(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tupl
     return AmqpMap(pairs), stop
 
 
-def _decode_array(wide: bool, data: bytes, pos: int, end: int, room: Room) -> tuple[AmqpValue, int]:
+def _decode_array(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[AmqpValue, int]:
     count, pos, stop = _bounds(wide, data, pos, end)
     room.enter()
     descriptor: AmqpValue = None
