@@ -28,7 +28,7 @@ TICK_S: Final = 0.25
 DEFAULT_OPTIONS: Final = ClientOptions()
 
 
-class WaitingLine:
+class WaitQueue:
     """Waiting tasks, first come first served. Each checks its condition again when woken."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class ClientBase:
         self._flush_asked = False
         self._disconnected = asyncio.Event()  # the present connection is gone
         self._reason = ""  # why it is gone, or could not be made
-        self._changed = WaitingLine()
+        self._changed = WaitQueue()
         self._owners: dict[ClientFlow, Listener] = {}
         self._subscriber: Listener | None = None
         self._pending: dict[Request, asyncio.Future[Answer]] = {}

@@ -5,7 +5,7 @@ from typing import Final
 
 from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.protocols.flow.client.aio.base import ClientBase
-from sluicegate.protocols.flow.client.aio.owner import FlowOwner, M, Receiving
+from sluicegate.protocols.flow.client.aio.owner import FlowOwner, M, Receiver
 from sluicegate.protocols.flow.client.messages import Delivery, QueueMessage
 from sluicegate.protocols.flow.client.session.browse_flow import BrowseFlow
 from sluicegate.protocols.flow.client.session.flow import QueueFlow
@@ -19,12 +19,12 @@ from sluicegate.protocols.flow.codec.limits import NAME_BYTES_MAX, SELECTOR_BYTE
 WINDOW_MAX: Final = 1_000_000  # messages
 
 
-class QueueReceiver(FlowOwner, Receiving[M]):
+class QueueReceiver(FlowOwner, Receiver[M]):
     """Gets messages of a queue."""
 
     def __init__(self, client: ClientBase, flow: QueueFlow) -> None:
         FlowOwner.__init__(self, client, flow)
-        Receiving.__init__(self)
+        Receiver.__init__(self)
         self._queue_flow = flow
 
     @property

@@ -4,7 +4,7 @@ import asyncio
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from sluicegate.protocols.flow.client.aio.base import ClientBase, Listener, WaitingLine
+from sluicegate.protocols.flow.client.aio.base import ClientBase, Listener, WaitQueue
 from sluicegate.protocols.flow.client.errors import ClientClosed
 from sluicegate.protocols.flow.client.messages import Received
 from sluicegate.protocols.flow.client.session.flow import ENDED, ClientFlow
@@ -16,7 +16,7 @@ class FlowOwner(Listener):
     def __init__(self, client: ClientBase, flow: ClientFlow) -> None:
         self._client = client
         self._flow = flow
-        self._changed = WaitingLine()
+        self._changed = WaitQueue()
 
     async def __aenter__(self) -> Self:
         """Open it. Raises RequestRefused, or the error that ended the client."""
@@ -57,7 +57,7 @@ class FlowOwner(Listener):
         self._changed.wake_all()
 
 
-# Receiving on asyncio: one message, all that have arrived, or iteration.
+# Receiver on asyncio: one message, all that have arrived, or iteration.
 #
 # Common to consumers, browsers and subscribers, which store their messages differently.
 
@@ -65,11 +65,11 @@ class FlowOwner(Listener):
 M = TypeVar("M", bound=Received)
 
 
-class Receiving(Generic[M]):
+class Receiver(Generic[M]):
     """Gets messages. `async for` waits for one after the other, until the program closes it or its client."""
 
     def __init__(self) -> None:
-        self._arrived = WaitingLine()
+        self._arrived = WaitQueue()
 
     async def receive(self) -> M:
         """Return the next message. Raises the error that ended it, or the client."""

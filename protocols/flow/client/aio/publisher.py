@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
-from sluicegate.protocols.flow.client.aio.base import ClientBase, WaitingLine
+from sluicegate.protocols.flow.client.aio.base import ClientBase, WaitQueue
 from sluicegate.protocols.flow.client.aio.owner import FlowOwner
 from sluicegate.protocols.flow.client.errors import PublishRefused
 from sluicegate.protocols.flow.client.messages import Message
@@ -33,7 +33,7 @@ class Publisher(FlowOwner):
             raise ValueError(f"the name of a publisher has at most {NAME_BYTES_MAX} bytes")
         self._outbox = Outbox(name, window=window, bytes_max=window_bytes)
         super().__init__(client, self._outbox)
-        self._room = WaitingLine()
+        self._room = WaitQueue()
         self._awaited: dict[int, asyncio.Future[None]] = {}  # by sequence
 
     async def __aexit__(

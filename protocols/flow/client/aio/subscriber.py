@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from sluicegate.protocols.flow.client.aio.base import ClientBase, Listener
-from sluicegate.protocols.flow.client.aio.owner import Receiving
+from sluicegate.protocols.flow.client.aio.owner import Receiver
 from sluicegate.protocols.flow.client.errors import ClientClosed
 from sluicegate.protocols.flow.client.messages import Received
 from sluicegate.protocols.flow.client.session.direct_inbox import Subscription
@@ -14,7 +14,7 @@ from sluicegate.protocols.flow.codec.limits import SELECTOR_BYTES_MAX, TOPIC_FIL
 WAITING_BYTES_DEFAULT: Final = 16 * 1024 * 1024
 
 
-class Subscriber(Receiving[Received], Listener):
+class Subscriber(Receiver[Received], Listener):
     """Gets direct messages on topics. Made by `Client.subscriber`, open within `async with`; a client has one at most.
 
     At most once: messages published while there is no connection are lost, and messages that the program does not take

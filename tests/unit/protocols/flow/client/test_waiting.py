@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from sluicegate.protocols.flow.client.aio.base import WaitingLine
+from sluicegate.protocols.flow.client.aio.base import WaitQueue
 from support.network.event_loops import RunOnLoop
 
 
@@ -13,7 +13,7 @@ def test_a_task_that_is_cancelled_and_then_woken_costs_no_other_its_turn(run: Ru
     """A program gives up while data of the gateway is there to be read: both come before the task goes on."""
 
     async def scenario() -> None:
-        line = WaitingLine()
+        line = WaitQueue()
         gives_up, stays = (asyncio.create_task(line.wait()) for _ in range(2))
         await asyncio.sleep(0)
         gives_up.cancel()
@@ -27,7 +27,7 @@ def test_a_task_that_is_cancelled_and_then_woken_costs_no_other_its_turn(run: Ru
 
 def test_who_is_woken_and_then_cancelled_passes_its_turn_on(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        line = WaitingLine()
+        line = WaitQueue()
         gives_up, stays = (asyncio.create_task(line.wait()) for _ in range(2))
         await asyncio.sleep(0)
         line.wake(1)
@@ -41,7 +41,7 @@ def test_who_is_woken_and_then_cancelled_passes_its_turn_on(run: RunOnLoop) -> N
 
 def test_who_is_cancelled_waits_no_more(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        line = WaitingLine()
+        line = WaitQueue()
         gives_up, stays = (asyncio.create_task(line.wait()) for _ in range(2))
         await asyncio.sleep(0)
         gives_up.cancel()
