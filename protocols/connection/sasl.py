@@ -8,11 +8,11 @@ from typing import Final, Generic
 from sluicegate.protocols.connection.message_vpns import MessageVpns, S
 from sluicegate.protocols.security.authentication import (
     ANONYMOUS,
+    Authenticated,
     AuthenticationFailed,
     Challenge,
     Exchange,
     Principal,
-    Proven,
 )
 from sluicegate.protocols.transport.interface import PeerInfo
 
@@ -53,18 +53,18 @@ class SaslDialogue(Generic[S]):
             names.append(ANONYMOUS_NAME)
         return names
 
-    async def begin(self, mechanism: str, response: bytes | None) -> Challenge | Proven:
+    async def begin(self, mechanism: str, response: bytes | None) -> Challenge | Authenticated:
         """Take the client's choice and its first words, if it has any. Raises AuthenticationFailed, ClientDenied."""
         self._exchange = None
         self.services = self._here
         if mechanism not in self.offered():
             raise AuthenticationFailed(f"mechanism {mechanism[:80]!r} was not offered")
         if mechanism == ANONYMOUS_NAME:
-            return Proven(ANONYMOUS, b"")
+            return Authenticated(ANONYMOUS, b"")
         if mechanism == PLAIN_NAME:
-            return Proven(await self._plain(response or b""), b"")
+            return Authenticated(await self._plain(response or b""), b"")
         if mechanism == EXTERNAL_NAME:
-            return Proven(self._external(response or b""), b"")
+            return Authenticated(self._external(response or b""), b"")
         authenticator = self.services.authenticator
         if not await authenticator.may_try(self._peer.host):
             raise AuthenticationFailed(f"too many attempts from {self._peer.host} have failed")
@@ -74,7 +74,7 @@ class SaslDialogue(Generic[S]):
         self._exchange = authenticator.exchange(chosen, self._peer.host)
         return self.step(response)
 
-    def step(self, data: bytes | None) -> Challenge | Proven:
+    def step(self, data: bytes | None) -> Challenge | Authenticated:
         """Take the client's next words. Raises AuthenticationFailed."""
         exchange = self._exchange
         if exchange is None:

@@ -18,7 +18,7 @@ from sluicegate.messaging.clients.rights import LoginsBusy
 from sluicegate.protocols.security.account_secrets import PLAIN, SCRAM_PREFIX, AccountSecrets, kind_of
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.login_queue import network_of
-from sluicegate.protocols.security.password_checks import PasswordChecks, ProvenPasswords
+from sluicegate.protocols.security.password_checks import PasswordChecks, VerifiedPasswords
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Challenge:
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class Authenticated:
     """The exchange is over: the client is who it says."""
 
     principal: Principal
@@ -54,7 +54,7 @@ class AuthenticationFailed(Exception):
 class Exchange(Protocol):
     """One client's way through a mechanism. Steps take microseconds: they run on the event loop."""
 
-    def step(self, data: bytes | None) -> Challenge | Proven:
+    def step(self, data: bytes | None) -> Challenge | Authenticated:
         """Take the client's message and return ours. Raises AuthenticationFailed."""
 
 
@@ -96,7 +96,7 @@ class _Attempt:
         self._host = host
         self._is_queued = authenticator.must_queue(host)
 
-    def step(self, data: bytes | None) -> Challenge | Proven:
+    def step(self, data: bytes | None) -> Challenge | Authenticated:
         """Take the client's message and return ours. Raises AuthenticationFailed."""
         if not self._is_queued and self._authenticator.must_queue(self._host):
             raise AuthenticationFailed(f"too many attempts from {self._host} have failed since it began")
@@ -129,7 +129,7 @@ class Authenticator:
         self.credentials = credentials
         self._scram_matches = scram_matches
         self._hasher = PasswordHasher()
-        self._proven = ProvenPasswords(random_bytes)
+        self._proven = VerifiedPasswords(random_bytes)
         self._attempts = attempts
         self._checks = checks
         self._clock = clock

@@ -54,7 +54,7 @@ class LoginQueue(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._classes = tuple(_Class[T](newest_first=login_class is LoginClass.NEW) for login_class in LoginClass)
+        self._classes = tuple(_ClassQueue[T](newest_first=login_class is LoginClass.NEW) for login_class in LoginClass)
         self._joined: dict[T, tuple[LoginClass, str, int]] = {}  # with class, network and time, in the order of that
         self._turns_count = 0
 
@@ -98,7 +98,7 @@ class LoginQueue(Generic[T]):
 
 
 @final
-class _Class(Generic[T]):
+class _ClassQueue(Generic[T]):
     """A lane for each network, in the order of their turns."""
 
     def __init__(self, *, newest_first: bool) -> None:

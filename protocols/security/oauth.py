@@ -6,7 +6,7 @@ sends `invalid_token`, the client answers with a single 0x01, and only then the 
 
 from typing import TYPE_CHECKING, Final
 
-from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Principal, Proven
+from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge, Principal
 
 if TYPE_CHECKING:
     from sluicegate.protocols.security.bearer_tokens import TokenVerifier
@@ -42,14 +42,14 @@ class OAuthExchange:
         self._verifier = verifier
         self._failure = ""  # what the log will say, once the client has answered our challenge
 
-    def step(self, data: bytes | None) -> Challenge | Proven:
+    def step(self, data: bytes | None) -> Challenge | Authenticated:
         """Take the client's message and return ours. Raises AuthenticationFailed."""
         if self._failure:
             raise AuthenticationFailed(self._failure)
         if data is None:
             return Challenge(b"")  # the client begins, and has not
         try:
-            return Proven(self._principal(data), b"")
+            return Authenticated(self._principal(data), b"")
         except AuthenticationFailed as failure:
             if self._name == XOAUTH2:
                 raise

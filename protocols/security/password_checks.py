@@ -155,7 +155,7 @@ class Turn:
 
 
 @final
-class ProvenPasswords:
+class VerifiedPasswords:
     """The last right password of each account: recognising it takes microseconds, and only another one is checked.
 
     A faster answer to a right password tells its owner nothing new. What is stored of a password is a digest under a

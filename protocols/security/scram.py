@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sluicegate.protocols.security.account_secrets import ARGON2_PREFIX, SCRAM_PREFIX
-from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Principal, Proven
+from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge, Principal
 
 NAME: Final = "SCRAM-SHA-256"
 # What a stolen key costs to guess the password behind it, for each guess. Clients pay it once for each exchange: 5 ms
@@ -122,7 +122,7 @@ class ScramExchange:
         self._stored: StoredSecret | None = None
         self._is_answered = False
 
-    def step(self, data: bytes | None) -> Challenge | Proven:
+    def step(self, data: bytes | None) -> Challenge | Authenticated:
         """Take the client's message and return ours. Raises AuthenticationFailed."""
         if data is None and not self._is_answered:
             return Challenge(b"")  # the client begins, and has not
@@ -137,7 +137,7 @@ class ScramExchange:
                 raise AuthenticationFailed(
                     f"{NAME} of user {self._user_name[:80]!r}: the account has changed meanwhile"
                 )
-            return Proven(Principal(self._user_name), self._server.get_server_final().encode())
+            return Authenticated(Principal(self._user_name), self._server.get_server_final().encode())
         except (_library().ScramException, UnicodeDecodeError) as failure:
             raise AuthenticationFailed(f"{NAME} of user {self._user_name[:80]!r}: {failure}") from None
 

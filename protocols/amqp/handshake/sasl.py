@@ -6,7 +6,7 @@ from sluicegate.protocols.amqp.codec.performatives import SASL_AUTH, SASL_OK, SA
 from sluicegate.protocols.amqp.engine.events import SaslInitReceived
 from sluicegate.protocols.amqp.handshake.open import vpn_of_hostname
 from sluicegate.protocols.connection.sasl import SaslDialogue
-from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Proven
+from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge
 from sluicegate.protocols.transport.interface import PeerInfo
 
 
@@ -47,7 +47,7 @@ class AmqpSasl:
             return
         self._answer(answer)
 
-    def _answer(self, answer: Challenge | Proven) -> None:
+    def _answer(self, answer: Challenge | Authenticated) -> None:
         if self._client.is_released:
             return  # the client left meanwhile: what it sent on would be opened, and never closed
         if isinstance(answer, Challenge):

@@ -22,7 +22,7 @@ from sluicegate.protocols.mqtt.requests.flows import resume_flows
 from sluicegate.protocols.mqtt.requests.subscribe import denied_subscriptions, revoke
 from sluicegate.protocols.mqtt.session.messages import ClaimSession, SessionClaimed, SessionReleased
 from sluicegate.protocols.mqtt.session.session import Session
-from sluicegate.protocols.security.authentication import ANONYMOUS, Principal, Proven
+from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticated, Principal
 
 log = logging.getLogger("sluicegate.mqtt")
 
@@ -39,7 +39,7 @@ class ConnectRefused(Exception):
         self.counter = counter or name_of(reason_code).replace(" ", "_")
 
 
-async def connect(client: MqttClient, event: ConnectReceived, proven: Proven | None = None) -> None:
+async def connect(client: MqttClient, event: ConnectReceived, proven: Authenticated | None = None) -> None:
     """Answer CONNECT; on success attach the session to this client.
 
     `proven` is the result of an enhanced authentication, which replaces name and password.
@@ -182,7 +182,7 @@ def _accept(
     claimed: SessionClaimed,
     client_id: str,
     expiry_s: int,
-    proven: Proven | None,
+    proven: Authenticated | None,
 ) -> bool:
     services = client.services
     keep_alive = services.keep_alive_s_max

@@ -18,7 +18,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     SUCCESS,
 )
 from sluicegate.protocols.mqtt.requests.connect import connect, enter_vpn, refuse_denied
-from sluicegate.protocols.security.authentication import AuthenticationFailed, Exchange, Principal, Proven
+from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Exchange, Principal
 
 
 class EnhancedAuthentication:
@@ -66,13 +66,13 @@ class EnhancedAuthentication:
         except AuthenticationFailed as failure:
             self._fail(BAD_USER_NAME_OR_PASSWORD if self._connect is not None else NOT_AUTHORIZED, str(failure))
             return
-        if isinstance(answer, Proven):
+        if isinstance(answer, Authenticated):
             self._exchange = None
             self._proven(answer)
         else:
             self._send(CONTINUE_AUTHENTICATION, answer.data or None)
 
-    def _proven(self, proven: Proven) -> None:
+    def _proven(self, proven: Authenticated) -> None:
         client, event = self._client, self._connect
         if event is not None:
             self._connect = None

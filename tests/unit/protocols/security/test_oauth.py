@@ -16,12 +16,12 @@ from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.security.account_secrets import AccountSecrets
 from sluicegate.protocols.security.authentication import (
+    Authenticated,
     AuthenticationFailed,
     Authenticator,
     Challenge,
     Credentials,
     Principal,
-    Proven,
 )
 from sluicegate.protocols.security.bearer_tokens import LEEWAY_S, TokenVerifier, read_keys
 from sluicegate.protocols.security.login_attempts import LoginAttempts
@@ -120,7 +120,7 @@ def test_oauthbearer_accepts_a_client_with_a_token(server: TokenServer, user: st
     """RFC 7628 3.1; a user name beside the token has to be the token's."""
     exchange = OAuthMechanism(OAUTHBEARER, verifier(server)).begin()
     answer = exchange.step(bearer(server.token(), user))
-    assert isinstance(answer, Proven)
+    assert isinstance(answer, Authenticated)
     assert answer.principal.user_name == "ada"
 
 
@@ -145,7 +145,7 @@ def test_oauthbearer_says_invalid_token_and_fails_with_the_next_step(server: Tok
 
 def test_xoauth2_fails_at_once(server: TokenServer) -> None:
     mechanism = OAuthMechanism(XOAUTH2, verifier(server))
-    assert isinstance(mechanism.begin().step(xoauth2(server.token())), Proven)
+    assert isinstance(mechanism.begin().step(xoauth2(server.token())), Authenticated)
     assert mechanism.begin().step(None) == Challenge(b"")
     for said in (b"", b"ada", xoauth2("x"), xoauth2(server.token(), "grace")):
         with pytest.raises(AuthenticationFailed):

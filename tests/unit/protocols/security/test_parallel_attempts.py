@@ -16,13 +16,13 @@ from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.security.account_secrets import AccountSecrets
 from sluicegate.protocols.security.authentication import (
+    Authenticated,
     AuthenticationFailed,
     Authenticator,
     Challenge,
     Credentials,
     Exchange,
     Principal,
-    Proven,
 )
 from sluicegate.protocols.security.login_attempts import (
     DELAY_MS,
@@ -62,13 +62,13 @@ class Claim:
     def begin(self) -> "Claim":
         return Claim()
 
-    def step(self, data: bytes | None) -> Challenge | Proven:
+    def step(self, data: bytes | None) -> Challenge | Authenticated:
         if not self._is_answered:
             self._is_answered = True
             return Challenge(b"")
         if data != b"right":
             raise AuthenticationFailed("wrong")
-        return Proven(Principal("ada"), b"")
+        return Authenticated(Principal("ada"), b"")
 
 
 class Door:
@@ -154,7 +154,7 @@ def test_exchanges_that_began_before_others_failed_are_refused_unseen() -> None:
     for exchange in others[1:]:
         with pytest.raises(AuthenticationFailed, match="wrong"):
             exchange.step(b"wrong")
-    assert early.step(b"right") == Proven(Principal("ada"), b"")
+    assert early.step(b"right") == Authenticated(Principal("ada"), b"")
     with pytest.raises(AuthenticationFailed, match="wrong"):
         others[0].step(b"wrong")
     with pytest.raises(AuthenticationFailed, match="too many attempts"):

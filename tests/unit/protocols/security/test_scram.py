@@ -9,7 +9,7 @@ from hypothesis.strategies import characters, text
 from scramp import ScramClient
 
 from sluicegate.protocols.flow.client.session import authentication as scram_of_the_flow_client
-from sluicegate.protocols.security.authentication import AuthenticationFailed, Challenge, Proven
+from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Challenge
 from sluicegate.protocols.security.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
@@ -38,7 +38,7 @@ def first_step(mechanism: ScramSha256, password: str, user: str = "ada") -> tupl
 def last_step(exchange: ScramExchange, client: ScramClient) -> str:
     """Return whom the client has proven to be; it has its own proof of the server then."""
     proven = exchange.step(client.get_client_final().encode())
-    assert isinstance(proven, Proven)
+    assert isinstance(proven, Authenticated)
     client.set_server_final(proven.data.decode())
     return proven.principal.user_name
 
