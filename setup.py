@@ -59,7 +59,7 @@ COMPILED: Final = (
     "actors/spool/actor.py",  # handles each durable publish and settlement
     "actors/spool/stored_answer.py",
     "actors/transactions/commit.py",  # an address
-    "protocols/transport/loop/accepting.py",  # accepts each client
+    "protocols/transport/loop/acceptor.py",  # accepts each client
     "protocols/connection/counters.py",
     "protocols/connection/write_control.py",  # every write passes through it
     "protocols/connection/identity.py",  # used by compiled connections

@@ -39,7 +39,7 @@ from sluicegate.protocols.http.publishing.publishing import PendingPublishes, Su
 from sluicegate.protocols.http.publishing.request_reply import ReplyBox
 from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticator, Principal
 from sluicegate.protocols.transport.interface import PeerInfo
-from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
+from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
@@ -189,7 +189,7 @@ class CrossOrigin:
     def __init__(self, pages: WebPages) -> None:
         self._pages = pages
 
-    def refusal(self, request: Request) -> ForeignRequest | None:
+    def refusal(self, request: Request) -> OriginRefusal | None:
         """Return why a request is refused, None if it is not. The page may read the answer if its origin is allowed."""
         origin = request.header("origin")
         if origin:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo
-from sluicegate.protocols.transport.loop.accepting import Accepting
+from sluicegate.protocols.transport.loop.acceptor import Acceptor
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.selector import report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
@@ -72,7 +72,7 @@ class BaseListener(ABC):
         self._tls_context = None if tls is None else tls.context()
         self._tls_handshake_s = tls_handshake_s
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
-        self._accepting: list[Accepting] = []
+        self._accepting: list[Acceptor] = []
         self._shaking: dict[TlsTransport, Any] = {}  # the addresses of those in their handshakes
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class BaseListener(ABC):
         self._bound_port = cast(int, bound[0].getsockname()[1])
         sockets = running_sockets()
         for listening in bound:
-            self._accepting.append(Accepting(sockets, listening, name=self.name, on_accept=self._accept))
+            self._accepting.append(Acceptor(sockets, listening, name=self.name, on_accept=self._accept))
 
     async def stop(self) -> None:
         """Accept no more, and give up handshakes under way. Open connections stay open. Idempotent."""

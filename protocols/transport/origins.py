@@ -34,7 +34,7 @@ SHOWN_CHARS_MAX: Final = 100  # of what a stranger sent
 
 @final
 @dataclass(frozen=True, slots=True)
-class ForeignRequest:
+class OriginRefusal:
     """Why a request is refused."""
 
     status: int  # of the answer
@@ -67,11 +67,11 @@ class WebPages:
         self._is_open = is_open
         self._address = ""  # the latest Host that was an address: most clients of a port say the same
 
-    def refusal(self, host: str, origin: str, site: str) -> ForeignRequest | None:
+    def refusal(self, host: str, origin: str, site: str) -> OriginRefusal | None:
         """Return why a request is refused, None if it is not. Empty headers are those that are not there."""
         return self.host_refusal(host) or self.origin_refusal(host, origin, site)
 
-    def host_refusal(self, host: str) -> ForeignRequest | None:
+    def host_refusal(self, host: str) -> OriginRefusal | None:
         """Return why a request to this host is refused, from any sender; None if it is not."""
         if host == self._address or not host:
             return None
@@ -88,9 +88,9 @@ class WebPages:
             f"nobody has to log in here, and {host[:SHOWN_CHARS_MAX]!r} is neither an address nor localhost nor one of "
             f"the names in {HOSTS_SETTING}"
         )
-        return ForeignRequest(421, "Wrong Host", detail, FOREIGN_HOST)
+        return OriginRefusal(421, "Wrong Host", detail, FOREIGN_HOST)
 
-    def origin_refusal(self, host: str, origin: str, site: str) -> ForeignRequest | None:
+    def origin_refusal(self, host: str, origin: str, site: str) -> OriginRefusal | None:
         """Return why a request of this origin is refused, None if it is not."""
         if origin:
             if self.allows(origin) or self._is_own(origin, host):
@@ -102,7 +102,7 @@ class WebPages:
             page = f"a page of another origin (Sec-Fetch-Site: {site[:SHOWN_CHARS_MAX]!r})"
         setting = self._origins_setting
         more = f": its origin is not in {setting}" if setting else ""
-        return ForeignRequest(403, "Foreign Origin", f"{page} may not use this port{more}", FOREIGN_ORIGIN)
+        return OriginRefusal(403, "Foreign Origin", f"{page} may not use this port{more}", FOREIGN_ORIGIN)
 
     def allows(self, origin: str) -> bool:
         """Return whether the setting allows pages of an origin."""

@@ -23,7 +23,7 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, ReadTarget
-from sluicegate.protocols.transport.origins import ForeignRequest, WebPages, authority_of
+from sluicegate.protocols.transport.origins import OriginRefusal, WebPages, authority_of
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
 
 ABSOLUTE: Final = re.compile(r"^https?://[^/?#]*", re.IGNORECASE)  # what a target may begin with [RFC 6455 4.2.1]
@@ -40,7 +40,7 @@ class WebSocketSettings:
     """What an upgrade request has to match."""
 
     pages: WebPages  # which web pages may use the port
-    on_foreign: Callable[[PeerInfo, ForeignRequest], None]  # is told of refused requests
+    on_foreign: Callable[[PeerInfo, OriginRefusal], None]  # is told of refused requests
     # In our order of preference. A client that offers none of them is refused. MQTT's names: 3.1 clients knew the
     # second only, and a client that offers both speaks 3.1.1 or 5 [MQTT 6.0.0-3] [MQTT 6.0.0-4].
     subprotocols: tuple[str, ...] = ("mqtt", "mqttv3.1")
@@ -282,7 +282,7 @@ class WebSocketConnection:
             response.headers["Sec-WebSocket-Version"] = "13"  # a client of another one has to be told [RFC 6455 4.2.2]
         return response
 
-    def _foreign(self, request: Request) -> ForeignRequest | None:
+    def _foreign(self, request: Request) -> OriginRefusal | None:
         """Return why a request of a web page is refused, None if it is not [RFC 6455 4.2.2, 10.2]."""
         headers = request.headers
         host = authority_of(request.path) or headers["Host"]

@@ -10,7 +10,7 @@ from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.messaging.observability.events import SYSTEM_TLS_FAILED
 from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
-from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
+from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 from sluicegate.protocols.transport.websocket import MESSAGE_BYTES_MAX, WebSocketSettings, over_websocket
 
@@ -25,7 +25,7 @@ def make_listener(
     subprotocols: tuple[str, ...],
     message_bytes_max: int,
     pages: WebPages,
-    on_foreign: Callable[[PeerInfo, ForeignRequest], None],
+    on_foreign: Callable[[PeerInfo, OriginRefusal], None],
     unfinished: UnfinishedBytes,
 ) -> Listener:
     """Return a listener, not started yet. Raises TlsFilesRefused for a certificate that cannot be used.

@@ -22,7 +22,7 @@ from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnService
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.transport.interface import Connection, PeerInfo
 from sluicegate.protocols.transport.listeners import Listener
-from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
+from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
 
 TICK_MS = 500  # between checks of time limits: keep alive, heartbeats, handshakes
 
@@ -196,7 +196,7 @@ class ProtocolServer(ABC, Generic[C, S]):
             is_open=lambda: any(vpn.accounts.authenticator.admits_anonymous(listener) for vpn in vpns.values()),
         )
 
-    def _refused_a_page(self, peer: PeerInfo, foreign: ForeignRequest) -> None:
+    def _refused_a_page(self, peer: PeerInfo, foreign: OriginRefusal) -> None:
         """Count and report a WebSocket that was refused before a connection was made in it."""
         text = f"{foreign.status} {foreign.title}: {self.name} client at {peer.host}:{peer.port}: {foreign.detail}"
         self.vpns.of_listener(peer.listener).clients.denials.deny(foreign.reason, "", text)

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from sluicegate.protocols.transport.loop.accepting import Accepting
+from sluicegate.protocols.transport.loop.acceptor import Acceptor
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
 
@@ -59,7 +59,7 @@ class Port:
         listening.bind(("127.0.0.1", 0))
         self.address = listening.getsockname()
         self.came: asyncio.Queue[Recorded] = asyncio.Queue()
-        self.accepting = Accepting(running_sockets(), listening, name="test", on_accept=self._accept)
+        self.accepting = Acceptor(running_sockets(), listening, name="test", on_accept=self._accept)
 
     def _accept(self, stream: TcpTransport, address: Any) -> None:
         recorded = Recorded(stream)

@@ -73,7 +73,7 @@ def test_who_cannot_be_watched_is_gone_and_others_stay() -> None:
 def test_a_port_that_cannot_be_watched_again_is_later(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sluicegate.protocols.transport.loop.accepting.REST_S", 0.01)
+    monkeypatch.setattr("sluicegate.protocols.transport.loop.acceptor.REST_S", 0.01)
 
     async def scenario() -> None:
         port = Port()

@@ -284,7 +284,7 @@ def test_a_failure_of_a_protocol_is_reported_and_ends_its_stream_alone(fails_on:
 def test_without_file_descriptors_new_connections_wait_and_are_accepted_later(
     run: RunOnLoop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("sluicegate.protocols.transport.loop.accepting.REST_S", 0.05)
+    monkeypatch.setattr("sluicegate.protocols.transport.loop.acceptor.REST_S", 0.05)
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def scenario() -> None:

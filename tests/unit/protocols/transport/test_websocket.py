@@ -15,7 +15,7 @@ from websockets.uri import parse_uri
 
 from sluicegate.protocols.transport.interface import PeerInfo, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
-from sluicegate.protocols.transport.origins import ForeignRequest, WebPages
+from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 from sluicegate.protocols.transport.websocket import (
     EVENTS_PER_TURN_MAX,
@@ -35,7 +35,7 @@ HOST = "192.0.2.1"
 
 def for_everybody(
     *,
-    on_foreign: Callable[[PeerInfo, ForeignRequest], None] = lambda peer, foreign: None,
+    on_foreign: Callable[[PeerInfo, OriginRefusal], None] = lambda peer, foreign: None,
     message_bytes_max: int = MESSAGE_BYTES_MAX,
     upgrade_s: float = UPGRADE_S,
 ) -> WebSocketSettings:
@@ -99,7 +99,7 @@ class Dialogue:
     def __init__(self, *, message_bytes_max: int = 1000) -> None:
         self.inside = RecordedConnection()
         self.stream = PretendStream()
-        self.foreign: list[ForeignRequest] = []
+        self.foreign: list[OriginRefusal] = []
         settings = for_everybody(
             message_bytes_max=message_bytes_max, on_foreign=lambda _, foreign: self.foreign.append(foreign)
         )

@@ -23,7 +23,7 @@ log = logging.getLogger("sluicegate.listeners")
 
 
 @final
-class Accepting(Watcher):
+class Acceptor(Watcher):
     """One address at which streams are accepted. Each reads when `on_accept` has returned."""
 
     __slots__ = ("_events", "_fd", "_listening", "_name", "_on_accept", "_sockets")
