@@ -15,7 +15,7 @@ from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED
 from sluicegate.protocols.amqp.client import AmqpClient, AmqpServices, Endpoints
 from sluicegate.protocols.amqp.codec.delivery_states import TRANSACTIONAL, AmqpError
 from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.datapath.consuming import SettlementOfRun, check_writable
+from sluicegate.protocols.amqp.datapath.consuming import RunSettlement, check_writable
 from sluicegate.protocols.amqp.engine.engine import AmqpEngine
 from sluicegate.protocols.amqp.engine.events import (
     AmqpEvent,
@@ -307,7 +307,7 @@ class AmqpConnection(AmqpClient, Flushed):
             self._flow_gone(message)
         elif isinstance(message, FlowDrained):
             self.endpoints.drained(message)
-        elif isinstance(message, SettlementOfRun):
+        elif isinstance(message, RunSettlement):
             self.endpoints.consumers.stored(message)
         elif isinstance(message, Browsed):
             self._counters.messages_sent += self.endpoints.browsers.shown(message, self._clock.wall_ms())

@@ -1,1 +1,1 @@
-"""What connections of all protocols share: identity, message VPN, SASL, flow control, settling."""
+"""What connections of all protocols share: identity, message VPN, SASL, flow control, counters."""

@@ -56,7 +56,7 @@ class MqttServices:
     router: ActorCell
     queues: ActorCell
     sessions: ActorCell  # the session directory
-    session_quota: SessionQuota  # its accounts
+    session_quota: SessionQuota
     spool: Address
     authenticator: Authenticator
     clients: ClientRoster

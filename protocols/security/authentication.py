@@ -129,7 +129,7 @@ class Authenticator:
         self.credentials = credentials
         self._scram_matches = scram_matches
         self._hasher = PasswordHasher()
-        self._proven = VerifiedPasswords(random_bytes)
+        self._verified = VerifiedPasswords(random_bytes)
         self._attempts = attempts
         self._checks = checks
         self._clock = clock
@@ -256,7 +256,7 @@ class Authenticator:
         # Meanwhile the account may have got another password, or be gone.
         if not is_right or secret is None or self.credentials.secrets.get(user_name) != secret:
             return False
-        self._proven.add(user_name, secret, password)
+        self._verified.add(user_name, secret, password)
         return True
 
     def _is_known_right(self, user_name: str, password: bytes) -> bool:
@@ -266,7 +266,7 @@ class Authenticator:
             return False
         if kind_of(secret) == PLAIN:
             return hmac.compare_digest(secret.encode(), password)
-        return self._proven.has(user_name, secret, password)
+        return self._verified.has(user_name, secret, password)
 
     def _matches(self, secret: str | None, decoys: Mapping[str, str], password: bytes) -> bool:
         """Return whether a password is the one behind a secret. Wrong ones are held against every kind, once."""

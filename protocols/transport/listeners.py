@@ -72,7 +72,7 @@ class BaseListener(ABC):
         self._tls_context = None if tls is None else tls.context()
         self._tls_handshake_s = tls_handshake_s
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
-        self._accepting: list[Acceptor] = []
+        self._acceptors: list[Acceptor] = []
         self._shaking: dict[TlsTransport, Any] = {}  # the addresses of those in their handshakes
 
     def __repr__(self) -> str:
@@ -99,14 +99,14 @@ class BaseListener(ABC):
         self._bound_port = cast(int, bound[0].getsockname()[1])
         sockets = running_sockets()
         for listening in bound:
-            self._accepting.append(Acceptor(sockets, listening, name=self.name, on_accept=self._accept))
+            self._acceptors.append(Acceptor(sockets, listening, name=self.name, on_accept=self._accept))
 
     async def stop(self) -> None:
         """Accept no more, and give up handshakes under way. Open connections stay open. Idempotent."""
         self._bound_port = 0
-        for accepting in self._accepting:
-            accepting.close()
-        self._accepting = []
+        for acceptor in self._acceptors:
+            acceptor.close()
+        self._acceptors = []
         for transport in self._shaking:
             transport.abort()
             self.dismiss()

@@ -92,7 +92,7 @@ class MessageIn:
 
 def read_message(data: bytes, wall_ms: int) -> MessageIn:
     """Return a message of format 0. Raises DecodeError."""
-    room = DecodeBudget(MESSAGE_VALUES_MAX)
+    budget = DecodeBudget(MESSAGE_VALUES_MAX)
     try:
         sections = find_sections(data)
     except DecodeError:
@@ -103,15 +103,15 @@ def read_message(data: bytes, wall_ms: int) -> MessageIn:
     durable = _read_header(data, sections, headers, wall_ms)
     reply_kind: AmqpValue = None
     if sections.annotations_at != NOWHERE:
-        reply_kind = _read_annotations(data, sections.annotations_at, room, headers, beside, wall_ms)
+        reply_kind = _read_annotations(data, sections.annotations_at, budget, headers, beside, wall_ms)
     to: str | None = None
     if sections.properties_at != NOWHERE:
-        to = _read_properties(data, sections.properties_at, room, headers, beside, reply_kind)
+        to = _read_properties(data, sections.properties_at, budget, headers, beside, reply_kind)
     if sections.application_at != NOWHERE:
-        _read_application_properties(data, sections.application_at, room, headers)
+        _read_application_properties(data, sections.application_at, budget, headers)
     if beside:
         _add_beside(headers, beside)
-    form, payload = _read_body(data, sections, room, headers)
+    form, payload = _read_body(data, sections, budget, headers)
     if headers.partition_key is not None:
         if len(headers.partition_key.encode()) > PARTITION_KEY_BYTES_MAX:
             raise DecodeError(f"a group-id of more than {PARTITION_KEY_BYTES_MAX} bytes")
@@ -182,13 +182,13 @@ def _read_header(data: bytes, sections: Sections, headers: Headers, wall_ms: int
 def _read_annotations(
     data: bytes,
     pos: int,
-    room: DecodeBudget,
+    budget: DecodeBudget,
     headers: Headers,
     beside: list[tuple[str, UserPropertyValue]],
     wall_ms: int,
 ) -> AmqpValue:
     """Take over the message annotations; return what they say of the kind of the reply address."""
-    annotations = _read_map(data, pos, room, "message-annotations")
+    annotations = _read_map(data, pos, budget, "message-annotations")
     at = _integer(annotations.symbol("x-opt-delivery-time"))
     delay_ms = _integer(annotations.symbol("x-opt-delivery-delay"))
     if at:
@@ -212,13 +212,13 @@ def _is_for_everybody(name: str) -> bool:
 def _read_properties(
     data: bytes,
     pos: int,
-    room: DecodeBudget,
+    budget: DecodeBudget,
     headers: Headers,
     beside: list[tuple[str, UserPropertyValue]],
     reply_kind: AmqpValue,
 ) -> str | None:
     """Take over the properties section; return the address in it."""
-    items, _ = decode_list(data, pos, len(data), room)
+    items, _ = decode_list(data, pos, len(data), budget)
     fields = Fields("properties", items)
     message_id = fields.value(0)
     if message_id is not None:
@@ -248,9 +248,9 @@ def _read_properties(
     return fields.text(2, "to")
 
 
-def _read_map(data: bytes, pos: int, room: DecodeBudget, section: str) -> AmqpMap:
+def _read_map(data: bytes, pos: int, budget: DecodeBudget, section: str) -> AmqpMap:
     """Return a section that is to be a map, and no larger one than becomes user properties."""
-    found, _ = decode(data, pos, len(data), room)
+    found, _ = decode(data, pos, len(data), budget)
     if not isinstance(found, AmqpMap):
         raise DecodeError(f"{section} are not a map")
     if len(found.pairs) > USER_PROPERTIES_MAX:
@@ -258,9 +258,9 @@ def _read_map(data: bytes, pos: int, room: DecodeBudget, section: str) -> AmqpMa
     return found
 
 
-def _read_application_properties(data: bytes, pos: int, room: DecodeBudget, headers: Headers) -> None:
+def _read_application_properties(data: bytes, pos: int, budget: DecodeBudget, headers: Headers) -> None:
     pairs: list[tuple[str, UserPropertyValue]] = []
-    for key, value in _read_map(data, pos, room, "application-properties").pairs:
+    for key, value in _read_map(data, pos, budget, "application-properties").pairs:
         if not isinstance(key, str):
             raise DecodeError(f"an application property with the key {key!r:.80}, which is not a string")
         pairs.append((key, user_value(value)))
@@ -279,7 +279,7 @@ def _add_beside(headers: Headers, beside: list[tuple[str, UserPropertyValue]]) -
     pairs += [(name, value) for name, value in beside if name not in taken]
 
 
-def _read_body(data: bytes, sections: Sections, room: DecodeBudget, headers: Headers) -> tuple[int, bytes]:
+def _read_body(data: bytes, sections: Sections, budget: DecodeBudget, headers: Headers) -> tuple[int, bytes]:
     """Return the form of the body, and the payload that it makes."""
     if sections.body_count == 0:
         return BODY_NONE, b""
@@ -295,7 +295,7 @@ def _read_body(data: bytes, sections: Sections, room: DecodeBudget, headers: Hea
                 headers.payload_is_text = True
                 _check_text(payload)
             return simple | (WIDE if wide and len(payload) <= 0xFF else 0), payload
-    return BODY_OPAQUE, _opaque_payload(data, sections, room, headers)
+    return BODY_OPAQUE, _opaque_payload(data, sections, budget, headers)
 
 
 def _simple_form(section: int, code: int) -> int:
@@ -308,13 +308,13 @@ def _simple_form(section: int, code: int) -> int:
     return 0
 
 
-def _opaque_payload(data: bytes, sections: Sections, room: DecodeBudget, headers: Headers) -> bytes:
+def _opaque_payload(data: bytes, sections: Sections, budget: DecodeBudget, headers: Headers) -> bytes:
     """Return what consumers of other protocols get of a body that is no plain bytes or text."""
     values: list[AmqpValue] = []
     pos = sections.body_at
     while pos < sections.footer_at:
         _, pos = decode(data, pos + 1, sections.footer_at)  # the section's descriptor
-        value, pos = decode(data, pos, sections.footer_at, room)
+        value, pos = decode(data, pos, sections.footer_at, budget)
         values.append(value)
     if sections.body_code == DATA:
         pieces: list[bytes] = []

@@ -61,20 +61,20 @@ class DecodeBudget:
             raise DecodeError(f"{-self.values} values more than are taken at once")
 
 
-def decode(data: bytes, pos: int, end: int, room: DecodeBudget | None = None) -> tuple[AmqpValue, int]:
+def decode(data: bytes, pos: int, end: int, budget: DecodeBudget | None = None) -> tuple[AmqpValue, int]:
     """Return the value at `pos` and the position behind it. Raises DecodeError."""
     if pos >= end:
         raise DecodeError("a value is missing")
-    if room is None:
-        room = DecodeBudget()
+    if budget is None:
+        budget = DecodeBudget()
     code = data[pos]
     if code == 0x00:
-        room.enter()
-        descriptor, pos = decode(data, pos + 1, end, room)
-        value, pos = decode(data, pos, end, room)
-        room.leave()
+        budget.enter()
+        descriptor, pos = decode(data, pos + 1, end, budget)
+        value, pos = decode(data, pos, end, budget)
+        budget.leave()
         return Described(descriptor, value), pos
-    return _decode_as(code, data, pos + 1, end, room)
+    return _decode_as(code, data, pos + 1, end, budget)
 
 
 def skip(data: bytes, pos: int, end: int) -> int:
@@ -119,7 +119,7 @@ def u32(data: bytes, pos: int, end: int) -> int:
     return data[pos] << 24 | data[pos + 1] << 16 | data[pos + 2] << 8 | data[pos + 3]
 
 
-def decode_list(data: bytes, pos: int, end: int, room: DecodeBudget | None = None) -> tuple[list[AmqpValue], int]:
+def decode_list(data: bytes, pos: int, end: int, budget: DecodeBudget | None = None) -> tuple[list[AmqpValue], int]:
     """Return the list at `pos`, which has to be one."""
     if pos >= end:
         raise DecodeError("a list is missing")
@@ -128,7 +128,7 @@ def decode_list(data: bytes, pos: int, end: int, room: DecodeBudget | None = Non
         return [], pos + 1
     if code not in (0xC0, 0xD0):
         raise DecodeError(f"constructor {code:#04x} where a list is required")
-    return _items(code == 0xD0, data, pos + 1, end, DecodeBudget() if room is None else room)
+    return _items(code == 0xD0, data, pos + 1, end, DecodeBudget() if budget is None else budget)
 
 
 def read_fields(data: bytes, pos: int, end: int) -> list[AmqpValue]:
@@ -139,7 +139,7 @@ def read_fields(data: bytes, pos: int, end: int) -> list[AmqpValue]:
     return fields
 
 
-def _decode_as(code: int, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[AmqpValue, int]:
+def _decode_as(code: int, data: bytes, pos: int, end: int, budget: DecodeBudget) -> tuple[AmqpValue, int]:
     """Decode a value by its constructor, which lies before `pos`, or stands once for a whole array."""
     width = code >> 4
     if width == 0x4:
@@ -149,12 +149,12 @@ def _decode_as(code: int, data: bytes, pos: int, end: int, room: DecodeBudget) -
     if width in (0xA, 0xB):
         return _decode_variable(code, data, pos, end)
     if code in (0xC0, 0xD0):
-        items, pos = _items(code == 0xD0, data, pos, end, room)
+        items, pos = _items(code == 0xD0, data, pos, end, budget)
         return items, pos
     if code in (0xC1, 0xD1):
-        return _decode_map(code == 0xD1, data, pos, end, room)
+        return _decode_map(code == 0xD1, data, pos, end, budget)
     if code in (0xE0, 0xF0):
-        return _decode_array(code == 0xF0, data, pos, end, room)
+        return _decode_array(code == 0xF0, data, pos, end, budget)
     raise DecodeError(f"unknown constructor {code:#04x}")
 
 
@@ -246,24 +246,24 @@ def _bounds(wide: bool, data: bytes, pos: int, end: int) -> tuple[int, int, int]
     return data[pos + 1], pos + 2, stop
 
 
-def _items(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[list[AmqpValue], int]:
+def _items(wide: bool, data: bytes, pos: int, end: int, budget: DecodeBudget) -> tuple[list[AmqpValue], int]:
     count, pos, stop = _bounds(wide, data, pos, end)
     if count > stop - pos:
         raise DecodeError(f"{count} values in {stop - pos} bytes")
-    room.take(count)
-    room.enter()
+    budget.take(count)
+    budget.enter()
     items: list[AmqpValue] = []
     for _ in range(count):
-        value, pos = decode(data, pos, stop, room)
+        value, pos = decode(data, pos, stop, budget)
         items.append(value)
-    room.leave()
+    budget.leave()
     if pos != stop:
         raise DecodeError(f"{stop - pos} bytes behind the last value of a list or map")
     return items, stop
 
 
-def _decode_map(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[AmqpValue, int]:
-    items, stop = _items(wide, data, pos, end, room)
+def _decode_map(wide: bool, data: bytes, pos: int, end: int, budget: DecodeBudget) -> tuple[AmqpValue, int]:
+    items, stop = _items(wide, data, pos, end, budget)
     if len(items) % 2:
         raise DecodeError(f"a map of {len(items)} values: the last key has none")
     pairs: list[tuple[AmqpValue, AmqpValue]] = []
@@ -280,12 +280,12 @@ def _decode_map(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget)
     return AmqpMap(pairs), stop
 
 
-def _decode_array(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudget) -> tuple[AmqpValue, int]:
+def _decode_array(wide: bool, data: bytes, pos: int, end: int, budget: DecodeBudget) -> tuple[AmqpValue, int]:
     count, pos, stop = _bounds(wide, data, pos, end)
-    room.enter()
+    budget.enter()
     descriptor: AmqpValue = None
     if pos < stop and data[pos] == 0x00:
-        descriptor, pos = decode(data, pos + 1, stop, room)
+        descriptor, pos = decode(data, pos + 1, stop, budget)
     if pos >= stop:
         raise DecodeError("an array without the type of its items")
     code = data[pos]
@@ -294,12 +294,12 @@ def _decode_array(wide: bool, data: bytes, pos: int, end: int, room: DecodeBudge
         raise DecodeError(f"an array of items with the unknown constructor {code:#04x}")
     if count > (EMPTY_ITEMS_MAX if code >> 4 == 0x4 else stop - pos):
         raise DecodeError(f"{count} items in an array of {stop - pos} bytes")
-    room.take(count)
+    budget.take(count)
     items: list[AmqpValue] = []
     for _ in range(count):
-        value, pos = _decode_as(code, data, pos, stop, room)
+        value, pos = _decode_as(code, data, pos, stop, budget)
         items.append(value)
-    room.leave()
+    budget.leave()
     if pos != stop:
         raise DecodeError(f"{stop - pos} bytes behind the last item of an array")
     return AmqpArray(code, items, descriptor), stop

@@ -1,1 +1,1 @@
-"""Requests of clients that need other actors: the handshake, bind, provisioning, bulk."""
+"""Requests of clients that need other actors: handshake, bind, subscribe, provisioning, bulk."""

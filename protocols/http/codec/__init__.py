@@ -1,1 +1,1 @@
-"""HTTP on the wire: heads, paths, problems, messages both ways. No state."""
+"""HTTP on the wire: the engine, requests, responses, paths, and messages in both directions."""

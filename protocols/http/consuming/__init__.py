@@ -1,1 +1,1 @@
-"""Consuming over HTTP: the flows of workers, which outlive requests, what they hold and its forms on the wire."""
+"""Consuming over HTTP: the flows of workers, which outlive requests, their unsettled messages, and their formats."""

@@ -1,1 +1,1 @@
-"""Publishing over HTTP: messages of requests, batches of them, and the topics on which replies come."""
+"""Publishing over HTTP: messages of requests, batches, and request-reply."""

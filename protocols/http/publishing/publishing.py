@@ -82,17 +82,17 @@ class PendingPublishes:
 
     def confirmed(self, token: int, refusal: PublishFailed | None = None) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
-        offer = self._pending.get(token)
-        if offer is None:
+        batch = self._pending.get(token)
+        if batch is None:
             return
-        offer.pending -= 1
-        offer.refusal = offer.refusal or refusal
-        if offer.pending == 0:
+        batch.pending -= 1
+        batch.refusal = batch.refusal or refusal
+        if batch.pending == 0:
             del self._pending[token]
-            if offer.refusal is not None:
-                for place in range(offer.first, offer.first + offer.count):
-                    offer.submission.problems[place] = not_stored(offer.refusal)
-            offer.submission.offer_done()
+            if batch.refusal is not None:
+                for place in range(batch.first, batch.first + batch.count):
+                    batch.submission.problems[place] = not_stored(batch.refusal)
+            batch.submission.offer_done()
 
     def end(self) -> None:
         """Drop what waits: the connection is gone, and nothing can be answered."""

@@ -1,1 +1,1 @@
-"""What clients ask for over HTTP: POST a message or a batch, consume, browse, settle, and the gateway mode."""
+"""Handlers of requests: publish, also in gateway mode, consume, settle, and browse."""

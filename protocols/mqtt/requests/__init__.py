@@ -1,1 +1,1 @@
-"""Requests of clients that need other actors: CONNECT, SUBSCRIBE, enhanced authentication, flows."""
+"""Requests of clients that need other actors: CONNECT, SUBSCRIBE, enhanced authentication, flows of queues."""

@@ -39,17 +39,17 @@ class ConnectRefused(Exception):
         self.counter = counter or name_of(reason_code).replace(" ", "_")
 
 
-async def connect(client: MqttClient, event: ConnectReceived, proven: Authenticated | None = None) -> None:
+async def connect(client: MqttClient, event: ConnectReceived, outcome: Authenticated | None = None) -> None:
     """Answer CONNECT; on success attach the session to this client.
 
-    `proven` is the result of an enhanced authentication, which replaces name and password.
+    `outcome` is the result of an enhanced authentication, which replaces name and password.
     """
     client_id = event.client_id or f"{ASSIGNED_PREFIX}{client.cell.runtime.rng.getrandbits(64):016x}"
     expiry_s = min(event.session_expiry_s, client.services.session_expiry_s_max)
     try:
         _check_client_id(client, event)
-        if proven is not None:
-            principal: Principal | None = proven.principal
+        if outcome is not None:
+            principal: Principal | None = outcome.principal
         elif event.user_name is not None:
             principal = await _named(client, event.user_name, event)
         else:
@@ -84,7 +84,7 @@ async def connect(client: MqttClient, event: ConnectReceived, proven: Authentica
             if client.is_closing:  # the client was refused, so there is no will either
                 attached.will = None
             return
-    if not _accept(client, event, claimed, client_id, expiry_s, proven):
+    if not _accept(client, event, claimed, client_id, expiry_s, outcome):
         _give_back(client, claimed)
         client.refuse("no_connack", "protocol error before CONNACK, or CONNACK exceeds its Maximum Packet Size")
         return
@@ -182,7 +182,7 @@ def _accept(
     claimed: SessionClaimed,
     client_id: str,
     expiry_s: int,
-    proven: Authenticated | None,
+    outcome: Authenticated | None,
 ) -> bool:
     services = client.services
     keep_alive = services.keep_alive_s_max
@@ -194,7 +194,7 @@ def _accept(
         server_keep_alive_s=keep_alive if overrides and event.level == 5 else -1,
         session_expiry_s=expiry_s if expiry_s != event.session_expiry_s else -1,
         authentication_method=event.authentication_method,
-        authentication_data=None if proven is None else proven.data,
+        authentication_data=None if outcome is None else outcome.data,
     )
 
 

@@ -68,21 +68,21 @@ class EnhancedAuthentication:
             return
         if isinstance(answer, Authenticated):
             self._exchange = None
-            self._proven(answer)
+            self._authenticated(answer)
         else:
             self._send(CONTINUE_AUTHENTICATION, answer.data or None)
 
-    def _proven(self, proven: Authenticated) -> None:
+    def _authenticated(self, outcome: Authenticated) -> None:
         client, event = self._client, self._connect
         if event is not None:
             self._connect = None
-            self._principal = proven.principal
-            client.carry_out(connect(client, event, proven))
-        elif self._principal is None or proven.principal.user_name != self._principal.user_name:
+            self._principal = outcome.principal
+            client.carry_out(connect(client, event, outcome))
+        elif self._principal is None or outcome.principal.user_name != self._principal.user_name:
             self._fail(NOT_AUTHORIZED, "a re-authentication is another user's")
         else:
-            client.identity.authenticated(proven.principal)
-            self._send(SUCCESS, proven.data)
+            client.identity.authenticated(outcome.principal)
+            self._send(SUCCESS, outcome.data)
 
     def _send(self, reason_code: int, data: bytes | None) -> None:
         if not self._client.engine.auth(reason_code, self._method, data):

@@ -1,1 +1,1 @@
-"""State that outlives an MQTT connection: the session, its subscriptions, its stored form, the session directory."""
+"""State that outlives an MQTT connection: sessions, subscriptions, packet ids, quota, and the session directory."""

@@ -57,7 +57,7 @@ class FlowOwner(Listener):
         self._changed.wake_all()
 
 
-# Receiver on asyncio: one message, all that have arrived, or iteration.
+# Receiving on asyncio: one message, all that have arrived, or iteration.
 #
 # Common to consumers, browsers and subscribers, which store their messages differently.
 
