@@ -57,7 +57,6 @@ COMPILED: Final = (
     "actors/runtime/runtime.py",  # dispatches every message; each connection starts an actor
     "actors/runtime/tasks.py",  # the dispatcher runs tasks
     "actors/spool/actor.py",  # handles each durable publish and settlement
-    "actors/spool/stored_answer.py",
     "actors/transactions/commit.py",  # an address
     "protocols/transport/loop/acceptor.py",  # accepts each client
     "protocols/connection/counters.py",

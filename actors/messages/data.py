@@ -6,10 +6,11 @@ written by hand: a dataclass runs its own interpreted one, 1,800 instructions ag
 Behind the messages are the settlements that a connection sends to the partitions whose deliveries it received.
 """
 
-from typing import Final, final
+from typing import Any, Final, final
 
 from mypy_extensions import mypyc_attr
 
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import RELEASED, WHICHEVER
@@ -299,3 +300,27 @@ class DurableSettlement(Address):
     def decided(self, refusal: PublishFailed | None) -> None:
         """Go on: the settlement is stored, unless it was refused."""
         raise AssertionError("who waits goes on")
+
+
+# --- answers of the store ---
+
+
+class StoreRefused(Exception):
+    """A catalog row was not stored. The text says why."""
+
+
+@final
+class StoredAnswer(Address):
+    """An address for the spool to confirm to: its future is set to a value, or to StoreRefused if the store fails."""
+
+    def __init__(self, value: Any) -> None:
+        self.future: LoopFuture[Any] = LoopFuture()
+        self._value = value
+
+    def post(self, message: object) -> None:
+        """Set the answer."""
+        if isinstance(message, PublishFailed):
+            self.future.set_exception((StoreRefused, StoreRefused(message.reason), None))
+        else:
+            assert isinstance(message, Confirmed), "only the spool answers"
+            self.future.set(self._value)

@@ -3,7 +3,14 @@
 from collections import deque
 from typing import Any, Final, TypeAlias, TypeVar, final
 
-from sluicegate.actors.messages.data import AnnotateDelivery, Confirmed, PublishFailed, RenewLock, SettleDurably
+from sluicegate.actors.messages.data import (
+    AnnotateDelivery,
+    Confirmed,
+    PublishFailed,
+    RenewLock,
+    SettleDurably,
+    StoredAnswer,
+)
 from sluicegate.actors.messages.partitions import (
     DeliverAgain,
     DrainPartition,
@@ -16,7 +23,6 @@ from sluicegate.actors.messages.partitions import (
 )
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.in_flight import annotate, in_flight_of, renew_lock

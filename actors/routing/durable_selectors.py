@@ -8,9 +8,8 @@ from typing import Final
 
 import orjson
 
-from sluicegate.actors.messages.data import Confirmed
+from sluicegate.actors.messages.data import Confirmed, StoredAnswer
 from sluicegate.actors.messages.spool import WriteTables
-from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.selectors.durable import CacheRules, QueueSelectors, Remembered

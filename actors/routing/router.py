@@ -7,6 +7,7 @@ router is in force for all publishers when the answer comes.
 from collections.abc import Callable
 from typing import Any, final
 
+from sluicegate.actors.messages.data import StoredAnswer
 from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, NotifyConsumers, QueueHandle
 from sluicegate.actors.messages.router import (
     AddSubscription,
@@ -26,7 +27,6 @@ from sluicegate.actors.messages.router import (
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
-from sluicegate.actors.spool.stored_answer import StoredAnswer
 from sluicegate.messaging.queues.definition import QueueDefinition, is_named
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace

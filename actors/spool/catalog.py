@@ -6,12 +6,11 @@ Queues, templates and durable selectors are written by the actors that own them.
 from dataclasses import dataclass
 from typing import Any
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, StoreRefused
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.address import Address
 from sluicegate.storage.interface import TableWrite
 

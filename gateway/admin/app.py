@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.access.guard import Guard
 from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.access.turnstile import AccountLimits, AnonymousLimits

@@ -7,7 +7,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DefinitionLost,
@@ -25,7 +26,6 @@ from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
 from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
 from sluicegate.actors.messages.router import ListSelectors, PutSelector, SelectorOverview
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn

@@ -8,6 +8,7 @@ import logging
 from dataclasses import replace
 from typing import Final, cast
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
     NAMED,
     SESSION,
@@ -24,7 +25,6 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.router import DefineVirtualDestinations
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection

@@ -11,8 +11,8 @@ from typing import Any, Final, Generic, TypeVar, final
 
 import orjson
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.spool.catalog import WriteRow
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.config.sections.section import NamedSection

@@ -8,11 +8,10 @@ here and the socket is not read.
 import logging
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect, StoreRefused
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.write_control import write_gathered

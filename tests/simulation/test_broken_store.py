@@ -4,7 +4,7 @@ import pytest
 
 from simulation.client import ONLINE
 from simulation.world import World
-from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.actors.messages.data import StoreRefused
 
 A_WHILE_US = 2_000_000
 

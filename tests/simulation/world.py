@@ -49,7 +49,7 @@ from simulation.transacting_client import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from simulation.wills import Will
-from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.node import Queues, Spool

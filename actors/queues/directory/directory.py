@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, Resume
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, Resume, StoreRefused
 from sluicegate.actors.messages.directory import (
     FOR_CLIENTS,
     NAMED,
@@ -61,7 +61,6 @@ from sluicegate.actors.queues.rescale import resume_rescale
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import (

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, NotPermitted, Unacceptable, permit
 from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
 from sluicegate.gateway.admin.semp.actions import ACTIONS

@@ -5,9 +5,9 @@ from the group's queue, which its share of direct messages passes, too. The memb
 ends. Subscriptions that AMQP itself calls shared, by container and link, are in `links.subscriptions`.
 """
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
 from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.topics.syntax import SharedFilter, TopicError, parse_shared

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
     CreateQueue,
     DefinitionLost,
@@ -21,7 +22,6 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.usage import selector_bytes
 from sluicegate.messaging.queues.attributes import CONSUME, PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, denial, permits

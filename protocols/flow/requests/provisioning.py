@@ -7,6 +7,7 @@ from typing import Final
 
 import orjson
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
     DeclareQueue,
     DeleteQueue,
@@ -18,7 +19,6 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, is_named
 from sluicegate.protocols.flow.codec import codes

@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from sluicegate.actors.spool.stored_answer import StoreRefused
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_CONNECTED
 from sluicegate.messaging.topics.syntax import EVENT_TOPICS

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Final
 
-from sluicegate.actors.messages.data import SessionRows
+from sluicegate.actors.messages.data import SessionRows, StoreRefused
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.protocols.mqtt.codec.events import Will

@@ -5,13 +5,12 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.actors.messages.data import Confirmed, SessionRows
+from sluicegate.actors.messages.data import Confirmed, SessionRows, StoreRefused
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.actors.runtime.tasks import run
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.messaging.message.batch import EXACTLY_ONCE, MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter

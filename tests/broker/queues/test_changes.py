@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
 from sluicegate.actors.queues import core as queue_core
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.message.vpn import DEFAULT_VPN

@@ -5,8 +5,8 @@ from starlette.requests import Request
 
 import sluicegate
 import support.mqtt.packets as mqtt
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.spool.health import TRIES_MAX
-from sluicegate.actors.spool.stored_answer import StoreRefused
 from sluicegate.gateway.admin.problems import answer_error
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
