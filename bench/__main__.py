@@ -87,7 +87,7 @@ def _turns(cases: list[Case], rounds: int, labels: dict[str, str]) -> Iterator[t
 
 @contextmanager
 def _running(case: Case, kind: str, cores: Cores, executable: Path | None) -> Iterator[Broker]:
-    """A fresh broker on a temporary directory, which is removed at the end of the block."""
+    """Run a fresh broker on a temporary directory for the length of the block."""
     with tempfile.TemporaryDirectory(prefix="bench-") as directory:
         broker = start(kind, Path(directory), cores, replace(case.conditions, executable=executable))
         try:
@@ -97,7 +97,7 @@ def _running(case: Case, kind: str, cores: Cores, executable: Path | None) -> It
 
 
 def _labels(kinds: list[str]) -> dict[str, str]:
-    """Return the kind of each broker by a label of its own."""
+    """Return the kind of each broker by its label; a label is unique."""
     labels: dict[str, str] = {}
     for kind in kinds:
         earlier = sum(1 for known in labels.values() if known == kind)

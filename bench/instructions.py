@@ -26,7 +26,7 @@ class CountError(Exception):
 
 
 def main() -> int:
-    """Count what was asked for, and print."""
+    """Count the requested cases, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
     parser.add_argument("case", nargs="+", help="a number of one of these: " + ", ".join(FAMILIES))
     parser.add_argument("--json", type=Path, help="write the counts to this file")

@@ -25,7 +25,7 @@ Curves = dict[str, dict[str, dict[int, list[float]]]]  # headlines by family, br
 
 
 def main() -> None:
-    """Read the files, draw, and write the picture in the format that its name says."""
+    """Read the files, draw, and write the picture in the format of its suffix."""
     parser = argparse.ArgumentParser(prog="python -m bench.plot", description=__doc__)
     parser.add_argument("runs", nargs="+", type=Path, help="what --json wrote; of several the runs are put together")
     parser.add_argument("picture", type=Path, help="a name that ends in .svg, .png or .pdf")
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def draw(runs: list[Run]) -> Figure:
-    """Return the picture of these runs. Raises ValueError when there is nothing to compare."""
+    """Return the picture of the runs. Raises ValueError when there is nothing to compare."""
     compared = ratios(runs)
     curves = _curves(runs)
     heights = [PANEL_INCHES] * -(-len(curves) // COLUMNS)

@@ -122,5 +122,5 @@ def _spread(values: tuple[float, ...]) -> tuple[str, str, str]:
 
 
 def number(value: float) -> str:
-    """Return a figure as tables have it: three digits at least, none that say nothing."""
+    """Return a figure with at least three significant digits, and without decimals from 100 on."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

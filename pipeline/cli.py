@@ -93,7 +93,7 @@ app = typer.Typer(
 
 @app.command("list")
 def list_jobs() -> None:
-    """Name the jobs."""
+    """List the jobs."""
     for name, job in sorted(JOBS.items()):
         typer.echo(f"{name:10} {job.does}")
 

@@ -170,7 +170,7 @@ class ArchiveJob(StreamJob):
 
     @model_validator(mode="after")
     def _check_undecodable_is_apart(self) -> Self:
-        """Both have directories of the same names, so the second to be written would replace the first."""
+        """Refuse equal paths: both have directories of the same names, and one would replace the other."""
         aside = self.decode.undecodable
         if aside is not None and Path(aside) == Path(self.archive.path):
             raise ValueError(f"decode.undecodable is {aside!r}, where the archive is; it needs a place of its own")
@@ -210,12 +210,12 @@ def _said(mistake: ErrorDetails) -> str:
 
 
 def as_options(table: Mapping[str, bool | int | str]) -> dict[str, str]:
-    """Return a table of TOML as options of Spark, which are texts."""
+    """Return a TOML table as options of Spark, which are texts."""
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in table.items()}
 
 
 def check_target(target: Mapping[str, bool | int | str], columns: Sequence[str]) -> None:
-    """Check options of the sink, of a job that names its transactions itself. Raises OptionError."""
+    """Check the options of the sink, for a job that names its transactions itself. Raises OptionError."""
     if any(name.lower() == "txn" for name in target):
         raise OptionError("txn is made by the job, and is not to be given")
     SinkOptions.of(as_options(target), columns)

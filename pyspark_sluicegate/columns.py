@@ -22,7 +22,7 @@ Array: TypeAlias = Any  # pyarrow ships no types
 @final
 @dataclass(frozen=True)
 class Column:
-    """A column: its name and type in Spark, the wire's column it is made of (0: none), and how."""
+    """A column: its name and type in Spark, the wire column it is made of (0: none), and the conversion."""
 
     name: str
     spark_type: str
@@ -121,7 +121,7 @@ COLUMNS: Final = {
 
 
 def chosen_columns(names: Sequence[str]) -> list[Column]:
-    """Return the columns by their names, all of them when none is named. Raises OptionError."""
+    """Return the columns by name; all columns without names. Raises OptionError."""
     unknown = [name for name in names if name not in COLUMNS]
     if unknown or len(set(names)) < len(names):
         wrong = f"no column {', '.join(unknown)}" if unknown else "a column twice"
@@ -135,7 +135,7 @@ def schema_of(columns: Sequence[Column]) -> str:
 
 
 def bits_of(columns: Sequence[Column]) -> int:
-    """Return which columns the gateway has to send. At least one, for rows are counted by them."""
+    """Return the columns that the gateway has to send: at least one, because it counts the rows."""
     bits = 0
     for column in columns:
         bits |= column.bit
@@ -143,6 +143,6 @@ def bits_of(columns: Sequence[Column]) -> int:
 
 
 def record_batch(columns: Sequence[Column], schema: Any, chunk: Columns, queue: str, partition: int) -> Any:
-    """Return a chunk of rows as the record batch of an Arrow schema that was made of these columns."""
+    """Return a chunk of rows as a record batch, with the Arrow schema of these columns."""
     arrays = [column.make(chunk, queue, partition) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

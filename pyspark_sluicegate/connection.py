@@ -1,7 +1,8 @@
-"""One client for each gateway in each process, kept for as long as the process lives.
+"""One client for each gateway in each process, for the life of the process.
 
-Spark uses its Python workers again, batch after batch, so tasks find the connection of the one before. A worker that
-was forked has none of its parent's. In the driver a query's own thread and Spark's listener ask side by side.
+Spark reuses its Python workers for many batches, so a task finds the connection of an earlier task. A forked worker
+does not use the connections of its parent. In the driver, a query's own thread and Spark's listener call at the same
+time.
 """
 
 import os
@@ -12,24 +13,24 @@ from typing import Final
 from pyspark_sluicegate.options import ConnectOptions
 from sluicegate import BlockingBulk, BlockingClient, ConnectFailed
 
-CONNECT_AGAIN_AFTER_S: Final = 0.5  # of a first connection; those that broke are the client library's
+CONNECT_AGAIN_AFTER_S: Final = 0.5  # between attempts of a first connection; the client library restores broken ones
 
 _clients: Final[dict[tuple[int, ConnectOptions], BlockingClient]] = {}
 _connecting: Final = Lock()
 
 
 def bulk_for(options: ConnectOptions) -> BlockingBulk:
-    """Return reading and writing in bulk by this process's client of a gateway, connected.
+    """Return the bulk operations of this process's client of a gateway, connected.
 
-    Waits up to `retryMs` for a gateway that is not there: tasks begin at any time, also while it starts again. Raises
-    OptionError, or what the client library does.
+    Waits up to `retryMs` for an absent gateway: tasks start at any time, also during its restart. Raises OptionError,
+    and the errors of the client library.
     """
     key = (os.getpid(), options)
     with _connecting:
         client = _clients.get(key)
         if client is not None and client.error is not None:
             del _clients[key]
-            client.close()  # it has given up; its thread has not ended by that
+            client.close()  # it has given up, but its thread still runs
             client = None
         if client is None:
             client = _connected(options)

@@ -24,12 +24,12 @@ DROP: Final = "drop"
 
 
 class OptionError(ValueError):
-    """An option that is unknown, missing or makes no sense; the text says which, and what is allowed."""
+    """An option that is unknown, missing or invalid; the text names it, and the allowed values."""
 
 
 @final
 class _Given:
-    """The options as they came; each is asked for by its name, and what nobody asks for is an error."""
+    """The given options. Each is read by its name; an option that is never read is unknown."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): str(value) for name, value in options.items()}
@@ -46,7 +46,7 @@ class _Given:
         return value
 
     def one_of(self, name: str, allowed: tuple[str, ...]) -> str:
-        """Return one of the allowed words, of which the first is the default."""
+        """Return one of the allowed words; the first is the default."""
         value = self.text(name, allowed[0]).lower()
         if value not in allowed:
             raise OptionError(f"{name} is {value!r}; allowed are {', '.join(allowed)}")
@@ -69,13 +69,13 @@ class _Given:
 
 
 def is_reference(ref: str) -> bool:
-    """Tell whether a text says where a secret is."""
+    """Return whether a text is a reference to a secret."""
     kind, _, place = ref.partition(":")
     return kind in ("env", "file") and bool(place)
 
 
 def secret_of(ref: str) -> str:
-    """Return the secret that a reference leads to on this host. Raises OptionError when it is not there."""
+    """Return the secret of a reference on this host. Raises OptionError when it is missing."""
     kind, _, place = ref.partition(":")
     try:
         secret = os.environ[place] if kind == "env" else Path(place).read_text(encoding="utf-8").strip()
@@ -91,7 +91,7 @@ def secret_of(ref: str) -> str:
 @final
 @dataclass(frozen=True, kw_only=True)
 class ConnectOptions:
-    """Where the gateway is, and who we are."""
+    """The address of the gateway, and the client's identity."""
 
     url: str  # flow://HOST[:PORT], or flows:// for TLS
     vpn: str  # the message VPN to be in; empty: that of the user name or the listener
@@ -124,7 +124,7 @@ class ConnectOptions:
         )
 
     def client_options(self) -> ClientOptions:
-        """Return how a client connects; looks up the secret. Raises OptionError when it is not there."""
+        """Return the options of the client library, with the secret. Raises OptionError when the secret is missing."""
         secret = secret_of(self.credential_ref) if self.credential_ref else ""
         return ClientOptions(
             user=self.user,
@@ -140,7 +140,7 @@ class ConnectOptions:
 @final
 @dataclass(frozen=True, kw_only=True)
 class SourceOptions:
-    """Of the source, batch and stream. `docs/data/spark.md` has their table."""
+    """The options of the source, batch and stream; `docs/data/spark.md` has their table."""
 
     connect: ConnectOptions
     queue: str
@@ -161,7 +161,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """Check what a user gave. Raises OptionError."""
+        """Check the user's options. Raises OptionError."""
         given = _Given(options)
         columns = tuple(each.strip() for each in given.text("columns").split(",") if each.strip())
         queue = given.required("queue")
@@ -192,7 +192,7 @@ class SourceOptions:
 @final
 @dataclass(frozen=True, kw_only=True)
 class SinkOptions:
-    """Of the sinks."""
+    """The options of the sinks."""
 
     connect: ConnectOptions
     topic: str  # all rows go there; empty: each to its column `topic`
@@ -203,7 +203,7 @@ class SinkOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str], columns: Sequence[str]) -> Self:
-        """Check what a user gave, for rows of these columns. Raises OptionError."""
+        """Check the user's options, for rows of these columns. Raises OptionError."""
         given = _Given(options)
         topic, queue = given.text("topic"), given.text("queue")
         made = cls(

@@ -228,6 +228,6 @@ def make_certificate(directory: Path) -> tuple[Path, Path]:
 
 
 def _raise_file_limit() -> None:
-    """Let this process and the brokers it starts hold as many sockets as the system allows."""
+    """Raise the file limit of this process, and of the brokers it starts, to the system's maximum."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -42,7 +42,7 @@ class Sluicegate(Broker):
         return f"http://{host}:{port}"
 
     def create_queue(self, name: str, topic_filter: str | None, **attributes: str | int) -> None:
-        """Make a durable queue, which collects what is published to `topic_filter` if there is one."""
+        """Create a durable queue, with a subscription to `topic_filter` if it is given."""
         subscriptions = [topic_filter] if topic_filter else []
         body = json.dumps({"name": name, "subscriptions": subscriptions, **attributes}).encode()
         request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
@@ -54,7 +54,7 @@ class Sluicegate(Broker):
             raise BrokerError(f"queue {name} was refused: {refusal.code} {text}") from refusal
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
-        """Make the queues of a plan, and return it with the gateway's addresses."""
+        """Create the queues of a plan, and return the plan with the gateway's addresses."""
         publishes_amqp = (plan.publisher_protocol or plan.protocol) == AMQP
         if plan.queue is None:
             addressed = plan if plan.protocol != AMQP else replace(plan, topic_filter=f"topic://{plan.topic_filter}")

@@ -112,7 +112,7 @@ class Mosquitto(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Return whether this machine has it."""
+        """Return whether this machine has the broker."""
         return found("mosquitto") is not None
 
     def _command(self) -> list[str]:
@@ -140,11 +140,11 @@ class RabbitMq(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Return whether this machine has it."""
+        """Return whether this machine has the broker."""
         return Path(_RABBITMQ_SERVER).exists()
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
-        """Return the plan with addresses of the plugin for AMQP 1.0, which makes a queue when it is attached to."""
+        """Return the plan with the addresses of the AMQP 1.0 plugin, which creates a queue on attach."""
         plan = replace(plan, warm_up_s=_COMPILED_LATE_S)
         if plan.protocol != AMQP:
             return plan
@@ -199,7 +199,7 @@ class Nats(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Return whether this machine has it."""
+        """Return whether this machine has the broker."""
         return found("nats-server") is not None
 
     def _command(self) -> list[str]:
@@ -222,11 +222,11 @@ class ActiveMq(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Return whether this machine has it, and the libraries that its MQTT needs."""
+        """Return whether this machine has the broker, and the libraries for its MQTT."""
         return found("java") is not None and all(Path(jar.rstrip("*")).exists() for jar in _ACTIVEMQ_JARS)
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
-        """Return the plan with time to get warm."""
+        """Return the plan with a longer warm-up."""
         return replace(plan, warm_up_s=_COMPILED_LATE_S)
 
     def _command(self) -> list[str]:
@@ -249,7 +249,7 @@ class Amqtt(Broker):
 
     @classmethod
     def is_installed(cls) -> bool:
-        """Return whether it lies beside this Python."""
+        """Return whether it is installed beside this Python."""
         return _amqtt().exists()
 
     def _command(self) -> list[str]:

@@ -46,7 +46,7 @@ def memory(pid: int) -> Memory:
 
 
 def _of_tree(pid: int, name: str) -> list[str]:
-    """Return a file of the process, which must be there, and of each descendant that has not ended meanwhile."""
+    """Return a file of the process, which must exist, and of each descendant that has not ended meanwhile."""
     texts: list[str] = []
     found = [pid]
     for member in found:  # grows while it is walked

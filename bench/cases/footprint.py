@@ -28,7 +28,7 @@ PAYLOAD_BYTES: Final = 100
 
 
 def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQTT) -> Outcome:
-    """Open connections that do nothing, and see what the broker's memory grows by."""
+    """Open idle connections, and measure the growth of the broker's memory."""
     idle = [_open_idle(broker, protocol, number) for number in range(CONNECTIONS_FIRST)]
     try:
         before = _settled_memory(broker)
@@ -53,7 +53,7 @@ def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQ
 
 
 def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
-    """Let messages wait: in a durable queue, or at a peer without queues in the session of an absent subscriber."""
+    """Store messages in a durable queue or, at a peer without queues, in the session of an absent subscriber."""
     before = _settled_memory(broker)
     _prepare_backlog(broker)
     filled, fill_s = fill(broker, messages, timeout_s)
@@ -73,7 +73,7 @@ def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
 
 
 def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
-    """Kill a broker that holds a backlog and see how long a new one takes to be ready. All must be there."""
+    """Kill a broker with a backlog, and measure how long a new one takes to be ready. No message may be missing."""
     broker.kill()
     empty_s = broker.restart()
     _prepare_backlog(broker)
@@ -101,7 +101,7 @@ def _prepare_backlog(broker: Broker) -> None:
 def fill(
     broker: Broker, messages: int, timeout_s: float, *, topic: str = TOPIC, payload_bytes: int = PAYLOAD_BYTES
 ) -> tuple[LoadReport, float]:
-    """Publish so many messages; return what came of it, and the seconds. Raises LoadError unless all are confirmed."""
+    """Publish so many messages; return the report and the seconds. Raises LoadError unless all are confirmed."""
     plan = LoadPlan(
         subscribers_per_lane=0,
         qos=1,
@@ -131,7 +131,7 @@ def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport,
 
 
 def run_to_end(plan: LoadPlan, broker: Broker, timeout_s: float) -> tuple[LoadReport, float]:
-    """Run a plan that ends by itself; return what it came to, and the seconds it took."""
+    """Run a plan that ends by itself; return its report and the seconds it took."""
     begun_s = time.monotonic()
     with run_load(plan, broker, workers=1) as load:
         report = load.report(timeout_s)
@@ -145,7 +145,7 @@ def _open_idle(broker: Broker, protocol: str, number: int) -> Connection:
 
 
 def _settled_memory(broker: Broker) -> measure.Memory:
-    """Return the memory once it has stopped changing, or when waiting longer makes no sense."""
+    """Return the memory once it no longer changes, or after a limit of time."""
     deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
     former = measure.memory(broker.pid)
     while time.monotonic() < deadline_s:

@@ -61,14 +61,14 @@ class Snapshot:
 
 @final
 class Board:
-    """Shared memory: one word says whether to stop, two per worker say how far it is. Written without locks."""
+    """Shared memory: one word tells workers to stop, two for each worker are its progress. Written without locks."""
 
     def __init__(self, workers: int) -> None:
         self._words = memoryview(mmap.mmap(-1, (workers + 1) * _WORDS_PER_WORKER * _WORD_BYTES)).cast("Q")
         self._workers = workers
 
     def stop(self) -> None:
-        """Tell every worker to publish no more."""
+        """Tell every worker to stop publishing."""
         self._words[0] = 1
 
     def totals(self) -> tuple[int, int]:
@@ -77,7 +77,7 @@ class Board:
         return sum(self._words[at] for at in firsts), sum(self._words[at + 1] for at in firsts)
 
     def place(self, worker: int) -> "BoardPlace":
-        """Return one worker's part."""
+        """Return the part of one worker."""
         return BoardPlace(self._words, (worker + 1) * _WORDS_PER_WORKER)
 
 
@@ -90,18 +90,18 @@ class BoardPlace:
         self._at = at
 
     def count(self, published: int, received: int) -> None:
-        """Show the totals of this worker."""
+        """Store the totals of this worker."""
         self._words[self._at] = published
         self._words[self._at + 1] = received
 
     def stopped(self) -> bool:
-        """Return whether to publish no more."""
+        """Return whether to stop publishing."""
         return self._words[0] != 0
 
 
 @final
 class RunningLoad:
-    """Workers that run a plan. Made by `run_load`."""
+    """Workers that run a plan. Created by `run_load`."""
 
     def __init__(self, plan: LoadPlan, broker: Broker, workers: int) -> None:
         count = min(workers, plan.lanes)
@@ -119,14 +119,14 @@ class RunningLoad:
             self._processes.append(process)
 
     def start(self) -> None:
-        """Wait until every connection stands, then let the load run."""
+        """Wait until every client is connected, then start the load."""
         for pipe in self._pipes:
             self._expect(pipe, _CONNECT_TIMEOUT_S)
         for pipe in self._pipes:
             pipe.send(_CONNECTED)
 
     def snapshot(self) -> Snapshot:
-        """Return how far the load is. Raises LoadError when a worker has ended."""
+        """Return the progress of the load. Raises LoadError when a worker has ended."""
         for pipe in self._pipes:
             if pipe.poll():
                 self._expect(pipe, 0.0)
@@ -136,11 +136,11 @@ class RunningLoad:
         return Snapshot(time.monotonic(), published, received, cpu_s)
 
     def stop(self) -> None:
-        """Publish no more."""
+        """Stop publishing."""
         self._board.stop()
 
     def report(self, timeout_s: float) -> LoadReport:
-        """Wait for the end of the load and return what it came to."""
+        """Wait for the end of the load, and return its report."""
         deadline_s = time.monotonic() + timeout_s
         total = LoadReport()
         for pipe in self._pipes:
@@ -148,7 +148,7 @@ class RunningLoad:
         return total
 
     def kill(self) -> None:
-        """End every worker, however far it is."""
+        """End every worker at once."""
         for process in self._processes:
             process.kill()
             process.join()
@@ -169,7 +169,7 @@ class RunningLoad:
 
 @contextmanager
 def run_load(plan: LoadPlan, broker: Broker, *, workers: int) -> Iterator[RunningLoad]:
-    """Connect everything in a plan and start it; its workers end with the block."""
+    """Connect all clients of a plan, and start it; its workers end with the block."""
     load = RunningLoad(plan, broker, workers)
     try:
         load.start()

@@ -27,7 +27,7 @@ BALANCE_TIMEOUT_S: Final = 60.0
 
 
 def run_rebalance(plan: LoadPlan, broker: Broker, *, seconds: float) -> Outcome:
-    """Run a plan whose lane is one partitioned queue, and let a consumer come and another go."""
+    """Run a plan whose lane is one partitioned queue; one consumer joins, and one leaves."""
     if not isinstance(broker, Sluicegate):
         raise BrokerError(f"{broker.kind} has no partitioned queues")
     prepared = broker.prepare(plan)
@@ -63,7 +63,7 @@ def run_rebalance(plan: LoadPlan, broker: Broker, *, seconds: float) -> Outcome:
 
 @final
 class _Change:
-    """What happens to the consumers, and when; the progress of the load by which it learns of it."""
+    """The changes of the consumers, and their times; the load asks for them as its progress."""
 
     def __init__(self, plan: LoadPlan, broker: Sluicegate, worker: Worker, seconds: float) -> None:
         self.balanced_s: list[float] = []  # how long it took, after each of the two changes
@@ -79,10 +79,10 @@ class _Change:
     # --- in the thread of the load ---
 
     def count(self, published: int, received: int) -> None:
-        """Nothing to do: the totals are read in the end."""
+        """Ignore the totals: they are read at the end."""
 
     def stopped(self) -> bool:
-        """Make the change that is due; return whether to publish no more."""
+        """Make the change that is due; return whether to stop publishing."""
         wanted, self._wanted = self._wanted, None
         if wanted is not None:
             (lane,) = self._worker.lanes
@@ -100,7 +100,7 @@ class _Change:
     # --- in a thread of its own ---
 
     def tell(self) -> None:
-        """Say what is to happen, one thing after the other."""
+        """Request the changes, one after the other."""
         count = self._plan.subscribers_per_lane
         try:
             self._until_balanced(count)
@@ -116,7 +116,7 @@ class _Change:
         self._stopped = True
 
     def end(self) -> None:
-        """Let the thread that tells come to its end."""
+        """Let the thread of `tell` end."""
         self._ended.set()
 
     def _until_balanced(self, consumers: int) -> None:

@@ -39,7 +39,7 @@ LOG_TAIL_CHARACTERS: Final = 3000
 
 
 def run_in_bulk(case: str, broker: Broker, *, rows: int, timeout_s: float) -> Outcome:
-    """Fill a queue, and have Spark read all of it; the median of a session's runs."""
+    """Fill a queue, and let Spark read all of it; the result is the median of a session's runs."""
     with _ready(broker) as gateway:
         fill(gateway, rows, timeout_s, topic=TOPIC, payload_bytes=PAYLOAD_BYTES)
         cpu_before_s = measure.cpu_seconds(gateway.pid)
@@ -57,7 +57,7 @@ def run_in_bulk(case: str, broker: Broker, *, rows: int, timeout_s: float) -> Ou
 
 
 def run_micro_batches(case: str, broker: Broker, *, timeout_s: float) -> Outcome:
-    """Publish steadily, and see how long a batch of Spark's takes that is written to files."""
+    """Publish at a rate, and measure how long a Spark batch takes that is written to files."""
     with _ready(broker) as gateway, _spark(case, gateway) as (program, log):
         _publish_until_it_ends(gateway, program, timeout_s)
         seconds = _told(program, log, timeout_s)
@@ -94,7 +94,7 @@ def _spark(case: str, gateway: Sluicegate) -> "Iterator[tuple[subprocess.Popen[s
 
 
 def _told(program: "subprocess.Popen[str]", log: Path, timeout_s: float) -> list[float]:
-    """Return what the program measured, once it has ended. Raises LoadError."""
+    """Wait for the end of the program, and return its results. Raises LoadError."""
     try:
         out, _ = program.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
@@ -107,7 +107,7 @@ def _told(program: "subprocess.Popen[str]", log: Path, timeout_s: float) -> list
 
 
 def _publish_until_it_ends(gateway: Sluicegate, program: "subprocess.Popen[str]", timeout_s: float) -> None:
-    """Publish so many messages in each tick for as long as the program runs."""
+    """Publish some messages in each tick while the program runs."""
     deadline_s = time.monotonic() + timeout_s
     with open_connection(gateway.address_of(FLOW), "bench-steady") as connection:
         connection.send(wire.open_publisher("", PER_TICK * 100))

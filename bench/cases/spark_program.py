@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def to_parquet(spark: SparkSession, url: str, folder: Path, rounds: int) -> list[float]:
-    """Write what the queue holds to files; return the seconds of each round."""
+    """Write the messages of the queue to files; return the seconds of each round."""
     return [_timed(_rows(spark, url, COLUMNS), folder / f"parquet-{at}") for at in range(rounds + 1)][1:]
 
 
@@ -55,7 +55,7 @@ def _timed(rows: DataFrame, folder: Path) -> float:
 
 
 def to_queue(spark: SparkSession, url: str, folder: Path, rounds: int) -> list[float]:
-    """Publish what the queue holds to another, in one transaction; return the seconds of each round."""
+    """Publish the messages of the queue to another, in one transaction; return the seconds of each round."""
     taken_s = []
     for at in range(rounds + 1):
         begun_s = time.monotonic()
@@ -66,7 +66,7 @@ def to_queue(spark: SparkSession, url: str, folder: Path, rounds: int) -> list[f
 
 
 def micro_batches(spark: SparkSession, url: str, folder: Path, rounds: int) -> list[float]:
-    """Write what comes to files, batch after batch; return the seconds of each batch that had rows, once warm."""
+    """Write batches to files; return the seconds of each batch with rows, after the warm-up."""
 
     def write(rows: DataFrame, batch: int) -> None:
         rows.write.mode("overwrite").parquet(str(folder / "batches" / str(batch)))

@@ -32,7 +32,7 @@ RETAINED_WINDOW: Final = 1000
 
 
 def _come(broker: Broker, connections: int, *, lasting: bool) -> tuple[float, float, Faults]:
-    """Have many clients come at once; return seconds until all are in, the broker's processor seconds, and faults."""
+    """Connect many clients at once; return the seconds until all are in, the broker's processor seconds, and faults."""
     cpu_before_s, begun_s = measure.cpu_seconds(broker.pid), time.monotonic()
     with Storm(broker.address_of(MQTT), connections, lasting=lasting) as storm:
         storm.connect()
@@ -42,7 +42,7 @@ def _come(broker: Broker, connections: int, *, lasting: bool) -> tuple[float, fl
 
 
 def run_connection_storm(broker: Broker, *, connections: int) -> Outcome:
-    """Connect and subscribe with many clients at once, and see what one costs."""
+    """Connect and subscribe with many clients at once, and measure the cost of one."""
     taken_s, cpu_s, faults = _come(broker, connections, lasting=False)
     return Outcome(
         headline=Figure("broker CPU per connect", US * cpu_s / connections, "us"),
@@ -53,7 +53,7 @@ def run_connection_storm(broker: Broker, *, connections: int) -> Outcome:
 
 
 def run_reconnect_storm(broker: Broker, *, connections: int) -> Outcome:
-    """Kill a broker with many clients that have sessions, start it again, and see when all of them are back."""
+    """Kill a broker with many client sessions, restart it, and measure the time until all clients are back."""
     with Storm(broker.address_of(MQTT), connections, lasting=True) as storm:
         storm.connect()
         broker.kill()
@@ -71,7 +71,7 @@ def run_reconnect_storm(broker: Broker, *, connections: int) -> Outcome:
 
 
 def run_retained_storm(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
-    """Retain messages, each of a topic of its own; then some subscribers come that want them all."""
+    """Retain messages, each on its own topic; then some subscribers connect and get all of them."""
     topic = TOPIC + "/{stream}"
     kept = LoadPlan(
         subscribers_per_lane=0,
@@ -142,7 +142,7 @@ class Storm:
         self._poll.close()
 
     def connect(self) -> None:
-        """Return when all are connected and subscribed. Raises LoadError when they do not get in."""
+        """Return when all are connected and subscribed. Raises LoadError if some cannot connect."""
         self._moved_s = time.monotonic()
         while self._subscribed < self._count:
             while self._waiting and len(self._clients) - self._subscribed < CONNECTING_MAX:
@@ -150,7 +150,7 @@ class Storm:
             self._serve()
 
     def receive(self) -> Faults:
-        """Wait until everybody has had a message, and a while longer; return who had more than one."""
+        """Wait until each client has a message, and a while longer; return the clients with more than one."""
         self._moved_s = time.monotonic()
         while self._reached < self._count:
             self._serve()

@@ -36,7 +36,7 @@ AMQP_WINDOW: Final = 500  # ahead of the receiver and of the outcomes: less than
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effort:
-    """How much of everything, from the command line."""
+    """The sizes and times of cases, from the command line."""
 
     seconds: float = 5.0  # measured, after the warm-up
     workers: int = 1  # generator processes
@@ -49,7 +49,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question to some brokers."""
+    """One case: a question, and the brokers it is for."""
 
     name: str
     question: str
@@ -59,7 +59,7 @@ class Case:
 
 
 def _saturated(name: str, question: str, plan: LoadPlan, kinds: frozenset[str] = MQTT_BROKERS) -> Case:
-    """Return the case of a load as high as the broker takes."""
+    """Return a case with as much load as the broker takes."""
 
     def run(broker: Broker, effort: Effort) -> Outcome:
         return run_throughput(plan, broker, seconds=effort.seconds, workers=effort.workers)
@@ -68,7 +68,7 @@ def _saturated(name: str, question: str, plan: LoadPlan, kinds: frozenset[str] =
 
 
 def _on_time(name: str, question: str, plan: LoadPlan, kinds: frozenset[str] = MQTT_BROKERS) -> Case:
-    """Return the case of a load with a rate."""
+    """Return a case with a rate."""
 
     def run(broker: Broker, effort: Effort) -> Outcome:
         return run_latency(plan, broker, seconds=effort.seconds, workers=effort.workers)
@@ -82,7 +82,7 @@ def _conditions(plan: LoadPlan) -> Conditions:
 
 
 def _amqp(lanes: int, payload_bytes: int) -> Case:
-    """Return the case of so many senders, queues and receivers of AMQP."""
+    """Return a case with AMQP senders, queues and receivers."""
     name = f"amqp-{lanes}-{lanes}" + ("" if payload_bytes == 100 else f"-{payload_bytes}")
     question = f"AMQP 1.0, {lanes} senders to {lanes} receivers by durable queues, unsettled, {payload_bytes} bytes"
     plan = LoadPlan(protocol=AMQP, lanes=lanes, qos=1, window=AMQP_WINDOW, payload_sizes=(payload_bytes,), queue=QUEUE)

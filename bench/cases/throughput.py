@@ -51,7 +51,7 @@ def run_throughput(plan: LoadPlan, broker: Broker, *, seconds: float, workers: i
 
 
 def run_latency(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int) -> Outcome:
-    """Publish at the plan's rate, and see how long after a message was due it has come.
+    """Publish at the plan's rate, and measure latencies from the time when a message was due.
 
     From when it was due, not from when it was sent: a broker that makes publishers wait does not get better by it.
     """
@@ -76,7 +76,7 @@ def run_latency(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int)
 
 
 def _run(plan: LoadPlan, broker: Broker, seconds: float, workers: int) -> tuple[Snapshot, Snapshot, float, LoadReport]:
-    """Return how far the load was before and after the measured time, the broker's CPU seconds in it, and the end."""
+    """Return the progress before and after the measured time, the broker's CPU seconds in it, and the report."""
     plan = broker.prepare(plan)
     with _unmatched(plan, broker), run_load(plan, broker, workers=workers) as load:
         time.sleep(plan.warm_up_s)

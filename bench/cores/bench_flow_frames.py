@@ -26,7 +26,7 @@ KEYED: Final = Headers(partition_key="device-1")
 
 
 def opened() -> FlowEngine:
-    """Return a gateway's engine whose client is let in."""
+    """Return a gateway's engine with an authenticated client."""
     engine = FlowEngine(
         is_gateway=True, frame_bytes_max=FRAME_BYTES_MAX, connect_timeout_ms=1_000, keep_alive_ms=1_000, now_ms=0
     )
@@ -60,14 +60,14 @@ def decode(headers: Headers | None = None, topics: int = 1, lengths: int = 1) ->
 
 
 def head() -> DeliverHead:
-    """Return what the messages of one delivery share; a message that comes alone has its own."""
+    """Return the head that the messages of one delivery share."""
     return DeliverHead(
         1, 0, 1, delivery_count=1, redelivered=False, was_direct=False, first_of_group=False, received_ms=WALL_MS
     )
 
 
 def encode_alone(headers: Headers | None = None) -> float:
-    """Write one DELIVER after the other, and join them for one write."""
+    """Encode DELIVER frames one by one, and join them for one write."""
 
     def action() -> None:
         out: list[bytes] = []
@@ -79,7 +79,7 @@ def encode_alone(headers: Headers | None = None) -> float:
 
 
 def encode_alike(lengths: int = 1) -> float:
-    """Write rows that are alike together, and join them for one write."""
+    """Encode equal rows together, and join them for one write."""
     payloads = [PAYLOAD[: 100 - n % lengths] for n in range(COUNT)]
 
     def action() -> None:

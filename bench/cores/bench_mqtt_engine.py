@@ -52,7 +52,7 @@ def opened(level: int) -> MqttEngine:
 
 
 def filled(level: int, qos: int, topics: int = 1, lengths: int = 1, properties: bytes = b"") -> tuple[bytes, int]:
-    """Return one read full of PUBLISH packets, and how many they are."""
+    """Return one read full of PUBLISH packets, and their number."""
     packets: list[bytes] = []
     size = 0
     while size < READ_BYTES:
@@ -85,7 +85,7 @@ def decode(level: int, qos: int, topics: int = 1, lengths: int = 1, properties: 
 
 
 def decode_and_cut(level: int) -> float:
-    """Feed QoS 0 packets and have their payloads cut out, as another dialect or protocol needs them."""
+    """Feed QoS 0 packets and extract their payloads, as another version or protocol needs them."""
     data, count = filled(level, 0)
     engine = opened(level)
 
@@ -138,7 +138,7 @@ def encode_numbered(level: int, identifiers: list[int] | None = None) -> float:
 
 
 def encode_shared() -> float:
-    """Make the block that all QoS 0 subscribers share."""
+    """Encode the block that all QoS 0 subscribers share."""
     batch = rows(2500)
 
     def forget() -> None:

@@ -62,7 +62,7 @@ def page_out(log: RetainedLog, store: SpoolStore) -> None:
 
 
 def read_all(log: RetainedLog, store: SpoolStore | None) -> int:
-    """Read everything in chunks, as an actor does for a reader; return how many rows came."""
+    """Read everything in chunks, as an actor does for a reader; return the number of rows."""
     rows, at = 0, 1
     while at <= ROWS:
         plan = plan_range(log, at, ROWS + 1, CHUNK_BYTES)

@@ -173,7 +173,7 @@ def resident_kib() -> dict[str, int]:
 
 
 def print_growth(moment: str, before: dict[str, int]) -> None:
-    """Print what memory grew by."""
+    """Print the growth of memory."""
     grown = [f"{kind} +{kib - before[kind]} KiB" for kind, kib in resident_kib().items()]
     print(f"  {moment}: {', '.join(grown)}")
 

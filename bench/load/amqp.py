@@ -19,7 +19,7 @@ _U32: Final = struct.Struct(">I")
 
 @final
 class AmqpReceiver:
-    """The receiving end of a lane. It is its own record of what came."""
+    """The receiving end of a lane. It counts its messages itself."""
 
     def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane) -> None:
         self._settled = plan.qos == 0  # by the broker
@@ -35,7 +35,7 @@ class AmqpReceiver:
         self._rest = b""
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in what has come, accept it, and return how many messages that was."""
+        """Read and accept messages; return how many."""
         count = self.connection.read_into(view)
         data = self._rest + bytes(view[:count])
         at, end, first, before = 0, len(data), -1, self.received
@@ -99,7 +99,7 @@ class AmqpSender:
         return count
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in outcomes and credit."""
+        """Read outcomes and credit."""
         count = self.connection.read_into(view)
         data = self._rest + bytes(view[:count])
         at, end = 0, len(data)
@@ -113,7 +113,7 @@ class AmqpSender:
         return 0
 
     def understand(self, data: bytes, at: int, stop: int) -> None:
-        """Take one frame."""
+        """Handle one frame."""
         code = wire.performative(data, at, stop)
         if code == wire.DISPOSITION:
             _, first, last, _ = wire.fields(data, at, 4)
@@ -139,7 +139,7 @@ def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address,
 
 
 def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[AmqpReceiver]:
-    """Return the receivers of a lane, ready to run, and tell the lane who has to get what."""
+    """Return the receivers of a lane, ready to run, and set the lane's expected receivers."""
     assert plan.topic_filter is not None, "an AMQP receiver attaches to an address"
     node = plan.topic_filter.format(lane=lane.number)
     receivers: list[AmqpReceiver] = []
@@ -154,7 +154,7 @@ def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: sele
 
 
 def open_connection(address: Address, container_id: str) -> Connection:
-    """Return a connection on which open and begin are answered."""
+    """Return a connection after the answers to open and begin."""
     connection = Connection(address)
     connection.send(wire.opening(container_id))
     if connection.read_exactly(len(wire.HEADER)) != wire.HEADER:

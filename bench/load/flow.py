@@ -16,7 +16,7 @@ _SEQUENCE_END: Final = 8  # in a payload
 
 @final
 class FlowConsumer:
-    """The receiving end of a lane. It is its own record of what came."""
+    """The receiving end of a lane. It counts its messages itself."""
 
     def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane) -> None:
         self.connection = connection
@@ -30,7 +30,7 @@ class FlowConsumer:
         self._rest = b""
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in what has come, accept it, and return how many messages that was."""
+        """Read and accept messages; return how many."""
         count = self.connection.read_into(view)
         data = self._rest + bytes(view[:count])
         before = self.received
@@ -88,7 +88,7 @@ class FlowPublisher:
         return count
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in answers."""
+        """Read answers."""
         count = self.connection.read_into(view)
         data = self._rest + bytes(view[:count])
         at = 0
@@ -112,7 +112,7 @@ def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address,
 
 
 def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[FlowConsumer]:
-    """Return the consumers of a lane's queue, ready to run, and tell the lane who has to get what."""
+    """Return the consumers of a lane's queue, ready to run, and set the lane's expected receivers."""
     assert plan.topic_filter is not None, "a lane of the flow protocol consumes a queue"
     consumers: list[FlowConsumer] = []
     for index in range(plan.subscribers_per_lane):
@@ -126,7 +126,7 @@ def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: sele
 
 
 def open_connection(address: Address, client_name: str) -> Connection:
-    """Return a connection on which the gateway has let the client in."""
+    """Return a connection after the client is authenticated."""
     connection = Connection(address)
     connection.send(wire.greeting(client_name))
     if connection.read_exactly(len(wire.PREFACE)) != wire.PREFACE:

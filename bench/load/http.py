@@ -17,7 +17,10 @@ class HttpError(Exception):
 
 @final
 class HttpPublisher:
-    """The sending end of a lane. An answer of 200 says that the message is safe."""
+    """The sending end of a lane.
+
+    It sends one message at a time. An answer of 200 confirms the message, and then the next one is sent.
+    """
 
     def __init__(self, connection: Connection, plan: LoadPlan, lane: Lane) -> None:
         self.connection = connection
@@ -42,7 +45,7 @@ class HttpPublisher:
         return 1
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in answers. Raises HttpError for a refusal."""
+        """Read answers. Raises HttpError for a refusal."""
         data = self._rest + bytes(view[: self.connection.read_into(view)])
         *heads, self._rest = data.split(_END_OF_HEAD)
         for head in heads:

@@ -20,17 +20,17 @@ STALL_S: Final = 60.0  # without a byte in a load that should run: the broker ha
 
 
 class Progress(Protocol):
-    """Where a worker tells how far it is, and learns when it may begin and must stop."""
+    """The interface for a worker's progress, and for its start and stop."""
 
     def count(self, published: int, received: int) -> None:
         """Make the totals visible to the measuring process."""
 
     def stopped(self) -> bool:
-        """Return whether to publish no more."""
+        """Return whether to stop publishing."""
 
 
 class Count(Protocol):
-    """What is known of the messages that came, at one subscriber or at several that share them."""
+    """The count of received messages, of one subscriber or of several that share them."""
 
     received: int
     duplicated: int
@@ -45,7 +45,7 @@ class End(Protocol):
     lane: "Lane"
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in what has come; return how many new messages that was."""
+        """Read data; return the number of new messages."""
 
 
 class SendingEnd(End, Protocol):
@@ -63,7 +63,7 @@ class SendingEnd(End, Protocol):
 
 @final
 class Lane:
-    """Publishers, what they publish to, and subscribers. Any of the two sides may be absent."""
+    """Publishers, their destination, and subscribers. One of the two sides may be absent."""
 
     def __init__(self, plan: LoadPlan, number: int) -> None:
         self.plan = plan
@@ -86,11 +86,11 @@ class Lane:
 
     @property
     def expected(self) -> int:
-        """What each of the audience should have got."""
+        """The number of messages that each receiver should have."""
         return self.published if self.publishers else self.plan.messages_per_lane or 0
 
     def refill(self) -> int:
-        """Publish what the flow limit has room for; return how many messages."""
+        """Publish as many messages as the flow limit permits; return how many."""
         publishers = self.publishers
         if not publishers:
             return 0
@@ -103,12 +103,12 @@ class Lane:
         return self._share(room) if room >= max(batch_min, 1) else 0
 
     def publish_due(self, elapsed_s: float, rate: float) -> int:
-        """Publish what should have been by now at so many messages a second; return how many messages."""
+        """Publish the messages that are due at a rate; return how many."""
         room = int(elapsed_s * rate) - self.published
         return self._share(room) if room > 0 else 0
 
     def complete(self) -> bool:
-        """Return whether nothing is on its way, and nothing left to publish."""
+        """Return whether no message is in flight or left to publish."""
         plan = self.plan
         if self.publishers:
             if plan.messages_per_lane is not None and self.published < plan.messages_per_lane * len(self.publishers):
@@ -118,7 +118,7 @@ class Lane:
         return all(count.received >= self.expected for count in self.audience)
 
     def report(self) -> LoadReport:
-        """Return what it came to."""
+        """Return the report."""
         audience = self.audience
         return LoadReport(
             published=self.published,
@@ -159,7 +159,7 @@ class Worker:
         self._begun_s = 0.0
 
     def run(self, progress: Progress) -> LoadReport:
-        """Run until the plan is fulfilled, or the load is stopped and drained, or nothing moves any more."""
+        """Run until the plan is complete, the load is stopped and drained, or there is no more progress."""
         buffer = bytearray(max(RECEIVE_BYTES, 4 * self._plan.payload_bytes))
         view = memoryview(buffer)
         last_s = self._begun_s = time.monotonic()
@@ -191,16 +191,16 @@ class Worker:
         return list(self._ends.values())
 
     def add(self, end: End) -> None:
-        """Take in a client more."""
+        """Add a client."""
         self._ends[end.connection.socket.fileno()] = end
 
     def remove(self, end: End) -> None:
-        """Close a client's connection, without a word."""
+        """Close a client's connection without DISCONNECT."""
         del self._ends[end.connection.socket.fileno()]
         end.connection.close()
 
     def close(self) -> None:
-        """Close every connection, without a word."""
+        """Close every connection without DISCONNECT."""
         for end in self._ends.values():
             end.connection.close()
         self.poll.close()
@@ -232,7 +232,7 @@ class Worker:
         return touched
 
     def _note_latencies(self, lane: Lane, count: int, rate: float) -> None:
-        """Note how late the last messages came after they were due, whenever they were sent."""
+        """Record the latencies of the last messages, from the time when they were due."""
         begun_s = self._begun_s + self._offset_s(self.lanes.index(lane))
         last = lane.audience[0].received
         first = max(last - count, int(self._plan.warm_up_s * rate))
@@ -240,5 +240,5 @@ class Worker:
         self._latencies_s.extend([now_s - begun_s - (number + 1) / rate for number in range(first, last)])
 
     def _offset_s(self, place: int) -> float:
-        """Return how much later a lane begins than the first: the messages of all are spread over the time."""
+        """Return the delay of a lane's start, which spreads the messages of all lanes over time."""
         return 0.0 if self._rate is None else place / (self._rate * len(self.lanes))

@@ -21,7 +21,7 @@ _CONFIRMATIONS: Final = {0: (), 1: (wire.PUBACK,), 2: (wire.PUBREC, wire.PUBCOMP
 
 @final
 class Subscriber:
-    """One subscriber: everything it gets is checked, and acknowledged at once."""
+    """One subscriber, which checks each message and acknowledges it at once."""
 
     def __init__(self, connection: Connection, receiver: Receiver | TallyReceiver, count: Count, lane: Lane) -> None:
         self.connection = connection
@@ -30,7 +30,7 @@ class Subscriber:
         self._count = count
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in what has come; return how many new messages that was."""
+        """Read data; return the number of new messages."""
         receiver = self._receiver
         kept = len(receiver.rest)
         if kept:
@@ -45,7 +45,7 @@ class Subscriber:
 
 @final
 class Publisher:
-    """One publisher: slices of a stream written out beforehand go out, confirmations are compared with theirs."""
+    """One publisher: it sends slices of a prepared stream, and compares confirmations with the expected ones."""
 
     def __init__(
         self, connection: Connection, plan: LoadPlan, lane: Lane, number: int, *, receive_maximum: int
@@ -69,7 +69,7 @@ class Publisher:
         return min(self._answered.values(), default=0)
 
     def publish(self, count: int) -> int:
-        """Publish up to `count` messages, as far as broker and socket take them; return how many."""
+        """Publish up to `count` messages, as many as broker and socket take; return how many."""
         if self._in_flight_max is not None:
             count = min(count, self.confirmed + self._in_flight_max - self.published)
         done = 0
@@ -82,7 +82,7 @@ class Publisher:
         return done
 
     def on_readable(self, buffer: bytearray, view: memoryview) -> int:
-        """Take in confirmations, which should come in the order of the messages, each kind by itself [4.6.0-2, -3]."""
+        """Read confirmations, which come in the order of the messages, each kind by itself [4.6.0-2, -3]."""
         data = self._rest + bytes(view[: self.connection.read_into(view)])
         at, end = 0, len(data) - len(data) % wire.ACK_BYTES
         while at < end:
@@ -137,12 +137,12 @@ def connect_publisher(plan: LoadPlan, lane: Lane, number: int, address: Address,
 
 
 def connect_subscribers(plan: LoadPlan, lane: Lane, address: Address, poll: select.epoll) -> list[Subscriber]:
-    """Return the subscribers of a lane, ready to run, and tell the lane who has to get what."""
+    """Return the subscribers of a lane, ready to run, and set the lane's expected receivers."""
     return [connect_subscriber(plan, lane, index, address, poll) for index in range(plan.subscribers_per_lane)]
 
 
 def connect_subscriber(plan: LoadPlan, lane: Lane, index: int, address: Address, poll: select.epoll) -> Subscriber:
-    """Return one subscriber of a lane: the first of those that compete for its messages, or one more of them."""
+    """Return one subscriber of a lane, which may compete with others for its messages."""
     version = plan.subscriber_version
     receiver: Receiver | TallyReceiver
     count: Count
@@ -172,7 +172,7 @@ def connect_subscriber(plan: LoadPlan, lane: Lane, index: int, address: Address,
 
 
 def connect_unmatched(plan: LoadPlan, address: Address) -> Connection:
-    """Return a client with subscriptions that nothing is published to, but that look as if."""
+    """Return a client whose subscriptions resemble the topics of the load, but match none."""
     packet = wire.connect("bench-unmatched", version=wire.MQTT_3_1_1)
     connection = open_session(address, packet, OPENERS[plan.protocol])
     for number in range(plan.unmatched_count):
@@ -182,7 +182,7 @@ def connect_unmatched(plan: LoadPlan, address: Address) -> Connection:
 
 
 def open_session(address: Address, connect_packet: bytes, opener: Opener = Connection) -> Connection:
-    """Return a connection on which CONNACK has accepted."""
+    """Return a connection after CONNACK."""
     connection = opener(address)
     connection.send(connect_packet)
     wire.check_connack(read_packet(connection))
@@ -202,7 +202,7 @@ def subscribe(connection: Connection, topic_filter: str, *, qos: int, version: i
 
 
 def read_packet(connection: Connection) -> bytes:
-    """Return the next packet of a connection that waits, and not a byte more."""
+    """Read the next packet of a blocking connection, and no byte beyond it."""
     packet = bytearray(connection.read_exactly(2))
     body, end = wire.packet_end(packet, 0, len(packet))
     while end == 0:

@@ -18,7 +18,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What a broker did wrong. Any of them makes a run fail."""
+    """The faults of a broker. Any of them makes a run fail."""
 
     lost: int = 0
     duplicated: int = 0
@@ -27,7 +27,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport:
-    """What a load came to, once everything on its way has arrived or been given up."""
+    """The result of a load, after each message in flight has arrived or is given up."""
 
     published: int = 0
     confirmed: int = 0  # QoS 1 and 2 only
@@ -42,7 +42,7 @@ class LoadReport:
 
     @property
     def faults(self) -> Faults:
-        """What the broker did wrong."""
+        """The faults of the broker."""
         return Faults(self.expected - self.received, self.duplicated, self.disordered)
 
     def plus(self, other: "LoadReport") -> "LoadReport":

@@ -82,7 +82,7 @@ class LoadPlan:
 
     @property
     def tallied(self) -> bool:
-        """Whether what a subscriber gets is not simply the one stream of one publisher, in order."""
+        """Whether a subscriber gets something else than one stream of one publisher, in order."""
         return self.competing or self.streams > 1 or self.publishers_per_lane > 1 or self.qos == 2
 
     def stream_names(self, lane: int, publisher: int) -> list[tuple[str, str]]:

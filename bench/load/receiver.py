@@ -37,7 +37,7 @@ class Receiver:
         self._pattern = b""
 
     def feed(self, buffer: bytearray, end: int) -> bytes:
-        """Take `buffer[:end]`, which starts with the former `rest`; return PUBACKs to send. Spoils the buffer."""
+        """Read `buffer[:end]`, which starts with the former `rest`; return PUBACKs to send. Overwrites the buffer."""
         size = self._packet_bytes
         if size == 0:
             return self._read_each(buffer, end)

@@ -15,7 +15,7 @@ from bench.wire import mqtt as wire
 
 @final
 class Tally:
-    """What came of some streams, at one consumer or at several that compete for it.
+    """The received messages of some streams, at one consumer or at several competing ones.
 
     Invariant: `received` counts no message twice, so what was published and is not in it was lost. Sequences are modulo
     the cycle, and less than half of it is ever in flight.
@@ -33,7 +33,7 @@ class Tally:
         self._missing: set[tuple[int, int, int]] = set()  # stream, lap and sequence of what was passed over
 
     def count(self, numbers: Iterable[tuple[int, int]]) -> None:
-        """Take in messages by stream and sequence, in the order of their coming. Raises WireError for others'."""
+        """Count messages by stream and sequence, in the order of receipt. Raises WireError for messages of others."""
         following, cycle = self._next, self.cycle
         done = 0
         for stream, sequence in numbers:
@@ -50,13 +50,13 @@ class Tally:
         self.received += done
 
     def place(self, stream: int, sequence: int) -> int:
-        """Return how many messages of a stream were published before this one, which may be in flight."""
+        """Return how many messages of a stream were published before this one."""
         highest = self._laps[stream] * self.cycle + self._next[stream]
         ahead = (sequence - highest) % self.cycle
         return highest + (ahead if ahead < self.cycle // 2 else ahead - self.cycle)
 
     def _count_odd(self, stream: int, sequence: int) -> int:
-        """Take in a message that is not the one after the highest; return 1 if it is the first time."""
+        """Count a message that does not follow the highest one; return 1 for its first receipt."""
         if sequence >= self.cycle:
             raise wire.WireError(f"sequence {sequence} in a cycle of {self.cycle}: not a message of this run")
         following = self._next[stream]
@@ -95,7 +95,7 @@ class TallyReceiver:
         self._last = [-1] * own_order  # place by stream, of a consumer among several that each get a part in order
 
     def feed(self, buffer: bytearray, end: int) -> bytes:
-        """Take `buffer[:end]`, which starts with the former `rest`; return what has to be answered."""
+        """Read `buffer[:end]`, which starts with the former `rest`; return the acknowledgements to send."""
         answers: list[bytes] = []
         at = 0
         while True:
@@ -115,7 +115,7 @@ class TallyReceiver:
         return b"".join(answers)
 
     def _take_run(self, buffer: bytearray, at: int, body: int, stop: int, end: int, answers: list[bytes]) -> int:
-        """Take in the packets in front that have the layout of the first; return where they end."""
+        """Count the packets at the beginning with the layout of the first; return where they end."""
         shape = wire.publish_shape(buffer, at, body, stop, version=self._version)
         size = shape.packet_bytes
         if size - shape.payload_at < wire.NUMBER_BYTES:
@@ -149,7 +149,7 @@ class TallyReceiver:
 
 
 def run_length(buffer: bytearray, at: int, end: int, size: int, columns: Iterable[int]) -> int:
-    """Return how many whole packets of a size lie there that have, in these columns, the bytes of the first."""
+    """Return how many whole packets of a size have the bytes of the first one in these columns."""
     count = (end - at) // size
     for column in columns:
         first = buffer[at + column]

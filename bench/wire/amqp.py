@@ -25,17 +25,17 @@ _ACCEPTED: Final = b"\x00\x53\x24\x45"
 
 
 class AmqpError(Exception):
-    """Something other than AMQP as expected."""
+    """An unexpected frame, or bytes that are not AMQP."""
 
 
 def opening(container_id: str) -> bytes:
-    """Return header, open and begin: a broker that admits anonymous clients needs no SASL."""
+    """Return header, open and begin, without SASL: the client is anonymous."""
     begin = b"\x40" + _uint(0) + _uint(WINDOW) + _uint(WINDOW)
     return HEADER + _frame(OPEN, 2, _text(container_id) + _text("localhost")) + _frame(BEGIN, 4, begin)
 
 
 def attach(name: str, address: str, *, is_receiver: bool, settled: bool = False) -> bytes:
-    """Return an attach on handle 0: unsettled, of a durable terminus, or settled, of one that need not last."""
+    """Return an attach on handle 0: unsettled with a durable terminus, or settled with a volatile one."""
     terminus = _list(2, _text(address) + _uint(0 if settled else 2))
     source = b"\x00\x53\x28" + (terminus if is_receiver else b"\x45")
     target = b"\x00\x53\x29" + (b"\x45" if is_receiver else terminus)
@@ -48,7 +48,7 @@ def attach(name: str, address: str, *, is_receiver: bool, settled: bool = False)
 
 
 def flow(received: int, credit: int) -> bytes:
-    """Return a flow on handle 0 of a receiver that has got so many deliveries and takes so many more."""
+    """Return a flow on handle 0 of a receiver, with its delivery count and link credit."""
     body = _uint(received) + _uint(WINDOW) + _uint(0) + _uint(WINDOW) + b"\x43" + _uint(received) + _uint(credit)
     return _frame(FLOW, 7, body)
 
@@ -74,7 +74,7 @@ def transfer_template(payload_bytes: int, *, settled: bool = False) -> tuple[byt
 
 
 def performative(data: bytes, at: int, end: int) -> int:
-    """Return the code of the performative of the frame at `at`, 0 for an empty one. Raises AmqpError for an ending."""
+    """Return the performative's code of the frame at `at`, 0 for an empty one. Raises AmqpError for an ending."""
     body = at + 4 * data[at + 4]
     if body == end:
         return 0
@@ -85,7 +85,7 @@ def performative(data: bytes, at: int, end: int) -> int:
 
 
 def fields(data: bytes, at: int, count: int) -> list[int]:
-    """Return the first fields of the performative of the frame at `at`; what is no number or truth value is -1."""
+    """Return the first fields of the performative at `at`; a field that is no number or boolean is -1."""
     pos = at + 4 * data[at + 4] + 3
     wide = data[pos] == 0xD0
     given = _U32.unpack_from(data, pos + 5)[0] if wide else data[pos + 2]

@@ -20,7 +20,7 @@ Data = bytes | bytearray | memoryview
 
 
 class Connection:
-    """A socket that keeps what the kernel would not take yet."""
+    """A socket with a buffer for bytes that the kernel does not take yet."""
 
     def __init__(self, address: Address) -> None:
         self.socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
@@ -37,17 +37,17 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close the socket, without a word."""
+        """Close the socket without a message to the broker."""
         self.socket.close()
 
     # --- while it is set up ---
 
     def send(self, data: Data) -> None:
-        """Send all of it, and wait until the kernel has it."""
+        """Send all bytes, and wait until the kernel has them."""
         self.socket.sendall(self._enclosed(data))
 
     def read_exactly(self, count: int) -> bytes:
-        """Wait for so many bytes and take not one more. Raises ConnectionError when the broker closes."""
+        """Read exactly `count` bytes. Raises ConnectionError when the broker closes."""
         data = b""
         while len(data) < count:
             data += self._read_some(count - len(data))
@@ -59,23 +59,23 @@ class Connection:
     # --- on an epoll object ---
 
     def join(self, poll: select.epoll) -> None:
-        """Never wait again: `poll` tells when there is something to read, or room for what is unsent."""
+        """Switch to non-blocking: `poll` reports data to read, and room for unsent bytes."""
         self.socket.setblocking(False)
         self._poll = poll
         poll.register(self.socket.fileno(), select.EPOLLIN)
 
     def write(self, data: Data) -> None:
-        """Send, or keep the rest for `flush`. The caller stops writing while there is something unsent."""
+        """Send, and keep the rest for `flush`. The caller stops writing while bytes are unsent."""
         self._write(self._enclosed(data))
 
     def flush(self) -> None:
-        """Send what was kept: the socket is writable again."""
+        """Send the kept bytes: the socket is writable again."""
         data, self.unsent = self.unsent, b""
         self._listen(select.EPOLLIN)
         self._write(data)
 
     def read_into(self, view: memoryview) -> int:
-        """Return the number of bytes read, 0 when there were none after all. Raises ConnectionError at the end."""
+        """Return the number of bytes read, 0 when there are none. Raises ConnectionError at the end."""
         try:
             count = self.socket.recv_into(view)
         except BlockingIOError:
@@ -85,7 +85,7 @@ class Connection:
         return count
 
     def _enclosed(self, data: Data) -> Data:
-        """Return what goes over the wire for these bytes."""
+        """Return the bytes on the wire for these bytes."""
         return data
 
     def _write(self, data: Data) -> None:
@@ -107,7 +107,7 @@ class Connection:
 
 @final
 class TlsConnection(Connection):
-    """TLS by buffers in memory, so that one read takes all that came, and nothing waits where epoll cannot see it."""
+    """TLS over memory buffers: one read takes all data, so none waits where epoll does not see it."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address)
@@ -137,7 +137,7 @@ class TlsConnection(Connection):
             return b""
 
     def read_into(self, view: memoryview) -> int:
-        """Return the number of bytes that came, 0 when no record is complete. Raises ConnectionError at the end."""
+        """Return the number of bytes read, 0 when no record is complete. Raises ConnectionError at the end."""
         room = min(len(view), RECEIVE_BYTES) - self._incoming.pending - _TLS_RECORD_BYTES_MAX
         self._incoming.write(self._ciphertext[: super().read_into(self._ciphertext[:room])])
         done = 0
@@ -183,7 +183,7 @@ class WebSocketConnection(Connection):
         return data
 
     def read_into(self, view: memoryview) -> int:
-        """Return the number of bytes of payload that came. Raises ConnectionError at the end."""
+        """Return the number of bytes of payload. Raises ConnectionError at the end."""
         room = len(view) - len(self._early) - len(self._raw)
         try:
             received = _not_ended(self.socket.recv(room))
@@ -195,7 +195,7 @@ class WebSocketConnection(Connection):
         return len(payload)
 
     def _payload(self, received: bytes) -> bytes:
-        """Return the payload of all frames that are whole now."""
+        """Return the payload of all complete frames."""
         data = self._raw + received
         found: list[bytes] = []
         at = 0

@@ -36,7 +36,7 @@ _SETTLE: Final = struct.Struct(">QH")
 
 
 class FlowError(Exception):
-    """Something other than the flow protocol as expected."""
+    """An unexpected frame, or bytes that are not the flow protocol."""
 
 
 def greeting(client_name: str) -> bytes:
@@ -46,19 +46,19 @@ def greeting(client_name: str) -> bytes:
 
 
 def open_publisher(name: str, window: int) -> bytes:
-    """Return OPEN_PUB; without a name nothing is remembered of it."""
+    """Return OPEN_PUB; the gateway remembers nothing of a publisher without a name."""
     fields = _field(0x01, _U32.pack(1)) + (_field(0x20, name.encode()) if name else b"")
     return _frame(OPEN_PUB, FLOW, fields + _field(0x21, _U32.pack(window)))
 
 
 def bind(queue: str) -> bytes:
-    """Return BIND, with credit for ever: what limits is how much may be unsettled."""
+    """Return BIND with unlimited credit: the number of unsettled messages is the limit."""
     fields = _field(0x01, _U32.pack(1)) + _field(0x20, queue.encode()) + _field(0x31, (1 << 62).to_bytes(8, "big"))
     return _frame(BIND, FLOW, fields)
 
 
 def publish_template(topic: str, payload_bytes: int) -> bytes:
-    """Return a PUBLISH of a guaranteed message, whose sequence and payload are to be filled in."""
+    """Return a PUBLISH of a guaranteed message, as a template for sequence and payload."""
     name = topic.encode()
     fixed = bytes(8) + b"\x01\x04\x00\x00" + len(name).to_bytes(2, "big") + bytes(6)
     return _frame(0x21, FLOW, b"", fixed + name + bytes(payload_bytes))
@@ -75,7 +75,7 @@ def settle_through(delivery_id: int) -> bytes:
 
 
 def put_numbers(frames: bytearray, count: int, size: int, at: int, first: int) -> None:
-    """Count on from `first` in so many frames, in the low 32 bits of a number that ends at `at` in each."""
+    """Write ascending numbers from `first` into frames: the low 32 bits of the number that ends at `at`."""
     done = 0
     while done < count:
         low = (first + done) % RUN
@@ -91,7 +91,7 @@ def put_numbers(frames: bytearray, count: int, size: int, at: int, first: int) -
 
 
 def numbers_follow(data: bytes, count: int, size: int, at: int, first: int) -> bool:
-    """Return whether the low 16 bits of a number that ends at `at` count on from `first` in so many frames."""
+    """Return whether the numbers that end at `at` ascend from `first` in all frames, in their low 16 bits."""
     done = 0
     while done < count:
         low = (first + done) % RUN
@@ -107,7 +107,7 @@ def numbers_follow(data: bytes, count: int, size: int, at: int, first: int) -> b
 
 
 def deliveries_in_front(data: bytes, size: int) -> int:
-    """Return how many whole DELIVER frames of that size lie at the beginning, and nothing else before their end."""
+    """Return the number of whole DELIVER frames of a size at the beginning."""
     count = len(data) // size
     head = data[:5]
     if count == 0 or head != _U32.pack(size - 4) + bytes((DELIVER,)):
@@ -128,7 +128,7 @@ def frame_end(data: bytes, at: int) -> int:
 
 
 def answered_through(data: bytes, at: int) -> int:
-    """Return up to where a PUB_ACK answers. Raises FlowError when it refuses anything."""
+    """Return the last sequence that a PUB_ACK confirms. Raises FlowError when it has refusals."""
     through, _, refusals = _PUB_ACK.unpack_from(data, at + HEAD_BYTES)
     if refusals:
         raise FlowError(f"a message was refused: {data[at:][:200]!r}")

@@ -51,7 +51,7 @@ class PublishHeader:
 
 @dataclass(frozen=True, slots=True)
 class PublishShape:
-    """Where things lie in a PUBLISH packet. Offsets count from the packet's first byte."""
+    """The layout of a PUBLISH packet. Offsets count from the packet's first byte."""
 
     packet_bytes: int
     packet_id_at: int | None  # None: QoS 0 has no packet id
@@ -97,7 +97,7 @@ def publish_header(
 
 
 def publish_stream(headers: Sequence[PublishHeader], *, cycle: int) -> tuple[bytes, list[int]]:
-    """Return `cycle` PUBLISH packets in a row, and where each begins and the last ends.
+    """Return `cycle` consecutive PUBLISH packets, and where each begins and the last ends.
 
     The headers take turns; sequences count from 0 for each, packet ids from 1 over all.
     """
@@ -116,7 +116,7 @@ def publish_stream(headers: Sequence[PublishHeader], *, cycle: int) -> tuple[byt
 
 
 def acks(kind: int, ids_high: bytes | bytearray, ids_low: bytes | bytearray) -> bytes:
-    """Return a packet of a kind for each packet id, given as the column of high and the column of low bytes."""
+    """Return a packet of a kind for each packet id; the ids are columns of high and low bytes."""
     packets = bytearray(bytes((kind, 2, 0, 0)) * len(ids_high))
     packets[2::4] = ids_high
     packets[3::4] = ids_low
@@ -124,7 +124,7 @@ def acks(kind: int, ids_high: bytes | bytearray, ids_low: bytes | bytearray) -> 
 
 
 def ack_stream(kind: int, cycle: int) -> bytes:
-    """Return the packets of a kind that a whole cycle of PUBLISH packets calls for, in order [4.6.0-2]."""
+    """Return the acknowledgements of a kind for a whole cycle of PUBLISH packets, in order [4.6.0-2]."""
     ids = range(1, cycle + 1)
     return acks(kind, bytes([packet_id >> 8 for packet_id in ids]), bytes([packet_id & 0xFF for packet_id in ids]))
 
@@ -158,7 +158,7 @@ def publish_shape(data: bytes | bytearray, start: int, body: int, end: int, *, v
 
 
 def check_connack(packet: bytes) -> int:
-    """Return how many messages the broker takes at once [3.2.2.3.3]. Raises WireError unless it accepts."""
+    """Return the broker's Receive Maximum [3.2.2.3.3]. Raises WireError unless it accepts."""
     body, _ = packet_end(packet, 0, len(packet))
     if packet[0] != CONNACK or packet[body + 1] != 0:
         raise WireError(f"connection refused: {packet.hex(' ')}")

@@ -67,7 +67,7 @@ class AvroDecoder(Decoder):
 
 
 def _with_types_of_spark(schema: Schema) -> Schema:
-    """Return the schema without the logical types that Spark lacks: their values stay what they are written as."""
+    """Return the schema without the logical types that Spark lacks: their values keep their underlying type."""
     if isinstance(schema, list):
         return [_with_types_of_spark(each) for each in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""The interface of a format: a payload in, a record out.
+"""The interface of a format: it decodes a payload into a record.
 
 The driver creates a decoder and pickles it to the tasks, so it contains plain values only.
 """

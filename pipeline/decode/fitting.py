@@ -123,7 +123,7 @@ def _number(value: Any, place: str) -> Any:
 
 
 def _timestamp(kind: ArrowType) -> Fit:
-    """A time without its zone is in UTC. There the years end with 9999, behind which Python knows no time."""
+    """Read a time; without a zone it is in UTC. Python's years end with 9999."""
 
     def fit(value: Any, place: str) -> Any:
         if value is None:

@@ -28,7 +28,7 @@ UNSIGNED_64: Final = pa.decimal128(20, 0)  # Spark has no unsigned numbers
 
 @final
 class ProtobufDecoder(Decoder):
-    """Decodes messages of one type. Travels as what it was made of: the library's classes are not for pickles."""
+    """Decodes messages of one type. Its pickle has the arguments only: the library's classes cannot be pickled."""
 
     what: ClassVar[str] = "Protobuf"
 
@@ -59,7 +59,7 @@ class ProtobufDecoder(Decoder):
 
 
 def _message_type(descriptor: Descriptor, inside: tuple[str, ...]) -> tuple[ArrowType, Convert]:
-    """Return the type of a message's column, and what makes its values. Raises SchemaError."""
+    """Return the type of a message's column, and the function that makes its values. Raises SchemaError."""
     if descriptor.full_name == TIMESTAMP:
         return pa.timestamp("us", tz="UTC"), _timestamp
     if descriptor.full_name in inside:

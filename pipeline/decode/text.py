@@ -13,10 +13,10 @@ csv.field_size_limit(sys.maxsize)  # of all CSV in the process; 128 KiB otherwis
 
 
 class _TextDecoder(Decoder):
-    """Closures cannot be pickled, so the fitting function is created where it is used."""
+    """A decoder of texts. Closures cannot be pickled, so each process creates the fitting function."""
 
     def __init__(self, value_type: ArrowType) -> None:
-        """Raises SchemaError for types that are not for texts."""
+        """Take the columns. Raises SchemaError for types that texts cannot have."""
         self.value_type = value_type
         self._fit = fit_for(value_type)
 
@@ -48,7 +48,7 @@ class CsvDecoder(_TextDecoder):
     what: ClassVar[str] = "CSV"
 
     def __init__(self, value_type: ArrowType, delimiter: str) -> None:
-        """Raises SchemaError for types that have no place in a cell."""
+        """Take the columns. Raises SchemaError for types that a cell cannot have."""
         super().__init__(value_type)
         self._delimiter = delimiter
         nested = [field.name for field in value_type if field.type.num_fields]

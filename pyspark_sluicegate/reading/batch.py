@@ -1,4 +1,4 @@
-"""The batch source: what a queue has now, or a part of it, read without taking anything."""
+"""The batch source: reads the present messages of a queue, or a part of them, without removing any."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ _END: Final = (1 << 63) - 1
 @final
 @dataclass
 class _Wanted:
-    """What filters leave of a queue."""
+    """The part of a queue that the filters select."""
 
     partitions: frozenset[int] | None = None  # None: all
     first: int = 0
     end: int = _END
 
     def take(self, filter: Filter) -> bool:
-        """Take a filter over; return whether it is seen to here, wholly."""
+        """Apply a filter; return whether Spark need not apply it again."""
         if isinstance(filter, EqualTo | In) and filter.attribute == _PARTITION:
             values = filter.value if isinstance(filter, In) else (filter.value,)
             chosen = frozenset(int(each) for each in values if each is not None)
@@ -69,7 +69,7 @@ class QueueReader(DataSourceReader):
         self._wanted = _Wanted()
 
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks. Raises OffsetError, OptionError, or what the client library does."""
+        """Plan the tasks. Raises OffsetError, OptionError, and the errors of the client library."""
         options = self._options
         if options.starting_offsets == LATEST:
             raise OptionError("startingOffsets=latest is for streams; a batch from there on is empty")
@@ -90,7 +90,7 @@ class QueueReader(DataSourceReader):
         return [RangesPartition(task, incarnation=status.incarnation, cursor="", epoch=0) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield record batches; runs where the task does."""
+        """Yield record batches, in the process of the task."""
         return self._ranges.read(partition)
 
 
@@ -98,7 +98,7 @@ class QueueReaderWithFilters(QueueReader):
     """The same, for sessions with `spark.sql.python.filterPushdown.enabled`: Spark refuses the method without that."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802, Spark's name
-        """Take filters on partition and sequence over; yield the others back."""
+        """Apply filters on partition and sequence; yield the others for Spark."""
         for each in filters:
             if not self._wanted.take(each):
                 yield each

@@ -1,4 +1,4 @@
-"""What Spark's checkpoint says of a query: which batch is through, and up to where it read.
+"""Reads Spark's checkpoint of a query: its last completed batch, and the offsets of that batch.
 
 The files are Spark's own, read and never written. A batch is through when `commits/N` is there; what it had read to
 stands in `offsets/N`: a line with a version, one with the query's settings, then a line of JSON for each source.
@@ -17,13 +17,13 @@ _LINES_BEFORE_SOURCES: Final = 2
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be read as one."""
+    """An unreadable checkpoint."""
 
 
 @final
 @dataclass(frozen=True)
 class Progress:
-    """The last batch that is through."""
+    """The last completed batch."""
 
     query_id: str
     batch_id: int
@@ -31,14 +31,14 @@ class Progress:
 
     @property
     def reference(self) -> str:
-        """What the batch is called where operators see it."""
+        """The name of the batch, as operators see it."""
         return f"{self.query_id}/{self.batch_id}"
 
 
 def last_progress(checkpoint: str) -> Progress | None:
-    """Return the last batch that is through; None when none is. Raises CheckpointError.
+    """Return the last completed batch; None without one. Raises CheckpointError.
 
-    Only folders of this host (or mounted there) are read: a path, or a `file:` URL.
+    Reads folders of this host (or mounted there) only: a path, or a `file:` URL.
     """
     folder = _folder(checkpoint)
     if not (folder / "metadata").exists():
@@ -53,12 +53,12 @@ def last_progress(checkpoint: str) -> Progress | None:
 
 
 def query_id(checkpoint: str) -> str:
-    """Return the id of the query whose checkpoint this is. Raises CheckpointError, also when none has begun there."""
+    """Return the id of the checkpoint's query. Raises CheckpointError, also when no query has started there."""
     return str(_read(_folder(checkpoint) / "metadata", _id_in))
 
 
 def ours_among(texts: list[str]) -> tuple[Offset, ...]:
-    """Return the offsets that are of this source, of texts with offsets of any source."""
+    """Return the offsets of this source, from texts with offsets of any source."""
     found: list[Offset] = []
     for text in texts:
         try:

@@ -1,4 +1,4 @@
-"""Where a stream stands: for each partition the first sequence that was not read yet.
+"""The position of a stream: for each partition the first sequence that is not read yet.
 
 It goes into Spark's checkpoint as JSON, so its form has a version. The epoch of the cursor's binding travels along: who
 acknowledges later, in another process, does so under the binding that read, and a job that was replaced cannot move the
@@ -18,13 +18,13 @@ UNKNOWN: Final = 0  # the id of a partition that nobody has said
 
 
 class OffsetError(ValueError):
-    """An offset that does not fit: of another version, queue, message VPN or incarnation of the spool; or none."""
+    """An invalid offset, or one of another version, queue, message VPN or incarnation of the spool."""
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Offset:
-    """One place in all partitions of a queue. Sequences mean something within one incarnation of the spool only."""
+    """A position in all partitions of a queue. Sequences are valid within one incarnation of the spool only."""
 
     queue: str
     cursor: str
@@ -36,7 +36,7 @@ class Offset:
     ids: Mapping[int, int] = field(default_factory=dict)  # partition: which it was; absent: as of `vpn`
 
     def next_in(self, number: int, partition_id: int) -> int:
-        """Return where a partition goes on; one that is not named began later, so at its first sequence.
+        """Return where a partition continues; one without an entry is newer, and begins at its first sequence.
 
         So did one that has the number of another, which went when the queue had fewer partitions for a time. Not at
         what it has kept: that moves, and a batch planned again would be another one.
@@ -47,20 +47,20 @@ class Offset:
         return self.next.get(number, FIRST_SEQUENCE)
 
     def places(self, positions: Iterable[Position]) -> dict[int, int]:
-        """Return where it is in the partitions that there are now. Those that went are through, and not named."""
+        """Return the position in the present partitions. Deleted partitions are complete, and left out."""
         return {each.partition: self.next_in(each.partition, each.partition_id) for each in positions}
 
     def is_covered_by(self, positions: Iterable[Position]) -> bool:
-        """Return whether a cursor that stands there is through with all before it."""
+        """Return whether a cursor at these positions has acknowledged everything before the offset."""
         return all(each.acked >= self.next_in(each.partition, each.partition_id) for each in positions)
 
     def moved(self, ends: Mapping[int, int], positions: Iterable[Position], epoch: int) -> Self:
-        """Return the offset at other sequences, in partitions that stand at `positions`."""
+        """Return the offset with other sequences, in the partitions of `positions`."""
         ids = {each: partition_id for each, partition_id in ids_of(positions).items() if each in ends}
         return replace(self, next={**self.next, **ends}, ids={**self.ids, **ids}, epoch=epoch)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what Spark writes into its checkpoint."""
+        """Return the form that Spark writes into its checkpoint."""
         return {
             "v": VERSION,
             "vpn": self.vpn,
@@ -75,7 +75,7 @@ class Offset:
 
     @classmethod
     def of_json(cls, found: Any) -> Self:
-        """Return the offset that `to_json` made. Raises OffsetError."""
+        """Return the offset of a text from `to_json`. Raises OffsetError."""
         if not isinstance(found, dict) or "v" not in found:
             raise OffsetError(f"{found!r} is no offset of a Sluicegate queue")
         if found["v"] != VERSION:
@@ -95,7 +95,7 @@ class Offset:
             raise OffsetError(f"{found!r} is no offset of a Sluicegate queue: {error!r}") from None
 
     def is_in(self, vpn: str, incarnation: int) -> bool:
-        """Return whether it is of this message VPN, as far as both say, in this incarnation of the spool.
+        """Return whether it is of this message VPN, if both name one, in this incarnation of the spool.
 
         All message VPNs of a node have one incarnation, and may have queues and cursors of the same names.
         """
@@ -117,17 +117,17 @@ class Offset:
 
 
 def acked_places(positions: Iterable[Position]) -> dict[int, int]:
-    """Return before which sequence a cursor has acknowledged everything, by partition."""
+    """Return the sequences before which a cursor has acknowledged everything, by partition."""
     return {each.partition: each.acked for each in positions}
 
 
 def ids_of(positions: Iterable[Position]) -> dict[int, int]:
-    """Return which partition has each number, as far as the gateway says that."""
+    """Return the id of the partition with each number, if the gateway reports ids."""
     return {each.partition: each.partition_id for each in positions if each.partition_id != UNKNOWN}
 
 
 def named_places(text: str, positions: Iterable[Position]) -> Mapping[int, int]:
-    """Return the sequences that a user names as JSON, `{"0": 1501, "1": 1490}`, in partitions that there are.
+    """Return the sequences that a user gives as JSON, `{"0": 1501, "1": 1490}`, in existing partitions.
 
     Raises OffsetError.
     """

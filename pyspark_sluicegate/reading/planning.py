@@ -18,7 +18,7 @@ ALL: Final = 0  # no limit
 @final
 @dataclass(frozen=True)
 class RangeToRead:
-    """A piece of a partition: sequences from `first` up to `end`, which is not part of it."""
+    """A range of a partition: the sequences from `first` to `end`, exclusive."""
 
     partition: int
     first: int
@@ -26,7 +26,7 @@ class RangeToRead:
 
     @property
     def count(self) -> int:
-        """How many sequences, each a row or in a gap."""
+        """The number of sequences, each a row or in a gap."""
         return self.end - self.first
 
 
@@ -52,7 +52,7 @@ def next_ends(
 
 
 def share_rows(waiting: Mapping[int, int], rows_max: int) -> dict[int, int]:
-    """Return how many rows each partition gives to a batch of at most `rows_max`: one, and of the rest in proportion.
+    """Return each partition's rows in a batch of at most `rows_max`: one, and a share of the rest in proportion.
 
     When there are more partitions than rows, the fullest give one. The shares add up to `rows_max`, or to all that
     waits when that is less.
@@ -73,7 +73,7 @@ def share_rows(waiting: Mapping[int, int], rows_max: int) -> dict[int, int]:
 
 
 def cut(ranges: Sequence[RangeToRead], split_rows: int) -> list[RangeToRead]:
-    """Return the ranges in pieces of at most `split_rows`; with 0 as they are."""
+    """Return the ranges in pieces of at most `split_rows`; with 0 unchanged."""
     if split_rows == ALL:
         return list(ranges)
     pieces: list[RangeToRead] = []
@@ -84,7 +84,7 @@ def cut(ranges: Sequence[RangeToRead], split_rows: int) -> list[RangeToRead]:
 
 
 def group(ranges: Sequence[RangeToRead], tasks_max: int) -> list[list[RangeToRead]]:
-    """Return what each task reads: as even as whole ranges allow, a task for each range when `tasks_max` is 0.
+    """Return the ranges of each task: as even as whole ranges allow, one task for each range when `tasks_max` is 0.
 
     A task reads its ranges in ascending order of partition and sequence.
     """

@@ -116,7 +116,7 @@ def _put_time(out: ColumnWriter, bit: int, array: Array) -> None:
 
 
 def _put_properties(out: ColumnWriter, bit: int, array: Array) -> None:
-    """Write properties, their values as texts; a row without any, and a null value, have none."""
+    """Write properties, with values as texts; a row without properties, and a null value, have none."""
     if array.null_count == len(array):
         return
     whole = _at_zero(_as_maps(array).cast(pa.map_(pa.string(), pa.string())))
@@ -133,7 +133,7 @@ def _put_properties(out: ColumnWriter, bit: int, array: Array) -> None:
 
 
 def _as_maps(array: Array) -> Array:
-    """Return maps, also of arrays of structs of a name and a value: Spark makes no map in which a name repeats."""
+    """Return maps, also from arrays of structs of a name and a value: Spark's maps have no repeated names."""
     kind = array.type
     if pa.types.is_map(kind):
         return array
@@ -164,7 +164,7 @@ WRITTEN: Final[dict[str, tuple[int, Callable[[ColumnWriter, int, Array], None]]]
 
 
 def _at_zero(array: Array) -> Array:
-    """Return the array as one that begins with its buffers: slices share those of the whole."""
+    """Return the array with its own start in the buffers: slices share the buffers of the whole."""
     return array if array.offset == 0 else pa.concat_arrays([array, array.slice(0, 0)])
 
 

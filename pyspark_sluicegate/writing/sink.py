@@ -23,14 +23,14 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> StagedPart:
-        """Stage the rows of a task; runs where the task does."""
+        """Stage the rows of a task, in the process of the task."""
         task = _task()
         query_id = task.getLocalProperty("sql.streaming.queryId")
         batch_id = task.getLocalProperty("streaming.sql.batchId")
         return Stager(self._options, f"{query_id}/{batch_id}", task.partitionId()).stage_all(iterator)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803, Spark's name
-        """Publish what the tasks staged."""
+        """Publish the staged rows of the tasks."""
         commit(self._options, _parts(messages))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803, Spark's name
@@ -47,15 +47,15 @@ class QueueWriter(DataSourceArrowWriter):
         self._transaction = transaction
 
     def write(self, iterator: Iterator[Any]) -> StagedPart:
-        """Stage the rows of a task; runs where the task does."""
+        """Stage the rows of a task, in the process of the task."""
         return Stager(self._options, self._transaction, _task().partitionId()).stage_all(iterator)
 
     def commit(self, messages: Messages) -> None:
-        """Publish what the tasks staged."""
+        """Publish the staged rows of the tasks."""
         commit(self._options, _parts(messages))
 
     def abort(self, messages: Messages) -> None:
-        """Drop what tasks staged."""
+        """Drop the staged rows of the tasks."""
         abort(self._options, self._transaction)
 
 

@@ -106,7 +106,7 @@ class Stager:
 
 
 def _in_pieces(rows: Any) -> Iterator[Any]:
-    """Yield a batch in pieces that one request takes."""
+    """Yield a batch in pieces for one request each."""
     if rows.num_rows == 0:
         return
     if (rows.num_rows <= ROWS_MAX and rows.nbytes <= PAYLOAD_BYTES_MAX) or rows.num_rows == 1:

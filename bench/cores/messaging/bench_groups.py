@@ -81,7 +81,7 @@ def deliver_and_settle(ledger: Ledger) -> int:
 
 
 def as_it_comes(buckets: int, count: int, keys: list[int | None]) -> int:
-    """Deliver and settle what comes in batches of so many; return the number of deliveries."""
+    """Append, deliver and settle batches of a size; return the number of deliveries."""
     ledger = ledger_of(buckets)
     bind(ledger)
     batch = batch_of(count, keys)
@@ -94,7 +94,7 @@ def as_it_comes(buckets: int, count: int, keys: list[int | None]) -> int:
 
 
 def backlog(buckets: int, count: int, keys: list[int | None]) -> int:
-    """Deliver and settle what lay there before anybody came; return the number of deliveries."""
+    """Deliver and settle a backlog from before the consumers; return the number of deliveries."""
     ledger = ledger_of(buckets)
     batch = batch_of(count, keys)
     for _ in range(MESSAGES // count):
@@ -118,7 +118,7 @@ def best_ns(action: Callable[[], int]) -> tuple[int, int]:
 
 
 def main() -> None:
-    """Run everything, and print it beside consumers that compete for messages with the same headers."""
+    """Run all cases, and print them beside competing consumers of messages with the same headers."""
     print(f"groups ({'interpreted' if grouping.__file__.endswith('.py') else 'compiled'})")
     in_turn: list[int | None] = list(range(KEYS))
     in_runs: list[int | None] = [key for key in range(KEYS) for _ in range(BATCH_MESSAGES // KEYS)]

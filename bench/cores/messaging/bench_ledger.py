@@ -43,7 +43,7 @@ def batch_of(count: int) -> MessageBatch:
 
 
 def ledger_with(flows_count: int, *, limit: int) -> Ledger:
-    """Return a durable ledger with flows that have a window of their own each."""
+    """Return a durable ledger with flows, each with its own window."""
     ledger = Ledger(durable=True, rules=DeliveryRules(unacked_count_max=1 << 30))
     for number in range(1, flows_count + 1):
         window: CreditWindow[Address] = CreditWindow(limit)
@@ -72,12 +72,12 @@ def forget_effects(ledger: Ledger) -> None:
 
 
 def settle(ledger: Ledger, flow: Flow, first: int, end: int, outcome: int = ACCEPTED) -> None:
-    """Settle, and give the credit back."""
+    """Settle, and return the credit."""
     flow.window.give(ledger.settle(flow.flow_id, first, end, outcome))
 
 
 def in_and_out(ledger: Ledger, batch: MessageBatch, turns: int) -> None:
-    """Append, deliver and settle in order, a turn after the other."""
+    """Append, deliver and settle in order, turn by turn."""
     for _ in range(turns):
         append(ledger, batch)
         for each in ledger.deliver(0):
@@ -107,7 +107,7 @@ def waiting_ones(count: int) -> Ledger:
 
 
 def drain(ledger: Ledger, pages: dict[int, list[tuple[int, MessageBatch]]]) -> None:
-    """Deliver and settle until nothing waits, reading pages as they are wanted."""
+    """Deliver and settle until no message waits, and read pages on demand."""
     while ledger.waiting_count:
         for each in ledger.deliver(0):
             settle(ledger, each.flow, each.first_sequence, each.first_sequence + each.stop_row - each.start_row)
@@ -118,7 +118,7 @@ def drain(ledger: Ledger, pages: dict[int, list[tuple[int, MessageBatch]]]) -> N
 
 
 def page_out(ledger: Ledger) -> dict[int, list[tuple[int, MessageBatch]]]:
-    """Move everything into pages, 2 MiB at a time."""
+    """Move all messages into pages, 2 MiB at a time."""
     pages: dict[int, list[tuple[int, MessageBatch]]] = {}
     while True:
         plans = plan_pages(ledger, page_bytes=PAGE_BYTES, bytes_to_free=2 << 20, through_record=None)
@@ -145,7 +145,7 @@ def report(name: str, total_ns: int, *, messages: int, batches: int) -> None:
 
 
 def bench_turns() -> None:
-    """What consumers who keep up cost."""
+    """The cost of consumers that keep up."""
     cases = [
         ("append, deliver, settle 300", 1, 1000, BATCH_MESSAGES, 300),
         ("append, deliver, settle 300, three competing flows", 3, 1000, BATCH_MESSAGES, 300),
@@ -160,7 +160,7 @@ def bench_turns() -> None:
 
 
 def bench_disorder() -> None:
-    """What settling in another order costs, and whether a longer window makes it worse."""
+    """The cost of settling in another order, and of a longer window."""
     for window in (30_000, 120_000):
         order = list(range(1, window + 1))
         Random(7).shuffle(order)
@@ -169,7 +169,7 @@ def bench_disorder() -> None:
 
 
 def give_everything_back(ledger: Ledger) -> None:
-    """Deliver all, fail all, and look at what a clean stop would write."""
+    """Deliver all, fail all, and collect what a clean stop would write."""
     flow = ledger.flows[1].flow
     flow.window.limit = 1 << 30
     ledger.deliver(0)
@@ -178,7 +178,7 @@ def give_everything_back(ledger: Ledger) -> None:
 
 
 def bench_backlog() -> None:
-    """What 200,000 one-message batches that wait cost, step by step."""
+    """The cost of 200,000 waiting one-message batches, step by step."""
     start = thread_time_ns()
     ledger = waiting_ones(WAITING)
     report(f"append {WAITING} batches of one", thread_time_ns() - start, messages=WAITING, batches=WAITING)

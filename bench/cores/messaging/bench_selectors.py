@@ -26,7 +26,7 @@ TEXTS: Final = (
 
 
 def batch() -> MessageBatch:
-    """Return messages with five properties, of which selectors look for some."""
+    """Return messages with five properties; selectors use some of them."""
     headers = [
         Headers(
             user_properties=[

@@ -33,7 +33,7 @@ def literal_filters() -> Scenario:
 
 
 def device_trees() -> Scenario:
-    """Every client subscribes to all below its device."""
+    """Every client subscribes to all topics below its device."""
     filters = [f"site/{number % 100}/device/{number}/#" for number in range(SUBSCRIPTION_COUNT)]
     topics = [text.replace("#", "sensor/temperature") for text in spread(filters)]
     return Scenario("device trees, a/b/c/d/#", filters, Syntax.MQTT, topics)
@@ -48,7 +48,7 @@ def single_levels() -> Scenario:
 
 
 def mixed(name: str, topics: list[str]) -> Scenario:
-    """Two fifths literal, the rest wildcards of all kinds."""
+    """Two fifths literal filters, and wildcards of all kinds."""
     filters = [f"site/{number % 100}/device/{number}/temperature" for number in range(0, SUBSCRIPTION_COUNT, 5)]
     filters += [f"site/{number % 100}/device/{number}/humidity" for number in range(1, SUBSCRIPTION_COUNT, 5)]
     filters += [f"site/*/device/{number}/temperature" for number in range(2, SUBSCRIPTION_COUNT, 5)]

@@ -43,7 +43,7 @@ UNBOUNDED: Final = 1 << 60
 
 
 def sink() -> Inbox:
-    """Return the inbox of a stopped actor: it drops what it gets, by the code that a node posts with."""
+    """Return the inbox of a stopped actor, which drops messages with the code of a node."""
     inbox = Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
     inbox.closed = True
     return inbox
@@ -57,7 +57,7 @@ class Space(NamedTuple):
 
 
 def queue(space: TopicSpace, routes: VirtualRoutes, name: str) -> None:
-    """Add a queue with one partition, never written: the store is another benchmark's."""
+    """Add a non-durable queue with one partition: another benchmark measures the store."""
     gate = QueueGate(None, usage_bytes_max=UNBOUNDED, message_bytes_max=UNBOUNDED)
     target = QueueTarget(name, gate, Pressure(high_bytes=UNBOUNDED, low_bytes=0), durable=False)
     target.partitions.append(PartitionTarget(1, sink()))
@@ -116,7 +116,7 @@ def message(topic: str) -> MessageBatch:
 
 
 class Course:
-    """A space, and its best rounds so far."""
+    """A topic space, and its best rounds so far."""
 
     def __init__(self, plan: Space, kind: str) -> None:
         self.plan = plan
@@ -128,7 +128,7 @@ class Course:
         assert len(self._space.route_of_row(self._batch, 0).all_queues()) == 2, "it goes where it should"
 
     def round(self) -> None:
-        """Publish where routes are cached, then resolve routes."""
+        """Publish with cached routes, then resolve routes."""
         publisher, batch = self._publisher, self._batch
         started_ns = perf_counter_ns()
         for number in range(PUBLISHES):

@@ -70,7 +70,7 @@ class Relay:
         return bytes(frames)
 
     async def relay(self, frames: bytes, count: int) -> None:
-        """Let so many messages go through."""
+        """Relay `count` messages."""
         receiver = self.receiver
         while self.link.credit < count:
             await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def measure(address: str, batch: int, messages: int) -> float:
 
 
 def main() -> None:
-    """Measure both, or what was asked for."""
+    """Measure both cases, or the requested one."""
     ways = {"queue": QUEUE, "topic": TOPIC}
     chosen = [sys.argv[1]] if len(sys.argv) > 1 else list(ways)
     batch = int(sys.argv[2]) if len(sys.argv) > 2 else 250

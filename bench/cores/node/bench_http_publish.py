@@ -77,7 +77,7 @@ def process(*command: str) -> Iterator[tuple[int, int]]:
 
 
 async def load(port: int, connections: int, requests: int) -> None:
-    """Send requests, one under way on each connection."""
+    """Send requests, one in flight on each connection."""
     request = b"POST %s HTTP/1.1\r\n%sContent-Length: %d\r\n\r\n%s" % (PATH, HEADERS, len(PAYLOAD), PAYLOAD)
 
     async def one(count: int) -> None:

@@ -44,7 +44,7 @@ READY: Final = "ready"
 
 @final
 class Load:
-    """Publishers, lanes and consumers on one node, and the rounds they go through."""
+    """Publishers, lanes and consumers on one node, and their rounds."""
 
     def __init__(
         self, node: Node, lanes: list[bytes], publishers: list[Client], consumers: list[Client], *, qos: int
@@ -64,7 +64,7 @@ class Load:
             consumer.to_answer = self._to_answer  # the others are not looked at: what gets longer is not our own round
 
     async def run(self, messages: int) -> int:
-        """Go through rounds until so many messages were published and as many came; return how many. Asserts both."""
+        """Run rounds until so many messages are published and received; return their number. Asserts both."""
         published, received = 0, self._received
         while published < messages:
             await self._round()
@@ -73,11 +73,11 @@ class Load:
         return published
 
     async def warm_up(self) -> None:
-        """Go through all lanes once: what is made for the first message is not counted."""
+        """Run all lanes once, so that work for the first message is not counted."""
         await self.run(max(len(self.lanes) * BATCH, MESSAGES // 5))
 
     async def pile_up(self, messages: int) -> None:
-        """Publish so many messages that are not answered; from then on no more are than are published."""
+        """Publish a backlog of messages that are not settled; later, as many are settled as are published."""
         self.answered_max = 0
         for _ in range(messages // (LANES_AT_ONCE * BATCH)):
             await self._round()
@@ -163,7 +163,7 @@ async def _connections(node: Node, number: int) -> Load:
 
 
 async def _wildcards(node: Node, number: int) -> Load:
-    """Subscriptions with wildcards that never match. Another one comes or goes in each round: all routes are new."""
+    """Wildcard subscriptions that never match. Each round adds or removes one, so all routes are resolved again."""
     load = await _connections(node, 100)
     (other,) = [Client(node, 50_000)]
     await asyncio.sleep(HALF_ROUND_S)
@@ -175,12 +175,12 @@ async def _wildcards(node: Node, number: int) -> Load:
 
 
 async def _partitions(node: Node, number: int) -> Load:
-    """A queue of so many partitions, with four consumers. A lane is a key."""
+    """A queue with a number of partitions and four consumers. A lane is a key."""
     return await _partitioned(node, number, consumers_count=4)
 
 
 async def _saturated(node: Node, number: int) -> Load:
-    """A queue of so many partitions, all with messages that wait for the one consumer's credit."""
+    """A queue with a number of partitions, all with messages that wait for credit of the only consumer."""
     load = await _partitioned(node, number, consumers_count=1)
     await load.pile_up(KEYS * BATCH)
     return load
@@ -200,7 +200,7 @@ async def _partitioned(node: Node, number: int, *, consumers_count: int) -> Load
 
 
 async def _consumers(node: Node, number: int) -> Load:
-    """One queue, whose messages so many consumers share."""
+    """One queue with a number of competing consumers."""
     await _make_queue(node, QUEUE.format(0), [TOPIC.format(0)], access_type="non-exclusive")
     consumers = await _clients(node, number)
     for consumer in consumers:
@@ -210,7 +210,7 @@ async def _consumers(node: Node, number: int) -> Load:
 
 
 async def _members(node: Node, number: int) -> Load:
-    """A shared subscription of so many members, QoS 0."""
+    """A shared subscription with a number of members, QoS 0."""
     consumers = await _clients(node, number)
     for consumer in consumers:
         consumer.subscribe(f"$share/bench/{TOPIC.format(0)}", qos=0)
@@ -219,7 +219,7 @@ async def _members(node: Node, number: int) -> Load:
 
 
 async def _backlog(node: Node, number: int) -> Load:
-    """A queue in which so many messages wait; as many are consumed as come."""
+    """A queue with a backlog; as many messages are consumed as are published."""
     load = await _queues(node, 1)
     await load.pile_up(number)
     return load
@@ -243,13 +243,13 @@ def _virtual_settings(number: int) -> list[str]:
 
 
 async def _connects(node: Node, number: int) -> Arrivals:
-    """Clients that connect and subscribe, where so many have done so before."""
+    """Clients that connect and subscribe, beside a number of connected ones."""
     await Arrivals(node, list(range(number)), clean=True).run(number)
     return Arrivals(node, list(range(number, number + MESSAGES + WARM_UP)), clean=True)
 
 
 async def _returns(node: Node, number: int) -> Arrivals:
-    """So many clients that come back to sessions that were kept for them, and subscribe again."""
+    """Clients that resume their sessions, and subscribe again."""
     first_time = Arrivals(node, list(range(number)), clean=False)
     await first_time.run(number)
     for client in first_time.come:
@@ -274,12 +274,12 @@ FAMILIES: Final[dict[str, Callable[[Node, int], Awaitable[Load | Arrivals]]]] = 
 
 
 def unit_of(case: str) -> str:
-    """Return what a case counts."""
+    """Return the unit of a case."""
     return "client" if case.startswith(("connects", "returns")) else "message"
 
 
 async def measure(family: str, number: int, *, told: bool) -> None:
-    """Make one case, and run it; `told` when somebody counts, and says when."""
+    """Set up one case, and run it; `told` tells a counting program when to count."""
     with tempfile.TemporaryDirectory() as folder:
         settings = _virtual_settings(number) if family == "virtual" else []
         node = await start_node(Path(folder), settings)
@@ -303,7 +303,7 @@ async def measure(family: str, number: int, *, told: bool) -> None:
 
 
 def main() -> None:
-    """Measure what was asked for."""
+    """Measure the requested cases."""
     family, _, number = sys.argv[1].rpartition("-")
     run_on_jumping_time(measure(family, int(number), told=READY in sys.argv[2:]))
 

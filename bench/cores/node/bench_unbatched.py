@@ -30,7 +30,7 @@ PUBCOMP: Final = b"\x70\x02"
 
 
 class ListTransport:
-    """Takes what a connection writes."""
+    """Receives the writes of a connection."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -53,16 +53,16 @@ class ListTransport:
         """Nothing to close."""
 
     def pause_reading(self) -> None:
-        """Nothing is read from here."""
+        """Do nothing: no data comes from here."""
 
     def resume_reading(self) -> None:
-        """Nothing is read from here."""
+        """Do nothing: no data comes from here."""
 
     def read_into(self, target: ReadTarget) -> None:
-        """Go on as before."""
+        """Ignore the buffer."""
 
     def buffered_bytes(self) -> int:
-        """Return that all was taken."""
+        """Return 0: all was written."""
         return 0
 
 
@@ -83,19 +83,19 @@ def _publish(topic: bytes, qos: int, packet_id: int) -> bytes:
 
 
 def _table(head: bytes) -> bytes:
-    """Return acknowledgements that begin so of all packet ids."""
+    """Return the acknowledgements of all packet ids, with this beginning."""
     return b"".join([head + packet_id.to_bytes(2, "big") for packet_id in range(65_536)])
 
 
 def _acknowledge(written: bytes, count: int, table: bytes) -> bytes:
-    """Return what answers the ids of equally long PUBLISH packets, which follow each other but for one turn to 1."""
+    """Return the acknowledgements of PUBLISH packets of equal length, whose ids ascend and may wrap to 1 once."""
     at = len(written) // count * (count - 1) + ID_AT
     first, last = int.from_bytes(written[ID_AT : ID_AT + 2], "big"), int.from_bytes(written[at : at + 2], "big")
     return table[4 * first : 4 * (last + 1)] if first <= last else table[4 * first :] + table[4 : 4 * (last + 1)]
 
 
 async def _answered(transport: ListTransport) -> None:
-    """Wait for the broker's next word."""
+    """Wait for the broker's next answer."""
     transport.written = []
     while not transport.written:
         await asyncio.sleep(0.01)
@@ -146,7 +146,7 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
 
 
 def main() -> None:
-    """Measure all, or what was asked for."""
+    """Measure all cases, or the requested ones."""
     levels = [int(sys.argv[1])] if len(sys.argv) > 1 else [0, 1, 2]
     messages = int(sys.argv[2]) if len(sys.argv) > 2 else 200_000
     in_a_read = int(sys.argv[3]) if len(sys.argv) > 3 else 1

@@ -1,4 +1,4 @@
-"""MQTT clients of a node that is in this process: they come by its listener, without a socket."""
+"""MQTT clients of a node in this process: they connect to its listener without a socket."""
 
 import asyncio
 from typing import Any, Final, cast, final
@@ -30,22 +30,22 @@ class Client(asyncio.Transport):
         self.send(wire.connect(f"bench-{number}", version=version, clean=clean))
 
     def send(self, data: bytes) -> None:
-        """Have the node read something."""
+        """Let the node read bytes."""
         assert self._protocol is not None
         self._protocol.data_received(data)
 
     def subscribe(self, topic_filter: str, qos: int) -> None:
-        """Ask for a subscription."""
+        """Send SUBSCRIBE."""
         self.send(wire.subscribe(topic_filter, qos=qos, version=self.version))
 
     def leave(self) -> None:
-        """Be gone, without a word."""
+        """Close the connection without DISCONNECT."""
         assert self._protocol is not None
         self._protocol.connection_lost(None)
         self._protocol = None
 
     def taken(self) -> bytes:
-        """Return what the node has sent since the last call."""
+        """Return the bytes that the node has sent since the last call."""
         data = b"".join(self.written)
         self.written.clear()
         return data
@@ -53,13 +53,13 @@ class Client(asyncio.Transport):
     # --- what the node asks of a transport ---
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Take what the node sends."""
+        """Take bytes that the node sends."""
         if self.to_answer is not None and not self.written and not self.unanswered:
             self.to_answer.append(self)
         self.written.append(cast(bytes, data))
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Be read by this one."""
+        """Set the protocol that receives the data."""
         self._protocol = cast(asyncio.Protocol, protocol)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
@@ -67,24 +67,24 @@ class Client(asyncio.Transport):
         return ("127.0.0.1", self.number) if name == "peername" else default
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Have none: all is taken at once."""
+        """Ignore the limits: all is written at once."""
 
     def get_write_buffer_size(self) -> int:
-        """Return that all was taken."""
+        """Return 0: all was written."""
         return 0
 
     def is_closing(self) -> bool:
-        """Return that it is open."""
+        """Return False: it is open."""
         return False
 
     def pause_reading(self) -> None:
-        """Send on: no case publishes more than is taken."""
+        """Continue to send: no case publishes more than the node takes."""
 
     def resume_reading(self) -> None:
-        """Nothing was held back."""
+        """Do nothing: nothing was held back."""
 
     def close(self) -> None:
-        """The node closes the connection, which no case asks for."""
+        """Fail: no case lets the node close a connection."""
         raise AssertionError(f"the node closed the connection of client {self.number}")
 
     write_eof = abort = close
@@ -92,7 +92,7 @@ class Client(asyncio.Transport):
 
 @final
 class Arrivals:
-    """Clients that come, ten in each round, and subscribe once they are let in."""
+    """Clients that connect, ten in each round, and subscribe after CONNACK."""
 
     def __init__(self, node: Node, numbers: list[int], *, clean: bool) -> None:
         self.come: list[Client] = []
@@ -101,11 +101,11 @@ class Arrivals:
         self._clean = clean
 
     async def warm_up(self) -> None:
-        """Have some come that are not counted."""
+        """Connect some clients that are not counted."""
         await self.run(WARM_UP)
 
     async def run(self, count: int) -> int:
-        """Have so many come, or as many as there are; return how many. Asserts that each is answered."""
+        """Connect `count` clients, or all that there are; return how many. Asserts that each is answered."""
         before = len(self.come)
         while self._waiting and len(self.come) - before < count:
             newest = [self._waiting.pop() for _ in range(min(AT_ONCE, len(self._waiting)))]
@@ -135,7 +135,7 @@ def _subscribe(clients: list[Client]) -> None:
 
 
 async def _answers(clients: list[Client]) -> list[bytes]:
-    """Return what each is sent, once all have heard: what is stored for a kept session takes a commit."""
+    """Wait for all answers, and return them: a stored session takes a commit."""
     while not all(client.written for client in clients):
         await asyncio.sleep(ANSWER_S)
     return [client.taken() for client in clients]

@@ -29,7 +29,7 @@ _NOT_OPENED = ("mqtt_websocket", "amqp", "flow", "http")
 
 @final
 class JumpingClock(Clock):
-    """Time that only the loop moves."""
+    """A clock that only the loop advances."""
 
     def __init__(self) -> None:
         self.at_ns = 0
@@ -39,7 +39,7 @@ class JumpingClock(Clock):
         return self.at_ns // 1_000_000
 
     def wall_ms(self) -> int:
-        """Return milliseconds since the epoch, as if it had begun at a moment of 2023."""
+        """Return milliseconds since the epoch; the clock began in 2023."""
         return _WALL_START_MS + self.at_ns // 1_000_000
 
     def now_ns(self) -> int:
@@ -48,7 +48,7 @@ class JumpingClock(Clock):
 
 
 class _Jumps:
-    """A loop's sockets; in the place of waiting for them, time goes on."""
+    """The selector of a loop: instead of waiting for sockets, it advances the clock."""
 
     def __init__(self, sockets: SocketSelector, clock: JumpingClock) -> None:
         self._sockets = sockets
@@ -75,7 +75,7 @@ class _JumpingLoop(SocketLoop):
 
 @final
 class _StoreAtOnce:
-    """The store's two threads, on the loop: what is asked for has been done when the call returns."""
+    """The two threads of the store, on the loop: a request is done when the call returns."""
 
     def __init__(self, store: Store, _: Runtime) -> None:
         self._store = store
@@ -112,7 +112,7 @@ def run_on_jumping_time(main: Coroutine[Any, Any, None]) -> None:
 
 
 async def start_node(folder: Path, settings: list[str]) -> Node:
-    """Return a node that runs on this loop, with a port of MQTT that nobody knows."""
+    """Return a node on this loop, with an MQTT port that no other program uses."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, _JumpingLoop)
     fixed = [f"data.path={folder}", "spool.sync=false", "admin.enabled=false", "listeners.mqtt.port=0"]

@@ -1,4 +1,4 @@
-"""The findings of an audit, in numbers and examples. See also: `comparison` (the queries), `page` (the report)."""
+"""The findings of an audit, in numbers and examples. See also: `job` (the queries), `page` (the report)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Sample:
 @final
 @dataclass(frozen=True)
 class Moment:
-    """The messages that came in during one of the equal pieces of time; foreign ones when they came out."""
+    """The input messages of one of the equal periods of time; foreign messages count when they came out."""
 
     begins: datetime
     sent_count: int

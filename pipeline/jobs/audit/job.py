@@ -110,7 +110,7 @@ def paired(ingress: DataFrame, egress: DataFrame, *, identity: str, key: str) ->
 
 
 def findings(pairs: DataFrame, *, samples: int) -> AuditResult:
-    """Return what pairs say; `samples` is the most of each thing that is wrong. They are read several times."""
+    """Return the findings of the pairs, with at most `samples` examples of each kind. Reads the pairs several times."""
     totals = _totals(pairs)
     return AuditResult(
         sent_count=totals.sent,
@@ -209,7 +209,7 @@ def _moment(millis: int) -> datetime:
 
 
 def _text(identity: Any) -> str:
-    """Return an identity as people read it; empty when there is none."""
+    """Return an identity as text; empty when there is none."""
     if identity is None:
         return ""
     is_binary = isinstance(identity, bytes | bytearray)  # which of the two is a setting of Spark's

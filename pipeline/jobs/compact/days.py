@@ -166,7 +166,7 @@ def _put_in_place(path: Path, text: str) -> None:
 
 
 def _row_count(files: Sequence[Path]) -> int:
-    """Count the rows. Raises DayLeft where a file is damaged: Spark passes over an empty one without a word."""
+    """Count the rows. Raises DayLeft where a file is damaged: Spark ignores an empty one silently."""
     count = 0
     for each in files:
         try:

@@ -59,7 +59,7 @@ class CompactResult:
         return not self.left
 
     def figures(self) -> Mapping[str, object]:
-        """Return the counts, and the days that were left."""
+        """Return the counts, and the days that are unchanged."""
         return {
             "days": self.day_count,
             "files_before": self.files_before_count,

@@ -86,11 +86,11 @@ class DmqResult:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there are none."""
+        """Whether there are no dead messages."""
         return self.count == 0
 
     def figures(self) -> Mapping[str, object]:
-        """Return all of it."""
+        """Return the results, as JSON values."""
         return asdict(self)
 
 
@@ -176,7 +176,7 @@ def _grouped(rows: DataFrame, samples: int) -> DataFrame:
 
 
 def _property(name: str) -> Column:
-    """Return what the gateway says, which stands behind whatever a publisher wrote under the same name."""
+    """Return the gateway's property, which follows any that a publisher wrote under the same name."""
     said = fn.filter(fn.map_entries("user_properties"), lambda each: each["key"] == name)
     return fn.try_element_at(said, fn.lit(-1))["value"]
 

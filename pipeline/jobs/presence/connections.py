@@ -20,7 +20,7 @@ _KINDS: Final = (CLIENT_CONNECTED.name, CLIENT_DISCONNECTED.name, SYSTEM_STARTUP
 
 
 def events_in(rows: DataFrame) -> DataFrame:
-    """Return the events that say who was there, of a queue that collects `#LOG/>`: one of a kind and moment once."""
+    """Return the events of connections in a queue that collects `#LOG/>`, without repeats of one kind and time."""
     return (
         rows.select(
             fn.regexp_extract("topic", _TOPIC, 1).alias("node"),
@@ -68,7 +68,7 @@ def connections(events: DataFrame) -> DataFrame:
 
 
 def presence_of(found: DataFrame) -> DataFrame:
-    """Return `client, began, ended`: when each client had a connection at least, `ended` null while it has."""
+    """Return `client, began, ended`: when each client had at least one connection; `ended` is null while it lasts."""
     by_time = Window.partitionBy("client").orderBy("began")
     before = by_time.rowsBetween(Window.unboundedPreceding, -1)
     forever = fn.lit("9999-12-31").cast("timestamp")
@@ -84,7 +84,7 @@ def presence_of(found: DataFrame) -> DataFrame:
 
 
 def silent_in(stays: DataFrame, before: datetime) -> DataFrame:
-    """Return `client, since` of the clients without a connection now, and without one at or after a time."""
+    """Return `client, since` of clients that have no connection, and had none since a time."""
     return (
         stays.groupBy("client")
         .agg(fn.max("ended").alias("since"), fn.count_if(fn.col("ended").isNull()).alias("present"))

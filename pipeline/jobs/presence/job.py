@@ -67,7 +67,7 @@ class PresenceResult:
 
 
 def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
-    """Write `PATH/*.parquet` anew: `client, began, ended`. Raises JobFailed, else what Spark and the data source do."""
+    """Write `PATH/*.parquet`: `client, began, ended`. Raises JobFailed, and the errors of Spark and the data source."""
     table, now = config.presence, datetime.now(UTC)
     _check_is_its_own(Path(table.path))
     rows = spark.read.format("sluicegate").options(**config.source_options).load()
@@ -104,7 +104,7 @@ def presence(spark: SparkSession, config: PresenceJob) -> PresenceResult:
 
 
 def _check_is_its_own(folder: Path) -> None:
-    """Raise JobFailed where a folder of this host has more than the table: Spark removes all that is there."""
+    """Raise JobFailed if a folder of this host has other files than the table: Spark would remove them."""
     names = [each.name for each in folder.glob("*")]
     others = sorted(each for each in names if not each.startswith((".", "_")) and not each.endswith(".parquet"))
     if others:

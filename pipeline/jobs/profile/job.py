@@ -38,7 +38,7 @@ _OBJECT: Final = "OBJECT<"  # how Spark writes that in a variant's schema
 
 @final
 class ProfileTable(Section):
-    """`[profile]`: what is one row."""
+    """`[profile]`: the grouping of topics."""
 
     levels: Annotated[int, Field(ge=1, le=128)] = 3  # of topics that begin with the same so many levels
 
@@ -54,7 +54,7 @@ class ProfileJob(QueueJob):
 @final
 @dataclass(frozen=True, kw_only=True)
 class TopicProfile:
-    """The messages whose topics begin alike."""
+    """The messages whose topics have the same beginning."""
 
     topic: str | None  # None: sent to the queue itself
     count: int
@@ -78,16 +78,16 @@ class ProfileResult:
 
     @property
     def is_clean(self) -> bool:
-        """Whether the schema fits all, if one was given."""
+        """Whether all payloads fit the schema, if one is given."""
         return self.undecodable_count == 0
 
     def figures(self) -> Mapping[str, object]:
-        """Return all of it."""
+        """Return the results, as JSON values."""
         return asdict(self)
 
 
 def profile(spark: SparkSession, config: ProfileJob) -> ProfileResult:
-    """Read the queue as it is now. Raises SchemaError, else what Spark and the data source do."""
+    """Read the queue's current messages. Raises SchemaError, and the errors of Spark and the data source."""
     rows = spark.read.format("sluicegate").options(**config.source_options).load()
     return findings(
         rows, config.source_options["queue"], levels=config.profile.levels, decoder=decoder_for(config.decode)
@@ -163,7 +163,7 @@ def columns_in(schema: str | None) -> str | None:
 
 
 def _written(kind: DataType) -> str:
-    """Return a type as it is read again, whatever its members are called."""
+    """Return a type as text that Spark parses, whatever the names of its members."""
     if isinstance(kind, StructType):
         return f"struct<{','.join(f'{_quoted(each.name)}:{_written(each.dataType)}' for each in kind)}>"
     return f"array<{_written(kind.elementType)}>" if isinstance(kind, ArrayType) else kind.simpleString()

@@ -1,4 +1,4 @@
-"""The job `skew`: its file, and what Spark counts for it."""
+"""The job `skew`: its file, and the counts by Spark."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ KEYS_SHOWN_MAX: Final = 1_000
 
 @final
 class SkewTable(Section):
-    """`[skew]`: what is counted, and where the page goes."""
+    """`[skew]`: the archive, what is counted, and the file of the page."""
 
     report: Annotated[str, Field(min_length=1)]
     archive: Archived
@@ -50,12 +50,12 @@ class SkewJob(JobFile):
 @final
 @dataclass(frozen=True)
 class _Counted:
-    """A row for each key in each partition."""
+    """The counts, from a row for each key in each partition."""
 
     rows: DataFrame
 
     def totals(self) -> Any:
-        """Return one row over everything."""
+        """Return the totals in one row."""
         return self.rows.agg(
             fn.coalesce(fn.sum("messages"), fn.lit(0)).alias("messages"),
             fn.coalesce(fn.sum(fn.when(fn.col("key").isNull(), fn.col("messages"))), fn.lit(0)).alias("keyless"),
@@ -64,7 +64,7 @@ class _Counted:
         ).first()
 
     def partitions(self) -> list[PartitionShare]:
-        """Return what each partition has."""
+        """Return the share of each partition."""
         found = self.rows.groupBy("partition").agg(
             fn.sum("messages").alias("messages"), fn.sum("bytes").alias("bytes"), fn.count("key").alias("keys")
         )
@@ -86,7 +86,7 @@ class _Counted:
         ]
 
     def by_hash(self) -> Mapping[int, int]:
-        """Return messages by the hash of their key: at most 65,536 numbers, however many keys there are."""
+        """Return the number of messages by hash of their key: at most 65,536 numbers for any number of keys."""
         keyed = self.rows.where("key is not null").select("key", "messages")
         hashed = keyed.mapInArrow(with_hashes, HASHED)
         found = hashed.groupBy("hash").agg(fn.sum("messages").alias("messages"))
@@ -94,7 +94,7 @@ class _Counted:
 
 
 def skew(spark: SparkSession, config: SkewJob) -> SkewResult:
-    """Count, and write the page. Raises JobFailed where there is nothing to count, else what Spark does."""
+    """Count, and write the page. Raises JobFailed if there is nothing to count, and Spark's errors."""
     table = config.skew
     where = f"{table.archive.path} where {table.archive.where}"
     rows = _counted(table.archive.rows(spark), table.key).persist()

@@ -1,4 +1,4 @@
-"""The skew of a queue as people read it."""
+"""The report on the skew of a queue."""
 
 from typing import Final
 
@@ -99,6 +99,6 @@ def _keys(found: SkewResult) -> Table:
 
 
 def _shown(key: KeyShare) -> str:
-    """Return a key as it fits beside a bar."""
+    """Return a key, shortened to fit beside a bar."""
     name = key.key
     return name if len(name) <= NAME_CHARACTERS_MAX else f"{name[: NAME_CHARACTERS_MAX - 1]}…"

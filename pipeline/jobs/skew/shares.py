@@ -21,7 +21,7 @@ GOOD_ENOUGH: Final = 0.9  # of what the best number could do
 @final
 @dataclass(frozen=True)
 class PartitionShare:
-    """What a partition has."""
+    """The share of one partition."""
 
     number: int
     message_count: int
@@ -32,7 +32,7 @@ class PartitionShare:
 @final
 @dataclass(frozen=True)
 class KeyShare:
-    """What a key has."""
+    """The share of one key."""
 
     key: str
     message_count: int
@@ -43,7 +43,7 @@ class KeyShare:
 @final
 @dataclass(frozen=True)
 class Load:
-    """What one number of partitions would do."""
+    """The load with one number of partitions."""
 
     partition_count: int
     busiest: float  # messages
@@ -51,19 +51,19 @@ class Load:
 
     @property
     def max_over_mean(self) -> float:
-        """The busiest partition's messages over those of an average one; 1 is even."""
+        """The ratio of the busiest partition's messages to those of an average one; 1 is even."""
         return self.busiest * self.partition_count / self.total
 
     @property
     def parallelism(self) -> float:
-        """How many consumers could be busy all the time, each with as much as the busiest partition has."""
+        """The number of consumers that could always be busy, each with as much as the busiest partition."""
         return self.total / self.busiest
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class SkewResult:
-    """How a queue's messages are spread. There is one at least."""
+    """The spread of a queue's messages, of which there is at least one."""
 
     message_count: int
     keyless_count: int
@@ -76,23 +76,23 @@ class SkewResult:
 
     @property
     def now(self) -> Load:
-        """The partitions as they are."""
+        """The load with the present partitions."""
         busiest = max(each.message_count for each in self.partitions)
         return Load(len(self.partitions), busiest, self.message_count)
 
     @property
     def suggested(self) -> Load:
-        """The least number of partitions that keeps the consumers about as busy as any number can."""
+        """The smallest number of partitions that keeps the consumers about as busy as the best number."""
         wanted = GOOD_ENOUGH * min(self.consumer_count, max(each.parallelism for each in self.tried))
         return next(each for each in self.tried if each.parallelism >= wanted)
 
     @property
     def is_clean(self) -> bool:
-        """Whether the busiest partition stays below what the user wants to be told of."""
+        """Whether the busiest partition is below the threshold of the file."""
         return self.alert_above is None or self.now.max_over_mean <= self.alert_above
 
     def figures(self) -> Mapping[str, object]:
-        """Return what a program wants to know, as JSON has it."""
+        """Return the results, as JSON values."""
         return {
             "messages": self.message_count,
             "keyless": self.keyless_count,
@@ -106,7 +106,7 @@ class SkewResult:
 
 
 def with_empty(found: Sequence[PartitionShare], count: int | None) -> tuple[PartitionShare, ...]:
-    """Return the partitions that have messages, and those between and behind them that have none.
+    """Return the partitions with messages, and the empty ones between and after them.
 
     A queue has at least as many as the highest number says, and `count` if that is given.
     """
@@ -116,7 +116,7 @@ def with_empty(found: Sequence[PartitionShare], count: int | None) -> tuple[Part
 
 
 def loads(by_hash: Mapping[int, int], keyless: int) -> list[Load]:
-    """Return what each number of partitions would do, from messages by key hash. There has to be one at least."""
+    """Return the load with each number of partitions, from the messages by key hash. There is at least one."""
     total = sum(by_hash.values()) + keyless
     made: list[Load] = []
     for count in range(1, PARTITIONS_MAX + 1):
