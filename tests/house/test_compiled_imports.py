@@ -26,7 +26,7 @@ SHELLS = {
     "sluicegate/actors/publishing/publisher.py",
     "sluicegate/actors/runtime/tasks.py",
     "sluicegate/actors/transactions/commit.py",
-    "sluicegate/protocols/transport/loop/accepting.py",
+    "sluicegate/protocols/transport/loop/acceptor.py",
     "sluicegate/protocols/flow/requests/bulk.py",
     "sluicegate/protocols/flow/datapath/bulk_reads.py",
     "sluicegate/protocols/flow/requests/requests.py",
