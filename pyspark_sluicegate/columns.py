@@ -1,7 +1,7 @@
 """The columns of a message as Spark sees them, and how the wire's buffers become them.
 
-Buffers come laid out as Arrow lays out its arrays, so a column is wrapped and no step of Python goes over its rows.
-What a sender left out is null; times are in UTC.
+The buffers have the layout of Arrow's arrays, so a column is wrapped without a Python loop over its rows. A value that
+the sender omitted is null; times are in UTC.
 """
 
 from collections.abc import Callable, Sequence

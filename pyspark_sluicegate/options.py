@@ -1,7 +1,7 @@
 """What users write behind `.option(...)`, checked once, with every mistake named.
 
-Spark hands over texts under names without case. Secrets are never options: options travel in plans and in pickles to
-every worker. `credentialRef` names where the secret lies instead, and each process looks there itself.
+Spark passes texts, with names without case. Secrets are never options: options are in plans, and in pickles to every
+worker. `credentialRef` says where the secret is, and each process reads it there.
 """
 
 import os

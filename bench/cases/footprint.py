@@ -1,6 +1,6 @@
 """Cases that measure idle state: idle connections, a backlog in memory, and a restart with a backlog.
 
-A backlog is not believed until it has been read back: each of these cases drains what it published, and counts.
+Each of these cases drains its backlog afterwards, and counts the messages.
 """
 
 import time

@@ -1,7 +1,7 @@
 """The case of a partitioned queue whose consumers change under load: one joins, then one drops its connection.
 
-The load runs in the measuring process, so that consumers can be changed between two turns of it; what is to happen
-when, and how long it takes until the partitions are shared evenly again, is told by a thread beside it.
+The load runs in the measuring process, so that consumers can change between two turns of it. A second thread requests
+the changes, and measures how long it takes until the partitions are shared evenly again.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Cases that measure how fast Spark reads queues and publishes to them, with the gateway and Spark as users run them.
 
-Spark runs in a process of its own (`spark_program`), on all cores of the machine: it and the gateway share them, as
-they do where both run on one host. So the headlines are wall rates; the gateway's processor time stands beside them.
+Spark runs in a separate process (`spark_program`), on all cores of the machine, which it shares with the gateway, as
+where both run on one host. So the headlines are wall rates; the gateway's processor time is among the other figures.
 """
 
 import json

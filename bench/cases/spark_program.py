@@ -1,8 +1,8 @@
 """The Spark side of the cases `spark-*`, in a separate process.
 
-It takes a case, the gateway's URL, a folder and how many rounds, and prints one line of JSON: what each round came to.
-Spark finds the data source by its name; nothing of it is imported. It runs as a job does, and the first round of a case
-is for the JVM to get warm: it is not told.
+It takes a case, the gateway's URL, a folder and the number of rounds, and prints one line of JSON: the result of each
+round. Spark finds the data source by its name, so this program does not import it. It runs like a job. The first round
+of a case warms up the JVM, and is not reported.
 """
 
 import json

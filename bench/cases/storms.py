@@ -1,7 +1,7 @@
 """Cases with bursts: new connections, reconnections after a restart, and retained messages.
 
-All clients of a storm have one subscription, and in the end get one message: a connection that nothing reaches does not
-count.
+All clients of a storm have the same subscription, and each gets one message at the end: a connection that receives no
+message does not count.
 """
 
 import errno

@@ -1,8 +1,8 @@
 """Loads on a broker: saturation, alone or beside slow consumers, and the latency of messages at a given rate.
 
-Wall rates on one machine say as much about the load generator as about the broker; processor time of the broker's
-process tree does not, so it makes the headline of a saturated load. Both are reported, with the load of both sides: a
-broker that is not at 100 % was not saturated, and then the wall rate is the generator's.
+On one machine, the wall rate depends on the load generator as much as on the broker; the processor time of the broker's
+process tree does not. So that is the headline of a saturated load. Both are reported, with the load of both sides: a
+broker below 100 % was not saturated, and then the wall rate is the generator's.
 """
 
 import select
@@ -53,7 +53,7 @@ def run_throughput(plan: LoadPlan, broker: Broker, *, seconds: float, workers: i
 def run_latency(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int) -> Outcome:
     """Publish at the plan's rate, and measure latencies from the time when a message was due.
 
-    From when it was due, not from when it was sent: a broker that makes publishers wait does not get better by it.
+    Latencies count from the time when a message was due: a broker that makes publishers wait gains nothing.
     """
     before, after, cpu_s, report = _run(plan, broker, seconds, workers)
     latencies_s = sorted(report.latencies_s)

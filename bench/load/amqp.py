@@ -1,7 +1,7 @@
 """The AMQP clients of a lane: one sender, and one receiver that checks the order of messages and accepts them.
 
-It accepts a range for each read. Messages are durable and unsettled in both directions; with QoS 0 they are neither:
-settled by whoever sends them, and in memory only.
+It accepts a range for each read. Messages are durable and unsettled in both directions; with QoS 0 they are settled by
+the sender, and not durable.
 """
 
 import select

@@ -1,6 +1,6 @@
 """The clients of a lane over the flow protocol: one publisher, and one consumer of the queue that collects its topic.
 
-The consumer checks the order of what it gets and accepts it, all of one read by one SETTLE.
+The consumer checks the order of its messages, and accepts all of one read with one SETTLE.
 """
 
 import select

@@ -28,8 +28,8 @@ class LoadPlan:
     subscriber, and, with QoS 1 and 2, of their confirmations. So no broker has a reason to drop, and loss is a fault.
     With a `rate` there is no such limit: messages go out when they are due.
 
-    Message n of a publisher is of stream `n % streams`: with names of streams in `topic` or `key` the order of what
-    comes is checked for each stream, otherwise for each publisher.
+    Message n of a publisher belongs to stream `n % streams`. If `topic` or `key` contains the stream's name, the order
+    is checked for each stream, otherwise for each publisher.
     """
 
     protocol: str = MQTT  # of the subscribers
@@ -65,8 +65,8 @@ class LoadPlan:
     def cycle(self) -> int:
         """Messages of a publisher after which its streams, sequences and packet ids repeat.
 
-        Twice as many are in it as lie between any two in flight, so that nothing meets its own id and a sequence tells
-        which was first, and each stream as often as others.
+        It has twice as many messages as lie between any two in flight, so that no message meets its own id, and a
+        sequence shows which of two was first. Each stream has an equal part.
         """
         least = _CYCLE_MIN if self.lanes <= _MANY_LANES else _CYCLE_MIN_OF_MANY
         least = min(least, max(2, _CYCLE_BYTES_MAX // self.payload_bytes))

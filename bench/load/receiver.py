@@ -18,8 +18,8 @@ _ZEROS: Final = bytes(wire.CYCLE_MAX)
 class Receiver:
     """The messages of one publisher, as one subscriber sees them.
 
-    A message that comes late counts once as missing and once as repeated. Invariant: `received` counts no message
-    twice, so what was published and is not in it was lost.
+    A late message counts once as missing and once as repeated. Invariant: `received` counts no message twice, so the
+    other published messages were lost.
     """
 
     def __init__(self, *, cycle: int, payload_bytes: int, version: int) -> None:

@@ -1,8 +1,8 @@
 """The check of mixed streams: of several publishers, of many topics or keys, or shared by consumers.
 
-A `Tally` knows each message by stream and sequence; a `TallyReceiver` cuts one subscriber's bytes into messages, and
-answers them, with QoS 2 too. A run of packets of one layout is taken in with one call, so that one core takes in some
-millions a second; `receiver` is faster, and knows only one stream.
+A `Tally` identifies each message by stream and sequence; a `TallyReceiver` splits the bytes of one subscriber into
+messages, and acknowledges them, also at QoS 2. It reads a run of packets of one layout with one call, so that one core
+reads some millions a second; `receiver` is faster, and handles one stream only.
 """
 
 import struct
@@ -17,8 +17,8 @@ from bench.wire import mqtt as wire
 class Tally:
     """The received messages of some streams, at one consumer or at several competing ones.
 
-    Invariant: `received` counts no message twice, so what was published and is not in it was lost. Sequences are modulo
-    the cycle, and less than half of it is ever in flight.
+    Invariant: `received` counts no message twice, so the other published messages were lost. Sequences are modulo the
+    cycle, and less than half of it is ever in flight.
     """
 
     def __init__(self, *, streams: int, cycle: int, in_order: bool, first: int = 0) -> None:

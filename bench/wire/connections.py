@@ -1,7 +1,7 @@
 """Sockets of the load generator: plain, with TLS, and in WebSocket frames; first blocking, then on an epoll object.
 
-While a client is set up it waits for each answer: `send` and `read_exactly`. `join` makes it one of many: `write` and
-`flush` never wait, and `read_into` returns what is there. What the bytes mean is the protocols' matter.
+During its setup a client waits for each answer: `send` and `read_exactly`. `join` makes it non-blocking: `write` and
+`flush` never wait, and `read_into` returns the bytes that are there. The protocols interpret the bytes.
 """
 
 import select

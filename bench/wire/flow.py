@@ -1,7 +1,7 @@
 """The flow protocol for the load generator: frames prepared in advance, and minimal decoding of the replies.
 
-Independent of the gateway's own codec, like `mqtt`. Frames of one kind and size lie side by side, so numbers are
-put into many of them, and looked at in many, a byte of all of them at a time.
+Independent of the gateway's own codec, like `mqtt`. Frames of one kind and size are adjacent, so numbers are written
+into many frames, and read from many, one byte of all frames at a time.
 """
 
 import struct

@@ -1,9 +1,9 @@
 """Acknowledges completed batches to the gateway, as soon as Spark has recorded them.
 
-The source itself acknowledges a batch when Spark asks it for the next: after a pause of any length, and not when the
-query was stopped. So a listener does it when a batch's progress is posted, which is after it is in the commit log; and
-a sweep of the checkpoint does what a stop, or an event that was dropped, left undone. Acknowledging is cumulative and
-never goes back: any of them may come late or twice.
+The source itself acknowledges a batch when Spark requests the next one: that may be after a long pause, and never when
+the query was stopped. So a listener acknowledges a batch when Spark posts its progress, which is after the commit log
+has it; and a sweep of the checkpoint acknowledges the batches that a stop or a lost event left. Acknowledgements are
+cumulative, so each may come late or twice.
 """
 
 import logging
@@ -77,8 +77,8 @@ def acknowledge(options: ConnectOptions, offset: Offset, positions: Iterable[Pos
 def sweep(options: ConnectOptions, checkpoint: str) -> int:
     """Acknowledge the completed batches of a checkpoint; return the number of cursors.
 
-    Call it when the query does not run: after its end, or before its start. A cursor that somebody else has bound since
-    is left alone. Raises CheckpointError, OffsetError, FlowClientError.
+    Call it while the query does not run: after its end, or before its start. It skips a cursor that another program has
+    bound since. Raises CheckpointError, OffsetError, FlowClientError.
     """
     progress = last_progress(checkpoint)
     if progress is None:

@@ -1,7 +1,7 @@
 """Reads Spark's checkpoint of a query: its last completed batch, and the offsets of that batch.
 
-The files are Spark's own, read and never written. A batch is through when `commits/N` is there; what it had read to
-stands in `offsets/N`: a line with a version, one with the query's settings, then a line of JSON for each source.
+The files are Spark's own, and are only read. A batch is complete when `commits/N` exists; its offsets are in
+`offsets/N`: a line with a version, one with the query's settings, then a line of JSON for each source.
 """
 
 import json

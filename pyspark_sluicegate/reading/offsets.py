@@ -1,8 +1,8 @@
 """The position of a stream: for each partition the first sequence that is not read yet.
 
-It goes into Spark's checkpoint as JSON, so its form has a version. The epoch of the cursor's binding travels along: who
-acknowledges later, in another process, does so under the binding that read, and a job that was replaced cannot move the
-place of the one that replaced it.
+Spark's checkpoint has it as JSON, so its form has a version. It contains the epoch of the cursor's binding: a later
+acknowledgement, in another process, uses the binding that read, and a replaced job cannot move the position of its
+successor.
 """
 
 import json
@@ -38,8 +38,9 @@ class Offset:
     def next_in(self, number: int, partition_id: int) -> int:
         """Return where a partition continues; one without an entry is newer, and begins at its first sequence.
 
-        So did one that has the number of another, which went when the queue had fewer partitions for a time. Not at
-        what it has kept: that moves, and a batch planned again would be another one.
+        The same applies to a partition with the number of an earlier one, which was deleted while the queue had fewer
+        partitions. It does not begin at its first kept message: that changes, and a batch that is planned again would
+        differ.
         """
         known = self.ids.get(number, UNKNOWN)
         if UNKNOWN not in (known, partition_id) and known != partition_id:

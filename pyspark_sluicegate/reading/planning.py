@@ -35,8 +35,8 @@ def next_ends(
 ) -> dict[int, int]:
     """Return the end of the batch in each partition that has something from `firsts` to `ends`.
 
-    With a limit (ALL: none) each gives one message at least, while there are no more partitions than rows. Where there
-    are skipped sequences only, all of them are passed over.
+    With a limit (ALL: none) each partition gives at least one message, while there are no more partitions than rows.
+    Where there are skipped sequences only, the batch passes over all of them.
     """
     waiting = {each: end - firsts[each] for each, end in ends.items() if end > firsts[each]}
     if rows_max != ALL:
@@ -54,8 +54,8 @@ def next_ends(
 def share_rows(waiting: Mapping[int, int], rows_max: int) -> dict[int, int]:
     """Return each partition's rows in a batch of at most `rows_max`: one, and a share of the rest in proportion.
 
-    When there are more partitions than rows, the fullest give one. The shares add up to `rows_max`, or to all that
-    waits when that is less.
+    If there are more partitions than rows, the fullest ones give one each. The shares add up to `rows_max`, or to all
+    waiting sequences when these are fewer.
     """
     present = {partition: count for partition, count in waiting.items() if count > 0}
     total = sum(present.values())

@@ -1,7 +1,7 @@
 """A node of its own in this process, on time that jumps: what runs in it runs the same way every time.
 
-The event loop is asyncio's, but it never waits: when nothing is left to do, its time is that of the next timer. The
-store is real and is written to on the loop, without fsync. So nothing depends on how fast the machine is, and two runs
+The event loop is asyncio's, but it never waits: when it has nothing to do, its clock advances to the next timer. The
+store is real, without fsync, and is written on the loop. So nothing depends on the speed of the machine, and two runs
 of the same load take the same steps.
 """
 
