@@ -211,6 +211,9 @@ class QueueTotals:
     bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> binds
     discards: dict[str, int] = field(default_factory=dict)  # reason -> messages
     dead_lettered: dict[str, int] = field(default_factory=dict)  # reason -> messages
+    # Keyed by the verdicts of messaging.message.refusals.
+    refusals: dict[int, int] = field(default_factory=dict)  # verdict -> messages refused to their publishers
+    drops: dict[int, int] = field(default_factory=dict)  # verdict -> messages dropped without telling the publisher
 
     def add(self, totals: "QueueTotals") -> None:
         """Add other totals."""
@@ -224,6 +227,8 @@ class QueueTotals:
         add_counts(self.bind_refusals, totals.bind_refusals)
         add_counts(self.discards, totals.discards)
         add_counts(self.dead_lettered, totals.dead_lettered)
+        add_counts(self.refusals, totals.refusals)
+        add_counts(self.drops, totals.drops)
 
     def add_partition(self, overview: "PartitionOverview") -> None:
         """Add the totals of a partition."""
@@ -250,8 +255,6 @@ class QueueOverview:
     usage_bytes: int
     usage_count: int
     totals: QueueTotals  # including those of retired partitions
-    refusals: dict[int, int]  # verdict of messaging.message.refusals -> messages refused to their publishers
-    drops: dict[int, int]  # verdict -> messages dropped here without telling the publisher
 
 
 # --- a change of the number of partitions ---

@@ -94,8 +94,8 @@ class GoneQueues:
 
     def add(self, name: str, overview: "QueueOverview") -> None:
         """Add the totals of a queue that is about to be deleted."""
-        add_counts(self.refusals, overview.refusals)
-        add_counts(self.drops, overview.drops)
+        add_counts(self.refusals, overview.totals.refusals)
+        add_counts(self.drops, overview.totals.drops)
         if not is_named(name):
             self.sessions.add(overview.totals)
 

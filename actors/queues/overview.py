@@ -68,8 +68,6 @@ def _overview(core: QueueCore, partitions: list[PartitionOverview]) -> QueueOver
         usage_bytes=core.target.gate.usage_bytes,
         usage_count=core.target.gate.usage_count,
         totals=_totals(core, partitions),
-        refusals=dict(core.target.gate.refusals),
-        drops=dict(core.target.gate.drops),
     )
 
 
@@ -78,6 +76,8 @@ def _totals(core: QueueCore, partitions: list[PartitionOverview]) -> QueueTotals
         accepted_count=core.target.gate.accepted_count,
         rebalances_count=core.access.completed_count,
         bind_refusals=dict(core.bind_refusals),
+        refusals=dict(core.target.gate.refusals),
+        drops=dict(core.target.gate.drops),
     )
     totals.add(core.gone)
     for each in partitions:

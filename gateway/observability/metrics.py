@@ -5,7 +5,7 @@ queues has no bound, so their label has one: queues beyond it are summed as `oth
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -28,12 +28,13 @@ MetricFamily = CounterMetricFamily | GaugeMetricFamily
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric: counters end in `_total`; units are bytes and seconds, as Prometheus wants them."""
+    """One metric: counters end in `_total`, times in `_timestamp_seconds`; units are bytes and seconds."""
 
     name: str
     type: Literal["counter", "gauge"]
     help: str
     labels: tuple[str, ...] = ()
+    former_name: str = ""  # deprecated, and served with the same values; empty: none
 
 
 class Sample(NamedTuple):
@@ -50,7 +51,13 @@ class Sample(NamedTuple):
 
 
 METRICS: Final[tuple[Metric, ...]] = (
-    Metric("sluicegate_build", GAUGE, "Always 1; says which release runs", ("version",)),
+    Metric(
+        "sluicegate_build_info",
+        GAUGE,
+        "Always 1; says which release runs",
+        ("version",),
+        former_name="sluicegate_build",
+    ),
     Metric("sluicegate_ready", GAUGE, "Whether the node accepts traffic: 1 or 0"),
     Metric("sluicegate_connections", GAUGE, "Open client connections", ("protocol",)),
     Metric("sluicegate_connections_opened_total", COUNTER, "Client connections accepted", ("protocol",)),
@@ -72,16 +79,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("protocol", "reason"),
     ),
     Metric(
-        "sluicegate_certificate_begins_seconds",
+        "sluicegate_certificate_not_before_timestamp_seconds",
         GAUGE,
         "Start of the validity of a listener's certificate, Unix time",
         ("listener",),
+        former_name="sluicegate_certificate_begins_seconds",
     ),
     Metric(
-        "sluicegate_certificate_expires_seconds",
+        "sluicegate_certificate_not_after_timestamp_seconds",
         GAUGE,
         "Expiry of a listener's certificate, Unix time",
         ("listener",),
+        former_name="sluicegate_certificate_expires_seconds",
     ),
     Metric("sluicegate_slow_subscribers", GAUGE, "Connections whose output is stalled"),
     Metric(
@@ -170,6 +179,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("queue", "reason", "vpn"),
     ),
     Metric(
+        "sluicegate_queue_messages_refused_total",
+        COUNTER,
+        "Messages that a queue refused to their publisher",
+        ("queue", "reason", "vpn"),
+    ),
+    Metric(
+        "sluicegate_queue_messages_dropped_total",
+        COUNTER,
+        "Messages that a queue did not take, without notice to their publisher",
+        ("queue", "reason", "vpn"),
+    ),
+    Metric(
         "sluicegate_queue_bind_refusals_total",
         COUNTER,
         "Refused attempts to bind to a queue",
@@ -214,10 +235,11 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("queue", "cursor", "job", "vpn"),
     ),
     Metric(
-        "sluicegate_reader_last_batch_seconds",
+        "sluicegate_reader_last_batch_timestamp_seconds",
         GAUGE,
         "Time of the last reported batch, Unix time",
         ("queue", "cursor", "job", "vpn"),
+        former_name="sluicegate_reader_last_batch_seconds",
     ),
     Metric(
         "sluicegate_transactions_open", GAUGE, "Staged transactions that are neither committed nor aborted", ("vpn",)
@@ -229,7 +251,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_amqp_transactions_committed_total", COUNTER, "AMQP transactions committed"),
     Metric("sluicegate_amqp_transactions_rolled_back_total", COUNTER, "AMQP transactions rolled back", ("reason",)),
     Metric("sluicegate_backups_total", COUNTER, "Backups that ended", ("outcome",)),
-    Metric("sluicegate_backup_last_done_seconds", GAUGE, "Time of the last complete backup since the start, Unix time"),
+    Metric(
+        "sluicegate_backup_last_done_timestamp_seconds",
+        GAUGE,
+        "Time of the last complete backup since the start, Unix time",
+        former_name="sluicegate_backup_last_done_seconds",
+    ),
     Metric(
         "sluicegate_rest_delivery_point_up",
         GAUGE,
@@ -363,7 +390,14 @@ class Exposition:
                 labels = (*labels, sample.vpn)
             values = sums.setdefault(metric.name, {})
             values[labels] = values.get(labels, 0) + sample.value
-        return [_family(metric, sums[metric.name]) for metric in METRICS if metric.name in sums]
+        families = []
+        for metric in METRICS:
+            if metric.name in sums:
+                families.append(_family(metric, sums[metric.name]))
+                if metric.former_name:
+                    former = replace(metric, name=metric.former_name, help=f"Deprecated, use {metric.name}")
+                    families.append(_family(former, sums[metric.name]))
+        return families
 
 
 class _Families(Collector):

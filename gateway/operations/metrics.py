@@ -46,7 +46,7 @@ def samples_of(node: Node, vpns: list[VpnFigures]) -> list[Sample]:
     """
     vpns = [replace(each, queues=[one for one in each.queues if not one[0].cell.is_stopped()]) for each in vpns]
     return [
-        Sample("sluicegate_build", 1, (VERSION,)),
+        Sample("sluicegate_build_info", 1, (VERSION,)),
         Sample("sluicegate_ready", 1 if node.ready and not node.services.spool_gate.blocked else 0),
         *_servers(node),
         *_logins(node),
@@ -71,8 +71,8 @@ def _servers(node: Node) -> Iterator[Sample]:
         slow_count += sum(1 for each in connections if each.is_writing_paused)
         yield from _protocol(server.name, server.counters, len(connections), server.listeners)
     for listener, validity in node.certificates.items():
-        yield Sample("sluicegate_certificate_begins_seconds", validity.begins_s, (listener,))
-        yield Sample("sluicegate_certificate_expires_seconds", validity.ends_s, (listener,))
+        yield Sample("sluicegate_certificate_not_before_timestamp_seconds", validity.begins_s, (listener,))
+        yield Sample("sluicegate_certificate_not_after_timestamp_seconds", validity.ends_s, (listener,))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_received, ("received",))
     yield Sample("sluicegate_flow_compression_saved_bytes_total", node.flow.counters.saved_sent, ("sent",))
     yield Sample("sluicegate_publishers_paused", paused_count)
@@ -177,6 +177,10 @@ def _totals(name: tuple[str], totals: QueueTotals) -> Iterator[Sample]:
         yield Sample("sluicegate_queue_messages_discarded_total", count, (*name, reason))
     for reason, count in totals.dead_lettered.items():
         yield Sample("sluicegate_queue_messages_to_dmq_total", count, (*name, reason))
+    for verdict, count in totals.refusals.items():
+        yield Sample("sluicegate_queue_messages_refused_total", count, (*name, REFUSAL_COUNTERS[verdict]))
+    for verdict, count in totals.drops.items():
+        yield Sample("sluicegate_queue_messages_dropped_total", count, (*name, REFUSAL_COUNTERS[verdict]))
 
 
 def _losses(node: Node, vpns: list[VpnFigures]) -> Iterator[Sample]:
@@ -198,10 +202,10 @@ def _losses(node: Node, vpns: list[VpnFigures]) -> Iterator[Sample]:
     for figures in vpns:
         gone = figures.vpn.gone_queues
         overviews = [overview for _, overview in figures.queues]
-        for refusals in (gone.refusals, *[each.refusals for each in overviews]):
+        for refusals in (gone.refusals, *[each.totals.refusals for each in overviews]):
             for verdict, count in refusals.items():
                 yield Sample(refused, count, (REFUSAL_COUNTERS[verdict],))
-        for drops in (gone.drops, *[each.drops for each in overviews]):
+        for drops in (gone.drops, *[each.totals.drops for each in overviews]):
             for verdict, count in drops.items():
                 yield Sample(dropped, count, (REFUSAL_COUNTERS[verdict],))
 
@@ -223,7 +227,7 @@ def reader_samples(batches: ReaderBatches) -> Iterator[Sample]:
         yield Sample("sluicegate_reader_rows_total", totals.rows_count, labels)
         yield Sample("sluicegate_reader_undecodable_rows_total", totals.undecodable_count, labels)
         yield Sample("sluicegate_reader_batch_seconds_total", totals.duration_ms / 1000, labels)
-        yield Sample("sluicegate_reader_last_batch_seconds", totals.last_ms / 1000, labels)
+        yield Sample("sluicegate_reader_last_batch_timestamp_seconds", totals.last_ms / 1000, labels)
 
 
 def _transactions(staging: StagingOverview) -> Iterator[Sample]:
@@ -289,7 +293,7 @@ def _backups(node: Node) -> Iterator[Sample]:
     for outcome, count in actor.record.ended_counts.items():
         yield Sample("sluicegate_backups_total", count, (outcome,))
     if actor.record.last_done_ms:
-        yield Sample("sluicegate_backup_last_done_seconds", actor.record.last_done_ms / 1000)
+        yield Sample("sluicegate_backup_last_done_timestamp_seconds", actor.record.last_done_ms / 1000)
 
 
 def _events(node: Node) -> Iterator[Sample]:

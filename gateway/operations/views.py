@@ -29,6 +29,7 @@ from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.headers import DeadLetter
 from sluicegate.messaging.message.keys import KeySource, key_in
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
+from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.observability.events import NOBODY, Event
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
@@ -75,6 +76,8 @@ def queue_view(
         redelivered_total=overview.totals.redelivered_count,
         settled_total=overview.totals.settled_count,
         discards=_discards(overview.totals),
+        refusals=_by_reason(overview.totals.refusals),
+        drops=_by_reason(overview.totals.drops),
         bind_refusals=overview.totals.bind_refusals,
         kept_bytes=sum(each.kept_bytes for each in overview.partitions),
         spool_incarnation=incarnation,
@@ -139,6 +142,11 @@ def _discards(totals: QueueTotals) -> dict[str, int]:
         for reason, count in totals.discards.items()
     }
     return counts | {f"{reason}_to_dmq": count for reason, count in totals.dead_lettered.items()}
+
+
+def _by_reason(verdicts: dict[int, int]) -> dict[str, int]:
+    """Count messages that a queue did not take, by the reason of its verdict."""
+    return {REFUSAL_COUNTERS[verdict]: count for verdict, count in verdicts.items()}
 
 
 def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
@@ -227,6 +235,8 @@ def queue_figures(handle: QueueHandle, overview: QueueOverview) -> QueueFigures:
         redelivered_total=totals.redelivered_count,
         settled_total=totals.settled_count,
         discarded_total=sum(totals.discards.values()) + sum(totals.dead_lettered.values()),
+        refused_total=sum(totals.refusals.values()),
+        dropped_total=sum(totals.drops.values()),
         rebalance_status=overview.rebalance_status,
     )
 

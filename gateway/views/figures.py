@@ -63,6 +63,8 @@ class QueueFigures:
     settled_total: int
     discarded_total: int  # that went unconsumed, into a dead message queue or nowhere
     rebalance_status: str
+    refused_total: int = 0  # messages refused to their publishers
+    dropped_total: int = 0  # messages not taken, without telling their publishers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,6 +153,8 @@ class QueueView:
     redelivered_total: int = 0
     settled_total: int = 0  # messages a consumer accepted
     discards: dict[str, int] = field(default_factory=dict)  # reason and outcome -> messages that went unconsumed
+    refusals: dict[str, int] = field(default_factory=dict)  # reason -> messages refused to their publishers
+    drops: dict[str, int] = field(default_factory=dict)  # reason -> messages not taken, unknown to their publishers
     bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that could not bind
     kept_bytes: int = 0  # payload of settled messages that are kept for replay and durable cursors
     spool_incarnation: str = ""  # sequences are valid within it only; 16 hex digits

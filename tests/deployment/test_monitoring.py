@@ -25,9 +25,9 @@ OF_SCRAPES: Final = {"instance", "job", "namespace", "pod"}  # labels that Prome
 COUNTED_LATER: Final = {name for name, metric in METRIC_BY_NAME.items() if metric.type == "counter" and metric.labels}
 # These with what they are about: a cursor, a delivery point, a backup, a certificate.
 THERE_LATER: Final = {
-    "sluicegate_backup_last_done_seconds",
-    "sluicegate_certificate_begins_seconds",
-    "sluicegate_certificate_expires_seconds",
+    "sluicegate_backup_last_done_timestamp_seconds",
+    "sluicegate_certificate_not_before_timestamp_seconds",
+    "sluicegate_certificate_not_after_timestamp_seconds",
     "sluicegate_cursor_exceeded",
     "sluicegate_cursor_lag_messages",
     "sluicegate_rest_consumer_up",

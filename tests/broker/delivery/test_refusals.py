@@ -298,3 +298,22 @@ async def test_a_publish_to_two_queues_is_answered_as_written(
     assert ("nack" if code >= 0x80 else "ack") == answer
     counts = [(await shown(broker, name)).ready_count for name in ("Q1", "Q2")]
     assert counts == [1 if queues == "Q1" else 0, before_count]
+
+
+async def test_a_queue_counts_what_it_did_not_take_by_reason(broker: RunningBroker) -> None:
+    """Other queues of the node count nothing of it; a publisher of QoS 0 is never told."""
+    await create_queue(broker, max_msg_size=10)
+    await create_queue(broker, "silent", max_msg_size=10, reject_msg_to_sender_on_discard_behavior="never")
+    await create_queue(broker, "off", ingress_enabled=False)
+    client = await broker.connect(level=5)
+    await answer_to(client, bytes(11))
+    await client.publish("t", bytes(11), qos=0)
+    await client.publish("t", b"x", qos=1)
+    refusing, silent, off = [await shown(broker, name) for name in ("q", "silent", "off")]
+    assert (refusing.refusals, refusing.drops) == ({"max_msg_size_exceeded": 1}, {"max_msg_size_exceeded": 1})
+    assert (silent.refusals, silent.drops) == ({}, {"max_msg_size_exceeded": 2})
+    assert (off.refusals, off.drops) == ({}, {"endpoint_disabled": 3})
+    samples = await NodeOperations(broker.node).metrics_snapshot()
+    by_queue = {each.labels: each.value for each in samples if each.name == "sluicegate_queue_messages_dropped_total"}
+    assert by_queue["silent", "max_msg_size_exceeded"] == 2
+    assert by_queue["off", "endpoint_disabled"] == 3

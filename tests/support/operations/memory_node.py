@@ -110,6 +110,8 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
     templates: dict[str, QueueTemplate] = field(default_factory=dict)
     messages: dict[str, list[MessageView]] = field(default_factory=dict)
     flows: dict[str, list[FlowView]] = field(default_factory=dict)
+    refusals: dict[str, dict[str, int]] = field(default_factory=dict)  # queue -> reason -> messages
+    drops: dict[str, dict[str, int]] = field(default_factory=dict)
     redrives: dict[str, RedriveView] = field(default_factory=dict)
     space: TopicSpace = field(default_factory=TopicSpace)
     backup: BackupView | None = None
@@ -199,6 +201,8 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
             spooled_count=len(stored),
             partitions=(first, *others),
             flows=tuple(self.flows.get(name, ())),
+            refusals=self.refusals.get(name, {}),
+            drops=self.drops.get(name, {}),
         )
 
     async def purge_queue(self, name: str) -> int:
@@ -365,6 +369,8 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
                     settled_total=0,
                     discarded_total=0,
                     rebalance_status="ready",
+                    refused_total=sum(view.refusals.values()),
+                    dropped_total=sum(view.drops.values()),
                 )
             )
         page = figures[question.after : question.after + question.limit]

@@ -81,6 +81,15 @@ def _discards(name: str, meaning: str, counted: str) -> SempAttribute[QueueView]
     return SempAttribute(name, INTEGER, meaning, lambda queue: queue.discards.get(counted, 0))
 
 
+def _refused(name: str, meaning: str, *reasons: str) -> SempAttribute[QueueView]:
+    """Return a counter of messages that the queue did not take, whether their publishers were told or not."""
+
+    def count(queue: QueueView) -> int:
+        return sum(counts.get(reason, 0) for counts in (queue.refusals, queue.drops) for reason in reasons)
+
+    return SempAttribute(name, INTEGER, meaning, count)
+
+
 def _bind_failures(name: str, meaning: str, counted: str) -> SempAttribute[QueueView]:
     return SempAttribute(name, INTEGER, meaning, lambda queue: queue.bind_refusals.get(counted, 0))
 
@@ -151,6 +160,31 @@ QUEUE: Final[SempObject[QueueView]] = SempObject(
             "maxRedeliveryExceededToDmqFailedMsgCount",
             "delivered too often and refused by the dead message queue",
             "max_redelivery_exceeded_to_dmq_failed",
+        ),
+        _refused(
+            "maxMsgSpoolUsageExceededDiscardedMsgCount",
+            "not taken because maxMsgSpoolUsage was reached",
+            "endpoint_usage_exceeded",
+        ),
+        _refused("maxMsgSizeExceededDiscardedMsgCount", "not taken: larger than maxMsgSize", "max_msg_size_exceeded"),
+        _refused("disabledDiscardedMsgCount", "not taken because ingress was shut down", "endpoint_disabled"),
+        _refused(
+            "lowPriorityMsgCongestionDiscardedMsgCount",
+            "not taken: of low priority, and rejectLowPriorityMsgLimit was reached",
+            "low_priority_msg_congestion",
+        ),
+        _refused(
+            "spoolUsageExceededDiscardedMsgCount",
+            "not taken because the spool or the message VPN's part of it was full",
+            "spool_usage_exceeded",
+            "vpn_usage_exceeded",
+        ),
+        _refused("spoolNotReadyDiscardedMsgCount", "not taken because the spool had failed", "spool_failed"),
+        _refused(
+            "localMsgCountExceededDiscardedMsgCount",
+            "not taken because the queue or the broker held the most messages it may",
+            "queue_msg_count_exceeded",
+            "spool_msg_count_exceeded",
         ),
         _bind_failures("disabledBindFailureCount", "binds refused because egress was shut down", ENDPOINT_DISABLED),
         _bind_failures(

@@ -122,9 +122,7 @@ def show(
         typer.echo("")
         heads = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions", "selector")
         print_table(heads, [_flow_row(each) for each in view.flows])
-    if view.bind_refusals:
-        counts = ", ".join(f"{count} {reason}" for reason, count in view.bind_refusals.items())
-        typer.echo(f"\nrefused binds: {counts}")
+    _print_counts(view)
 
 
 @app.command("delete")
@@ -243,6 +241,21 @@ def _print_message(message: MessageView) -> None:
     console.print(printable(f"{message.id} {message.topic}{key}{again}{dead}"), style="bold", markup=False)
     console.print(f"  {printable(message.payload)}", markup=False, end="")
     console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
+
+
+def _print_counts(view: QueueView) -> None:
+    """Print what the queue did not take, and what left it without being consumed, by reason."""
+    lines = {
+        "refused to publishers": view.refusals,
+        "dropped, publisher not informed": view.drops,
+        "left unconsumed": view.discards,
+        "refused binds": view.bind_refusals,
+    }
+    counted_lines = {title: counts for title, counts in lines.items() if counts}
+    if counted_lines:
+        typer.echo("")
+    for title, counts in counted_lines.items():
+        typer.echo(f"{title}: " + ", ".join(f"{count} {reason}" for reason, count in counts.items()))
 
 
 def _summary(view: QueueView) -> tuple[object, ...]:

@@ -159,6 +159,8 @@ def queue(
         "redelivered",
         "settled",
         "discarded",
+        "refused",
+        "dropped",
     )
     print_table(columns, [_queue_row(each) for each in view.queues])
     tell_the_rest(len(view.queues), view.total_count, after, "queues")
@@ -171,7 +173,7 @@ def _queue_row(view: QueueFigures) -> tuple[object, ...]:
     totals = (view.accepted_total, view.delivered_total, view.redelivered_total, view.settled_total)
     usage = (view.ready_count, view.unacked_count, spooled)
     head = (view.name, view.access_type, view.partition_count, view.flows_count)
-    return (*head, *usage, *totals, view.discarded_total)
+    return (*head, *usage, *totals, view.discarded_total, view.refused_total, view.dropped_total)
 
 
 def rebalance(

@@ -83,3 +83,14 @@ def test_message_vpns_are_shown_and_one_is_named_for_other_commands(shell: Shell
     assert "message VPN 'sales' does not exist" in shell.run("show", "message-vpn", "sales", expect=FAILED)
     assert shell.run("queue", "list", "--vpn", "default") == shell.run("queue", "list")
     assert "no message VPN 'sales'" in shell.run("queue", "list", "--vpn", "sales", expect=FAILED)
+
+
+def test_what_a_queue_did_not_take_is_shown_by_reason(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "orders")
+    node.refusals["orders"] = {"endpoint_usage_exceeded": 3}
+    node.drops["orders"] = {"endpoint_disabled": 2, "max_msg_size_exceeded": 1}
+    lines = shell.run("queue", "show", "orders").splitlines()
+    assert "refused to publishers: 3 endpoint_usage_exceeded" in lines
+    assert "dropped, publisher not informed: 2 endpoint_disabled, 1 max_msg_size_exceeded" in lines
+    (only,) = orjson.loads(shell.run("show", "queue", "orders", "--json"))["queues"]
+    assert (only["refused_total"], only["dropped_total"]) == (3, 3)

@@ -12,6 +12,7 @@ from sluicegate.messaging.observability import events
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "operate"
 PAGES: Final = ["alerts.md", "events.md", "metrics.md", "operations.md", "recovery.md"]
 ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| ([a-z]+) \| ([a-z_, ]*?) ?\| (.*) \|$", re.MULTILINE)
+FORMER_ROW = re.compile(r"^\| `(sluicegate_[a-z_]+)` \| `(sluicegate_[a-z_]+)` \|$", re.MULTILINE)
 EVENT_ROW = re.compile(r"^\| `((?:SYSTEM|VPN|CLIENT)_[A-Z_]+)` \| ([a-z]+) \| \S", re.MULTILINE)
 
 
@@ -23,7 +24,12 @@ def test_the_page_has_every_metric_with_its_type_labels_and_meaning() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_for_operators_names_only_metrics_that_exist(page: str) -> None:
     named = set(re.findall(r"sluicegate_[a-z_]+", (DOCS / page).read_text(encoding="utf-8")))
-    assert named - {each.name for each in METRICS} == set()
+    assert named - {each.name for each in METRICS} - {each.former_name for each in METRICS} == set()
+
+
+def test_the_page_has_every_deprecated_name_with_the_new_one() -> None:
+    written = FORMER_ROW.findall((DOCS / "metrics.md").read_text(encoding="utf-8"))
+    assert written == [(each.former_name, each.name) for each in METRICS if each.former_name]
 
 
 def test_the_page_has_every_event_with_its_level() -> None:

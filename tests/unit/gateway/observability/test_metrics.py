@@ -98,3 +98,18 @@ def test_metrics_are_served_beside_those_of_the_process() -> None:
     assert values(answer.body, READY) == {"a": 1, OTHER: 5}
     assert values(answer.body, "sluicegate_ready") == {"": 1}
     assert b"process_resident_memory_bytes" in answer.body
+
+
+def test_a_metric_is_served_under_its_former_name_as_well() -> None:
+    text = Exposition(queue_label_max=1).render([Sample("sluicegate_build_info", 1, ("2.0",))]).decode()
+    assert 'sluicegate_build_info{version="2.0"} 1.0' in text
+    assert 'sluicegate_build{version="2.0"} 1.0' in text
+    assert "# HELP sluicegate_build Deprecated, use sluicegate_build_info" in text
+
+
+def test_names_follow_the_conventions_of_prometheus() -> None:
+    """https://prometheus.io/docs/practices/naming/: unit last, `_total` for counters only, `_info`."""
+    for metric in METRICS:
+        assert metric.name.endswith("_total") == (metric.type == COUNTER)
+        assert metric.name.endswith("_timestamp_seconds") == ("Unix time" in metric.help)
+        assert metric.name.endswith("_info") == metric.help.startswith("Always 1")

@@ -20,7 +20,7 @@ def test_a_batch_that_is_reported_again_counts_once() -> None:
         batches.add("orders", "a", batch, now_ms=7_000)
     assert totals(batches) == {
         "batches_total": 2, "rows_total": 10, "undecodable_rows_total": 2, "batch_seconds_total": 3.0,
-        "last_batch_seconds": 7.0,
+        "last_batch_timestamp_seconds": 7.0,
     }  # fmt: skip
 
 

@@ -257,3 +257,17 @@ def test_select_takes_wildcards_and_leaves_out(admin: RunningAdmin, select: str)
 
 def test_a_message_vpn_says_what_may_be_retained(admin: RunningAdmin) -> None:
     assert asked(admin, "/msgVpns/default?select=mqttRetainMaxMemory")["data"] == {"mqttRetainMaxMemory": 7}
+
+
+def test_messages_that_a_queue_did_not_take_have_the_counters_of_the_reference(
+    admin: RunningAdmin, node: MemoryNode
+) -> None:
+    """SEMP: counted whether the publisher was told or not."""
+    queue(admin, "q")
+    node.refusals["q"] = {"max_msg_size_exceeded": 1, "vpn_usage_exceeded": 2, "spool_usage_exceeded": 4}
+    node.drops["q"] = {"max_msg_size_exceeded": 8, "endpoint_disabled": 16}
+    data = asked(admin, "/msgVpns/default/queues/q")["data"]
+    assert data["maxMsgSizeExceededDiscardedMsgCount"] == 9
+    assert data["disabledDiscardedMsgCount"] == 16
+    assert data["spoolUsageExceededDiscardedMsgCount"] == 6
+    assert data["lowPriorityMsgCongestionDiscardedMsgCount"] == 0
