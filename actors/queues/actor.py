@@ -91,6 +91,11 @@ def replay(core: QueueCore, message: ReplayQueue) -> LoopFuture[int]:
     """
     if not core.retention.on():
         raise ReplayRefused(f"{core.config.name!r} keeps nothing: retention_time_s and retention_size_mb are 0")
+    if core.config.last_value_only():
+        raise ReplayRefused(
+            f"{core.config.name!r} offers its consumers only the newest message, because max_msg_spool_usage is 0; "
+            "a replay needs max_msg_spool_usage above 0"
+        )
     if core.reserved_for:
         raise ReplayRefused(f"{core.config.name!r} is consumed by the durable cursor {core.reserved_for!r}")
     if core.rescale is not None:

@@ -93,7 +93,10 @@ class NodeInterface(Protocol):
         """Return every queue template by name."""
 
     async def put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
-        """Store a queue template, replacing one of the same name. Raises TemplateAlreadyExists, Refused."""
+        """Store a queue template, replacing one of the same name.
+
+        Raises TemplateAlreadyExists, QueueInvalid, Refused.
+        """
 
     async def update_template(self, name: str, changes: Mapping[str, object]) -> QueueTemplate:
         """Change some fields of a queue template; None removes an attribute.

@@ -85,7 +85,7 @@ from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsV
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed
-from sluicegate.messaging.queues.template import QueueTemplate, changed_template
+from sluicegate.messaging.queues.template import QueueTemplate, changed_template, check_template_matches
 from sluicegate.messaging.selectors.durable import SELECTORS_OF_ONE_MAX
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
@@ -235,6 +235,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return template
 
     async def _put_template(self, template: QueueTemplate, *, must_be_new: bool) -> None:
+        check_template_matches(template)
         try:
             await self._vpn.queues.ask(PutTemplate(template, must_be_new))
         except TemplateExists:

@@ -1,8 +1,9 @@
 """Queue templates: attributes for new queues, chosen by the queue's name.
 
 A template sets the attributes that the creator of a queue did not. Its filter is written like a topic filter in SMF
-syntax, for a queue's name: `*` ends a level or is one, `>` is one or more levels at the end. The queue directory stores
-templates, and applies them to queues that clients request.
+syntax, for a queue's name: `*` ends a level or is one, `>` is one or more levels at the end. A filter without `/` whose
+wildcards only make sense between dots, such as `Consumer.*.>`, has its levels there, as JMS brokers write names. The
+queue directory stores templates, and applies them to queues that clients request.
 """
 
 from collections.abc import Iterable
@@ -29,6 +30,8 @@ DURABILITY_OVERRIDES: Final = (OVERRIDE_NONE, OVERRIDE_NON_DURABLE)
 
 NOT_IN_TEMPLATES: Final = ("owner",)  # a queue that a client creates belongs to its user, others to none
 
+FILTER_ALLOWED: Final = "levels between '/' or '.', in which `*` ends a level or is one, and `>` is the last level"
+
 TEMPORARY_SPOOL_MB: Final = 64  # default quota of temporary queues: smaller, for they are in memory only
 
 
@@ -43,8 +46,26 @@ class QueueTemplate:
     attributes: dict[str, AttributeValue]
 
     def name_filter(self) -> TopicFilter:
-        """Return the parsed filter."""
-        return parse_filter(self.queue_name_filter, Syntax.SMF)
+        """Return the parsed filter, with a `/` between its levels."""
+        parsed = parse_filter(self.queue_name_filter, Syntax.SMF)
+        return parsed if self._dotted is None else self._dotted
+
+    def matches(self, queue_name: str) -> bool:
+        """Return whether the template applies to a queue of this name."""
+        if self._dotted is not None and "/" not in queue_name:
+            queue_name = queue_name.replace(".", "/")
+        return matches(self.name_filter(), queue_name)
+
+    @property
+    def _dotted(self) -> TopicFilter | None:
+        """The filter with its levels between dots; None: it has them between slashes."""
+        text = self.queue_name_filter
+        if "/" in text or not _has_literal_wildcard(parse_filter(text, Syntax.SMF)):
+            return None
+        try:
+            return parse_filter(text.replace(".", "/"), Syntax.SMF)
+        except TopicError:  # an empty level
+            return None
 
     def to_dict(self) -> dict[str, AttributeValue]:
         """Return the form that `template_from_dict` reads."""
@@ -93,9 +114,16 @@ def changed_template(template: QueueTemplate, changes: dict[str, object]) -> Que
     return template_from_dict({key: value for key, value in values.items() if value is not None})
 
 
+def check_template_matches(template: QueueTemplate) -> None:
+    """Raise QueueInvalid if no queue's name can match the filter. A stored template may have such a filter."""
+    if _has_literal_wildcard(template.name_filter()):
+        reason = f"{quoted(template.queue_name_filter)} matches no queue: a wildcard is not at the end of its level"
+        raise QueueInvalid("queue_name_filter", reason, FILTER_ALLOWED)
+
+
 def template_for(templates: Iterable[QueueTemplate], queue_name: str) -> QueueTemplate | None:
     """Return the template with the most specific filter for the name; of equal filters, the first by template name."""
-    fitting = [each for each in templates if matches(each.name_filter(), queue_name)]
+    fitting = [each for each in templates if each.matches(queue_name)]
     return min(fitting, key=lambda each: (_specificity(each.name_filter()), each.name)) if fitting else None
 
 
@@ -117,15 +145,19 @@ class QueueTemplates:
 
 
 def _checked_filter(given: object) -> str:
-    allowed = "a name, in which `*` ends a level or is one, and `>` is the rest after a '/'"
     if not isinstance(given, str):
         reason = "it is missing" if given is None else f"{quoted(given)} is not a text"
-        raise QueueInvalid("queue_name_filter", reason, allowed)
+        raise QueueInvalid("queue_name_filter", reason, FILTER_ALLOWED)
     try:
         parse_filter(given, Syntax.SMF)
     except TopicError as error:
-        raise QueueInvalid("queue_name_filter", str(error), allowed) from error
+        raise QueueInvalid("queue_name_filter", str(error), FILTER_ALLOWED) from error
     return given
+
+
+def _has_literal_wildcard(name_filter: TopicFilter) -> bool:
+    """Return whether a level contains a wildcard as text, which names of queues do not have."""
+    return any("*" in level.text or (">" in level.text) for level in name_filter.levels)
 
 
 def _specificity(name_filter: TopicFilter) -> list[tuple[int, int]]:

@@ -392,7 +392,7 @@ async def test_a_commit_that_a_queue_refuses_is_rolled_back_whole(broker: Runnin
     assert "larger than the queue takes" in state.error.description
     assert (await count_in(orders), await count_in(audit)) == (0, 1)
     overview = await orders.overview()
-    assert sum(overview.refusals.values()) == 1
+    assert sum(overview.totals.refusals.values()) == 1
     peer.settle(message.delivery_id, message.delivery_id, DeliveryState(ACCEPTED))
     await until(lambda: _is_empty(audit), "an empty queue: the message had stayed with its consumer")
 

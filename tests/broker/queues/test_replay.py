@@ -109,3 +109,12 @@ async def test_a_queue_that_keeps_nothing_refuses(broker: RunningBroker) -> None
 
     with pytest.raises(ReplayRefused, match="keeps nothing"):
         await replay(orders)
+
+
+async def test_a_last_value_queue_refuses_a_replay_and_counts_nothing(broker: RunningBroker) -> None:
+    """Its consumers get the newest message only, so the older ones would be replaced again."""
+    orders = await orders_settled(broker, 4, max_msg_spool_usage=0)
+    before = (await orders.overview()).totals.discards
+    with pytest.raises(ReplayRefused, match="max_msg_spool_usage is 0"):
+        await replay(orders)
+    assert (await orders.overview()).totals.discards == before

@@ -242,3 +242,11 @@ async def test_a_template_that_is_deleted_leaves_its_queues_alone(broker: Runnin
     assert await NodeOperations(broker.node).list_templates() == []
     assert (await shown(broker)).config.max_bind_count == 7
     assert (await create(broker, "q2")).config.max_bind_count == 1000
+
+
+async def test_a_template_may_have_its_levels_between_dots_and_must_match_something(broker: RunningBroker) -> None:
+    """ActiveMQ: names of queues have their levels between dots."""
+    await put(broker, "t", "Consumer.*.>", max_bind_count=3)
+    assert (await create(broker, "Consumer.A.VirtualTopic.Orders")).config.max_bind_count == 3
+    with pytest.raises(QueueInvalid, match="matches no queue"):
+        await put(broker, "u", "Consumer.*x.>")

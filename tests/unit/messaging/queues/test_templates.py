@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.messaging.queues.definition import QueueInvalid
-from sluicegate.messaging.queues.template import QueueTemplate, changed_template, template_for, template_from_dict
+from sluicegate.messaging.queues.template import (
+    QueueTemplate,
+    changed_template,
+    check_template_matches,
+    template_for,
+    template_from_dict,
+)
 
 
 def template(name_filter: str, name: str = "t", **values: object) -> QueueTemplate:
@@ -82,3 +88,30 @@ def test_a_template_comes_back_from_what_is_stored_and_changes_by_field() -> Non
     assert after.attributes == {"max_bind_count": 4}
     with pytest.raises(QueueInvalid, match="create another template"):
         changed_template(made, {"name": "u"})
+
+
+@pytest.mark.parametrize(
+    ("name_filter", "matching", "others"),
+    [
+        (
+            "Consumer.*.>",
+            ["Consumer.A.Orders", "Consumer.A.Orders.EU", "Consumer/A/Orders"],
+            ["Consumer.A", "Other.A.B"],
+        ),
+        ("Consumer.*.VT*", ["Consumer.A.VT1"], ["Consumer.A.Orders", "Consumer.A.VT1.x"]),
+        ("orders.>", ["orders.eu", "orders.eu.1"], ["orders"]),
+        ("orders.*", ["orders.eu", "orders.eu.1"], ["orders/eu"]),  # SMF: one level with this beginning
+        ("orders.v1/*", ["orders.v1/a"], ["orders/v1/a", "orders.v1.a"]),
+    ],
+)
+def test_a_filter_may_have_its_levels_between_dots(name_filter: str, matching: list[str], others: list[str]) -> None:
+    made = template(name_filter)
+    assert [each for each in matching + others if made.matches(each)] == matching
+    check_template_matches(made)
+
+
+@pytest.mark.parametrize("name_filter", ["a*b", "a/>/b", "a>", "a..>", "Consumer.*x.>"])
+def test_a_filter_that_matches_no_queue_is_refused_and_read_where_it_is_stored(name_filter: str) -> None:
+    made = template(name_filter)
+    with pytest.raises(QueueInvalid, match="matches no queue"):
+        check_template_matches(made)
