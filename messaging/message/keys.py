@@ -12,7 +12,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 
 PROPERTY: Final = "property"  # the key that the publisher set, and no other
 CLIENT_ID: Final = "client-id"
-TOPIC_LEVEL_MAX: Final = 200  # as many as a topic may have
+TOPIC_LEVEL_MAX: Final = 200  # more than the topics in use have
 FORM: Final = re.compile(r"property|client-id|topic-level:([1-9][0-9]{0,2})")
 ALLOWED: Final = f"{PROPERTY}, {CLIENT_ID}, or topic-level:N with N from 1 to {TOPIC_LEVEL_MAX}"
 NO_HASH: Final = -1

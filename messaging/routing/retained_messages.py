@@ -17,7 +17,7 @@ from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, n
 from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.topics.retained import RetainedScan, RetainedTopics
-from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX, TopicFilter
+from sluicegate.messaging.topics.syntax import TopicFilter
 
 # Rows on their way to the store. The limits on retained messages do not bound them: there may be many for one topic.
 # The mark is the largest MQTT packet taken by default, and what a disk of 100 MB/s writes in a sixth of a second.
@@ -111,7 +111,7 @@ class RetainedMessages:
         size = self.usage_bytes
         count: i64 = self._topics.count
         for batch in batches:
-            size += 2 * batch.usage_bytes(durable=False) + NODE_BYTES * MQTT_TOPIC_LEVELS_MAX * batch.count
+            size += 2 * batch.usage_bytes(durable=False) + NODE_BYTES * _levels_below(batch)
             count += batch.count
         return size <= self.usage_bytes_max and count <= self.count_max
 
@@ -180,3 +180,14 @@ class RetainedMessages:
 def usage_of_row(batch: MessageBatch, row: int) -> i64:
     """Return the usage of one message while it is retained, without the levels of its topic."""
     return batch.usage_bytes_of(row, durable=False) + text_bytes(batch.topic_of(row))
+
+
+def _levels_below(batch: MessageBatch) -> i64:
+    """Return a number that the levels of all topics of a batch do not exceed: each has at least a separator."""
+    topics = batch.topics
+    if topics is None:
+        return batch.count * (len(batch.topic) + 1)
+    size: i64 = len(topics)
+    for topic in topics:
+        size += len(topic)
+    return size

@@ -22,7 +22,7 @@ DEAD_MESSAGE_QUEUE: Final = "#DEAD_MSG_QUEUE"
 
 
 MQTT_TOPIC_BYTES_MAX: Final = 65535  # a UTF-8 string on the wire has a length of two bytes [MQTT 4.7.3-3]
-MQTT_TOPIC_LEVELS_MAX: Final = 200  # the standard has no limit; mosquitto's is 200 too
+NO_LEVELS_MAX: Final = 0  # of MQTT's topics: the standard limits their length only
 SMF_TOPIC_BYTES_MAX: Final = 250
 SMF_TOPIC_LEVELS_MAX: Final = 128
 
@@ -34,18 +34,18 @@ REST_OR_NONE: Final = 4  # zero or more further levels; only as the last level
 
 LevelKind = int  # one of the five above
 
-_MQTT_SHARE: Final = "$share/"
+SHARE_TOPICS: Final = "$share/"  # prefix of MQTT's shared subscriptions, and of no topic
 _SMF_SHARE: Final = "#share/"
 TOPIC_REMEMBERED_CHARACTERS_MAX: Final = 256  # in any cache by topic: longer ones, up to 64 KB, would fill the memory
 FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; the cache is cleared when it is full
 _REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are parsed each time
-SHARE_FORMS: Final = (_MQTT_SHARE, _SMF_SHARE)  # prefixes of shared subscriptions
-_QUEUE: Final = "$queue/"
+SHARE_FORMS: Final = (SHARE_TOPICS, _SMF_SHARE)  # prefixes of shared subscriptions
+QUEUE_TOPICS: Final = "$queue/"  # prefix of the topics of queues
 TEMPORARY_TOPICS: Final = "$temporary/"  # prefix of the topics that the gateway makes for one AMQP connection,
 REPLY_TOPICS: Final = "$reply/"  # and for the request of an HTTP client
-_FIRST_LEVELS_OF_ONE: Final = frozenset([each[:-1] for each in (_QUEUE, TEMPORARY_TOPICS, REPLY_TOPICS)])
+_FIRST_LEVELS_OF_ONE: Final = frozenset([each[:-1] for each in (QUEUE_TOPICS, TEMPORARY_TOPICS, REPLY_TOPICS)])
 EVENT_TOPICS: Final = "$SYS/"  # prefix of the topics on which only the gateway publishes
-GATEWAY_TOPICS: Final = (EVENT_TOPICS, _QUEUE)  # clients may not publish to these; to a queue, by its address
+GATEWAY_TOPICS: Final = (EVENT_TOPICS, QUEUE_TOPICS)  # clients may not publish to these; to a queue, by its address
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
 _SHOWN_CHARACTERS_MAX: Final = 80  # of a refused topic, in the text of its error
 
@@ -127,17 +127,17 @@ _smf_filters: Final[dict[str, TopicFilter]] = {}
 
 def queue_topic(name: str) -> str:
     """Return the topic of a queue: a message published to it goes into the queue, and its consumers see it."""
-    return _QUEUE + name
+    return QUEUE_TOPICS + name
 
 
 def is_queue_topic(topic: str) -> bool:
     """Return whether a topic is the topic of a queue, whether the queue exists or not."""
-    return topic.startswith(_QUEUE)
+    return topic.startswith(QUEUE_TOPICS)
 
 
 def queue_name_of(topic: str) -> str:
     """Return the name of the queue of a queue topic."""
-    return topic[len(_QUEUE) :]
+    return topic[len(QUEUE_TOPICS) :]
 
 
 def reaches_others(topic_filter: TopicFilter) -> bool:
@@ -169,13 +169,18 @@ class SharedFilter(NamedTuple):
 
 def check_topic_name(topic: str) -> None:
     """Raise TopicError unless the topic is valid for an MQTT publish. The client's rights are not checked here."""
-    _check_text(topic, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
+    check_topic_syntax(topic)
+    if topic.startswith(SHARE_TOPICS):
+        raise TopicError("'$share/' begins a filter, not a topic", text=topic, level=1, allowed="subscribing to it")
+
+
+def check_topic_syntax(topic: str) -> None:
+    """Raise TopicError for a text that no topic can have [MQTT 4.7]. `$share/` may begin it."""
+    _check_text(topic, MQTT_TOPIC_BYTES_MAX, NO_LEVELS_MAX)
     for wildcard in ("#", "+"):
         if wildcard in topic:
             reason = f"{wildcard!r} in a topic that is published to"
             raise _error_at(topic.index(wildcard), reason, topic, "'+' and '#' in filters only")
-    if topic.startswith(_MQTT_SHARE):
-        raise TopicError("'$share/' begins a filter, not a topic", text=topic, level=1, allowed="subscribing to it")
 
 
 def check_published_topic(topic: str) -> None:
@@ -199,7 +204,7 @@ def parse_filter(text: str, syntax: Syntax) -> TopicFilter:
     if found is not None:
         return found
     if syntax is Syntax.MQTT:
-        _check_text(text, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
+        _check_text(text, MQTT_TOPIC_BYTES_MAX, NO_LEVELS_MAX)
         parsed = TopicFilter(text, syntax, _mqtt_levels(text))
     else:
         _check_text(text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
@@ -218,15 +223,15 @@ def parse_shared(text: str, syntax: Syntax | None = None) -> SharedFilter | None
     begins like a shared subscription and is not a valid one: no name, a wildcard in it, no filter [MQTT 4.8.2-1,
     4.8.2-2].
     """
-    if text.startswith(_MQTT_SHARE) and syntax is not Syntax.SMF:
+    if text.startswith(SHARE_TOPICS) and syntax is not Syntax.SMF:
         form, wildcards = Syntax.MQTT, "+#"
-        _check_text(text, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
+        _check_text(text, MQTT_TOPIC_BYTES_MAX, NO_LEVELS_MAX)
     elif text.startswith(_SMF_SHARE) and syntax is not Syntax.MQTT:
         form, wildcards = Syntax.SMF, "*>"
         _check_text(text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
     else:
         return None
-    share_name, slash, filter_text = text[len(_MQTT_SHARE) :].partition("/")  # both prefixes are seven characters
+    share_name, slash, filter_text = text[len(SHARE_TOPICS) :].partition("/")  # both prefixes are seven characters
     if not share_name:
         raise TopicError("the share name is empty", text=text, level=2, allowed="a name of one character or more")
     for wildcard in wildcards:
@@ -258,12 +263,12 @@ def parse_queue_address(text: str) -> str | None:
     name. `$queue/$DEAD_MSG_QUEUE` is the dead message queue as well: many clients send no filter with a `#` before a
     name.
     """
-    if not text.startswith(_QUEUE):
+    if not text.startswith(QUEUE_TOPICS):
         return None
     if text == _DEAD_MESSAGE_ADDRESS:
         return DEAD_MESSAGE_QUEUE
-    _check_text(text, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX)
-    name = text[len(_QUEUE) :]
+    _check_text(text, MQTT_TOPIC_BYTES_MAX, NO_LEVELS_MAX)
+    name = text[len(QUEUE_TOPICS) :]
     if not name:
         raise TopicError("the queue name is empty", text=text, level=2, allowed="$queue/NAME")
     return name
@@ -370,9 +375,15 @@ def _check_text(text: str, bytes_max: int, levels_max: int) -> None:
             raise _error_at(error.start, "it has no UTF-8 form", text, "text without surrogates") from error
     if size > bytes_max:
         raise TopicError(f"it has {size} bytes", text=text, level=None, allowed=f"at most {bytes_max} bytes of UTF-8")
-    level_count = text.count("/") + 1
-    if level_count > levels_max:
-        raise TopicError(f"it has {level_count} levels", text=text, level=None, allowed=f"at most {levels_max} levels")
+    check_level_count(text, levels_max)
+
+
+def check_level_count(text: str, levels_max: int) -> None:
+    """Raise TopicError for a topic or filter with more levels than an operator allows; 0: no limit."""
+    if levels_max > 0:
+        count = text.count("/") + 1
+        if count > levels_max:
+            raise TopicError(f"it has {count} levels", text=text, level=None, allowed=f"at most {levels_max} levels")
 
 
 def _error_at(position: int, reason: str, text: str, allowed: str) -> TopicError:

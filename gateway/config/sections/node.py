@@ -115,6 +115,9 @@ class Mqtt(Section):
     allow_zero_length_client_id: bool = Field(
         default=True, description="accept empty client identifiers, and assign one"
     )
+    topic_levels_max: int = Field(
+        default=0, ge=0, le=65536, description="levels of a topic or filter of an MQTT client; 0: no limit"
+    )
     reject_control_characters: bool = Field(
         default=False, description="refuse control characters such as U+0001 to U+001F in topics and identifiers"
     )

@@ -62,6 +62,7 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
                 connect_bytes_max=min(512 * 1024, mqtt.maximum_packet_size),
                 client_id_bytes_max=mqtt.client_id_bytes_max,
                 level3_client_id_chars_max=LEVEL3_CLIENT_ID_CHARS if mqtt.strict_client_id_3_1 else 0,
+                topic_levels_max=mqtt.topic_levels_max,
                 refuse_control_characters=mqtt.reject_control_characters,
             ),
             counters=self.counters,

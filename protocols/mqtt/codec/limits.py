@@ -37,6 +37,7 @@ class MqttLimits:
         filters_per_packet_max: int = 10_000,
         client_id_bytes_max: int = 1024,
         level3_client_id_chars_max: int = 0,
+        topic_levels_max: int = 0,
         refuse_control_characters: bool = False,
     ) -> None:
         assert 0 < connect_bytes_max <= packet_bytes_max <= PACKET_BYTES_CEILING
@@ -46,6 +47,7 @@ class MqttLimits:
         assert connect_timeout_ms > 0
         assert filters_per_packet_max > 0
         assert client_id_bytes_max >= CLIENT_ID_BYTES_MIN
+        assert topic_levels_max >= 0
         # Whole packet with its fixed header; announced to 5.0 clients. mosquitto: 256 MiB, EMQX: 1 MiB.
         self.packet_bytes_max = packet_bytes_max
         # QoS>0 messages of a 5.0 client that we have not answered. mosquitto: 20, EMQX: 32. An answer waits for the
@@ -64,6 +66,8 @@ class MqttLimits:
         self.client_id_bytes_max = client_id_bytes_max
         # 3.1 allows 23; real clients send more, so 0 (no limit) is the default.
         self.level3_client_id_chars_max = level3_client_id_chars_max
+        # Of topics and filters; 0: no limit but their length, as in the standard. mosquitto: 200.
+        self.topic_levels_max = topic_levels_max
         # U+0001..U+001F, U+007F..U+009F and non-characters in topics, filters, client ids and user names SHOULD NOT
         # appear and MAY be refused. Public test suites expect that; some devices break. Property values may have them.
         self.refuse_control_characters = refuse_control_characters

@@ -10,7 +10,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from sluicegate.messaging.topics.syntax import TopicError, check_topic_name
+from sluicegate.messaging.topics.syntax import TopicError, check_level_count, check_topic_syntax
 from sluicegate.protocols.mqtt.codec.limits import REMAINING_LENGTH_MAX, STRING_BYTES_MAX
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     MALFORMED_PACKET,
@@ -169,13 +169,17 @@ def packet(first_byte: int, body: bytes) -> bytes:
 # `messaging.topics.syntax`.
 
 
-def decode_topic(raw: bytes, refuse_control_characters: bool) -> str:
+def decode_topic(raw: bytes, refuse_control_characters: bool, levels_max: int) -> str:
     """Decode and check the topic name of a will or PUBLISH. Raises PeerViolation."""
     topic = decode_string(raw)
     try:
-        check_topic_name(topic)
+        check_topic_syntax(topic)
     except TopicError as error:
         raise PeerViolation(TOPIC_NAME_INVALID, f"topic {error} [3.3.2-2]") from None
+    try:
+        check_level_count(topic, levels_max)
+    except TopicError as error:
+        raise PeerViolation(TOPIC_NAME_INVALID, f"topic {error} (mqtt.topic_levels_max)") from None
     if refuse_control_characters and has_unwanted_characters(topic):
         raise PeerViolation(TOPIC_NAME_INVALID, "topic has control characters")
     return topic

@@ -336,20 +336,23 @@ class Deliverer:
     # --- answers of the client ---
 
     def acknowledged(self, event: AcknowledgementReceived) -> bool:
-        """Take a run of PUBACK, PUBREC or PUBCOMP; return False, with nothing done, if it is of the wrong kind.
+        """Take a run of PUBACK, PUBREC or PUBCOMP; return False if it is of the wrong kind for one of its ids.
 
         Ids that stand for nothing are passed over (section 9.2).
         """
         kind, first, last = event.kind, event.first, event.last
         if kind == PUBCOMP:
-            self._give_credit(self.ids.complete(first, last))
+            count = self.ids.complete(first, last)
+            self._give_credit(count)
             self._session.released.discard(first, last + 1)
-            return True
+            return count > last - first or not self.ids.stands_for_a_message(first, last)
         refuses = event.reason_code >= ERROR_FROM
         qos = AT_LEAST_ONCE if kind == PUBACK else EXACTLY_ONCE
         run = self.ids.run_of(first, last, qos)
         if run is None:
             if self.ids.stands_for_other_qos(first, last, qos):
+                return False
+            if kind == PUBACK and self.ids.released.count_within(first, last + 1):
                 return False
             if kind == PUBREC and not refuses:
                 self._released(first, last)

@@ -10,7 +10,7 @@ from mypy_extensions import mypyc_attr
 
 from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.batch import EXACTLY_ONCE
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX
 from sluicegate.protocols.mqtt.session.packet_ids import SentIds
@@ -232,6 +232,10 @@ class InflightOut:
             else:
                 packet_id = run.first_packet_id + run.count
         return False
+
+    def stands_for_a_message(self, first: int, last: int) -> bool:
+        """Return whether one of the ids stands for a message that was sent and not answered."""
+        return self.stands_for_other_qos(first, last, AT_MOST_ONCE)
 
     def unanswered(self) -> list[InflightRun]:
         """Return the runs whose messages the client has not answered for, in the order sent."""

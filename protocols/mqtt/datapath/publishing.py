@@ -18,7 +18,7 @@ from sluicegate.messaging.message.refusals import (
     REFUSED_SHUT_DOWN,
     REFUSED_SPOOL_FAILED,
 )
-from sluicegate.messaging.topics.syntax import EVENT_TOPICS, GATEWAY_TOPICS, is_queue_topic
+from sluicegate.messaging.topics.syntax import EVENT_TOPICS, GATEWAY_TOPICS, SHARE_TOPICS, is_queue_topic
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.mqtt.codec.events import PublishReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC
@@ -47,8 +47,11 @@ REASON_CODES: Final = {
     REFUSED_PUBLISH_ACL: NOT_AUTHORIZED,
     REFUSED_GUARANTEED_SEND: NOT_AUTHORIZED,
 }
+_NOT_ALIKE: Final = (*GATEWAY_TOPICS, SHARE_TOPICS)
 RECEIVED: Final = b"1"  # its existence is the information
 DROPPED: Final = "invalid_topic"  # counter: messages and wills on reserved topics that are dropped without a response
+NOT_FOR_CLIENTS: Final = (EVENT_TOPICS, SHARE_TOPICS)  # prefixes of topics that no client publishes to
+NOT_A_TOPIC: Final = f"{SHARE_TOPICS!r} begins a filter, not a topic"
 RESERVED_TEXT: Final = f"403 Forbidden: topics that begin with {EVENT_TOPICS} are the gateway's"
 
 
@@ -115,8 +118,9 @@ class PublishHandler:
         ids = _each(event.packet_ids)
         for row in range(batch.count):
             packet = event.alone(row, ids[row] if ids else 0)
-            if batch.topic_of(row).startswith(EVENT_TOPICS):
-                self._refuse(batch.qos, packet.packet_ids)
+            topic = batch.topic_of(row)
+            if topic.startswith(NOT_FOR_CLIENTS):
+                self._refuse(topic, batch.qos, packet.packet_ids)
             else:
                 self._publish(packet)
 
@@ -305,7 +309,7 @@ class PublishHandler:
             if self._session.received_bytes:
                 self._quota.count_received(self._session)
 
-    def _refuse(self, qos: int, packet_ids: list[tuple[int, int]]) -> None:
+    def _refuse(self, topic: str, qos: int, packet_ids: list[tuple[int, int]]) -> None:
         """Refuse one message of a reserved topic. A 3.x client is acknowledged, and its message dropped."""
         if qos == AT_MOST_ONCE or self._level < 5:
             self._counters.count(self._counters.dropped, DROPPED)
@@ -313,16 +317,17 @@ class PublishHandler:
             return
         entry = self.line.add(self.line.next_token(), qos, packet_ids, 1, 0)
         if self._level == 5:
-            entry.reason_code = NOT_AUTHORIZED
-            entry.reason_text = RESERVED_TEXT
+            is_share = topic.startswith(SHARE_TOPICS)
+            entry.reason_code = TOPIC_NAME_INVALID if is_share else NOT_AUTHORIZED
+            entry.reason_text = NOT_A_TOPIC if is_share else RESERVED_TEXT
         self.answer()
 
 
 def _differ(batch: MessageBatch) -> bool:
     """Return whether packets of a run have different fates: on topics of the server's, to queues beside others."""
     if batch.topics is None:
-        return batch.topic.startswith(EVENT_TOPICS)
-    return any(topic.startswith(GATEWAY_TOPICS) for topic in batch.topics)
+        return batch.topic.startswith(NOT_FOR_CLIENTS)
+    return any(topic.startswith(_NOT_ALIKE) for topic in batch.topics)
 
 
 def _has_repetition(received: RangeSet, event: PublishReceived) -> bool:

@@ -72,6 +72,7 @@ class PublishReader:
         self._is_v5 = level == 5
         self._dialect = dialect_of(level)
         self._refuse_control_characters = limits.refuse_control_characters
+        self._topic_levels_max = limits.topic_levels_max
         self._last_raw = b""
         self._last_topic = ""
         self._topic_cache: dict[bytes, str] = _NO_TOPICS
@@ -295,7 +296,7 @@ class PublishReader:
         if topic is None:
             if not raw:
                 return ""
-            topic = decode_topic(raw, self._refuse_control_characters)
+            topic = decode_topic(raw, self._refuse_control_characters, self._topic_levels_max)
             if len(raw) > TOPIC_CACHE_BYTES_MAX:
                 return topic
             if self._topic_cache is _NO_TOPICS or len(self._topic_cache) >= TOPIC_CACHE_ENTRIES_MAX:

@@ -17,7 +17,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     TOPIC_NAME_INVALID,
     name_of,
 )
-from sluicegate.protocols.mqtt.datapath.publishing import DROPPED
+from sluicegate.protocols.mqtt.datapath.publishing import DROPPED, NOT_A_TOPIC, NOT_FOR_CLIENTS
 from sluicegate.protocols.mqtt.requests.flows import resume_flows
 from sluicegate.protocols.mqtt.requests.subscribe import denied_subscriptions, revoke
 from sluicegate.protocols.mqtt.session.messages import ClaimSession, SessionClaimed, SessionReleased
@@ -123,8 +123,10 @@ def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal
     if client.read_control is not None:
         client.read_control.limit(rights)
     will = event.will
-    if will is not None and will.topic.startswith(EVENT_TOPICS):
-        text = f"will topic {will.topic!r} belongs to the server"
+    if will is not None and will.topic.startswith(NOT_FOR_CLIENTS):
+        text = (
+            f"will topic {will.topic!r} belongs to the server" if will.topic.startswith(EVENT_TOPICS) else NOT_A_TOPIC
+        )
         if event.level == 5:
             raise ConnectRefused(TOPIC_NAME_INVALID, text)
         # Dropped like 3.x publishes to such topics, which cannot be refused. Bridges of mosquitto set such a will.

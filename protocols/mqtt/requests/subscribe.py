@@ -23,7 +23,14 @@ from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.retained import RetainedScan
-from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter, parse_queue_address, parse_shared
+from sluicegate.messaging.topics.syntax import (
+    Syntax,
+    TopicError,
+    check_level_count,
+    parse_filter,
+    parse_queue_address,
+    parse_shared,
+)
 from sluicegate.protocols.mqtt.client import MqttClient
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from sluicegate.protocols.mqtt.codec.reason_codes import (
@@ -142,8 +149,7 @@ async def _subscribe(
     options: _SubscribeOptions,
 ) -> tuple[int, tuple[GrantedSubscription, Retained] | None]:
     text = request.filter_text
-    if client.services.limits.refuse_control_characters and has_unwanted_characters(text):
-        raise _Refused(TOPIC_FILTER_INVALID, "the filter has control characters")
+    _check_characters_and_levels(client, text)
     queue_name = parse_queue_address(text)
     if text.startswith(SHARE_PREFIX):
         if request.no_local:
@@ -195,6 +201,14 @@ async def _subscribe(
         ),
     )
     return qos, None if added.retained is None else (granted, added.retained)
+
+
+def _check_characters_and_levels(client: MqttClient, text: str) -> None:
+    """Raise _Refused or TopicError for a filter that the operator does not allow."""
+    limits = client.services.limits
+    if limits.refuse_control_characters and has_unwanted_characters(text):
+        raise _Refused(TOPIC_FILTER_INVALID, "the filter has control characters")
+    check_level_count(text, limits.topic_levels_max)
 
 
 def _options_of(client: MqttClient, event: SubscribeReceived) -> _SubscribeOptions:
@@ -348,7 +362,7 @@ async def _unsubscribe(client: MqttClient, session: Session, filter_text: str) -
         return SUCCESS
     revoked = session.table.revoke(filter_text)
     if revoked is None:
-        return NO_SUBSCRIPTION_EXISTED
+        return NO_SUBSCRIPTION_EXISTED if _is_valid(client, filter_text) else TOPIC_FILTER_INVALID
     session.changed(filter_text)
     if client.attached is not None and client.attached.delivering is not None:
         client.attached.delivering.retained.forget(revoked)
@@ -356,6 +370,17 @@ async def _unsubscribe(client: MqttClient, session: Session, filter_text: str) -
         client.services.router, RemoveSubscription(client.subscriber(session), revoked.topic_filter)
     )
     return SUCCESS
+
+
+def _is_valid(client: MqttClient, text: str) -> bool:
+    """Return whether a client may subscribe to a text, as far as its syntax goes."""
+    try:
+        _check_characters_and_levels(client, text)
+        if parse_queue_address(text) is None and parse_shared(text, Syntax.MQTT) is None:
+            parse_filter(text, Syntax.MQTT)
+    except (TopicError, _Refused):
+        return False
+    return True
 
 
 async def _end_share(client: MqttClient, extra: ExtraSubscription) -> None:

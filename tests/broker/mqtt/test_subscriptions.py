@@ -14,7 +14,7 @@ async def test_each_filter_gets_its_own_code(broker: RunningBroker, level: int) 
     """[3.8.4-5] [3.8.4-6] [3.9.3-1]: a refused one does not undo the others."""
     subscriber = await broker.connect(level=level)
     refused = {3: 1, 4: 0x80, 5: 0x8F}[level]
-    assert await subscriber.subscribe(("a", 0), ("b#", 1), ("c", 2)) == [0, refused, 2]
+    assert await subscriber.subscribe(("a", 0), ("$share//b", 1), ("c", 2)) == [0, refused, 2]
     publisher = await broker.connect()
     for topic in ("a", "b", "c"):
         await publisher.publish(topic, qos=0)

@@ -18,6 +18,7 @@ from sluicegate.protocols.mqtt.codec.properties import (
     text_property,
 )
 from sluicegate.protocols.mqtt.codec.reason_codes import (
+    BAD_USER_NAME_OR_PASSWORD,
     CLIENT_IDENTIFIER_NOT_VALID,
     CONNACK_3X,
     CONNACK_REFUSALS,
@@ -30,6 +31,7 @@ from sluicegate.protocols.mqtt.codec.wire import packet
 
 # 3.x answers a CONNECT that it cannot read by closing; only these have a return code [311:3.1.4-1].
 _VIOLATIONS_3X: Final = frozenset({UNSUPPORTED_PROTOCOL_VERSION, CLIENT_IDENTIFIER_NOT_VALID})
+_BAD_USER_NAME_OR_PASSWORD_3_1: Final = 4  # in 3.1.1, it is for those that are malformed
 _ACCEPTED_3X: Final = b"\x20\x02\x00\x00"
 _ACCEPTED_PRESENT_3X: Final = b"\x20\x02\x01\x00"
 
@@ -79,6 +81,8 @@ def encode_refusals(level: int, reason_code: int, text: str) -> list[bytes]:
         raise LocalMisuse(f"CONNACK with reason code 0x{reason_code:02X} [3.2.2-8]")
     if level < 5:
         return_code = CONNACK_3X.get(reason_code)
+        if level == 3 and reason_code == BAD_USER_NAME_OR_PASSWORD:
+            return_code = _BAD_USER_NAME_OR_PASSWORD_3_1
         return [] if return_code is None else [bytes((0x20, 2, 0, return_code))]
     return [_connack(False, reason_code, explanation(text)), _connack(False, reason_code, b"")]
 

@@ -130,7 +130,7 @@ def decode_connect(data: bytes, protocol: Protocol, end: int, limits: MqttLimits
 
 
 def _check_flags(flags: int, level: int) -> None:
-    if flags & 0x01:
+    if flags & 0x01 and level > 3:  # 3.1 has no use for it, and does not require that it is 0
         raise PeerViolation(MALFORMED_PACKET, "CONNECT has its reserved flag set [3.1.2-3]")
     will_qos = flags >> 3 & 3
     if will_qos == 3:
@@ -161,7 +161,7 @@ def _read_will(data: bytes, pos: int, end: int, flags: int, level: int, limits: 
     if retain and not limits.retain_available:
         raise PeerViolation(RETAIN_NOT_SUPPORTED, "will with RETAIN, which this server does not have [3.2.2-13]")
     will = Will(
-        topic=decode_topic(raw_topic, limits.refuse_control_characters),
+        topic=decode_topic(raw_topic, limits.refuse_control_characters, limits.topic_levels_max),
         payload=payload,
         qos=qos,
         retain=retain,

@@ -4,6 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
+from sluicegate.messaging.topics.syntax import QUEUE_TOPICS, Syntax, TopicError, parse_filter
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from sluicegate.protocols.mqtt.codec.properties import (
     IN_SUBSCRIBE,
@@ -19,6 +20,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import (
     QUOTA_EXCEEDED,
     REFUSAL_FIRST,
     SUBACK_CODES,
+    TOPIC_FILTER_INVALID,
     UNSPECIFIED_ERROR,
     UNSUBACK_CODES,
     LocalMisuse,
@@ -61,6 +63,8 @@ def decode_subscribe(
     requests: list[SubscriptionRequest] = []
     while pos < end:
         filter_text, pos = read_string(data, pos, end)
+        if level < 5:
+            _check_filter(filter_text)
         options = read_u8(data, pos, end)
         pos += 1
         requests.append(_request(filter_text, options, level))
@@ -97,12 +101,27 @@ def decode_unsubscribe(
     filters: list[str] = []
     while pos < end:
         filter_text, pos = read_string(data, pos, end)
+        if level < 5:
+            _check_filter(filter_text)
         filters.append(filter_text)
         _check_count(len(filters), filters_max)
     if not filters:
         raise PeerViolation(PROTOCOL_ERROR, "UNSUBSCRIBE without filters [3.10.3-2]")
     _check_answer("UNSUBACK", len(filters), client_packet_bytes_max)
     return UnsubscribeReceived(packet_id, filters)
+
+
+def _check_filter(filter_text: str) -> None:
+    """Refuse an empty or malformed filter of 3.x, where it ends the connection. 5.0 has a code for each filter.
+
+    [311:4.7.1-2] [311:4.7.1-3] [311:4.7.3-1] [311:4.8.0-1]
+    """
+    if filter_text.startswith(QUEUE_TOPICS):  # the name behind it may have any characters
+        return
+    try:
+        parse_filter(filter_text, Syntax.MQTT)
+    except TopicError as error:
+        raise PeerViolation(TOPIC_FILTER_INVALID, f"filter {error} [311:4.8.0-1]") from None
 
 
 def _check_count(count: int, filters_max: int) -> None:

@@ -8,7 +8,6 @@ from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import (
     NO_HASH,
-    TOPIC_LEVEL_MAX,
     KeySource,
     KeySourceInvalid,
     key_hash,
@@ -23,7 +22,6 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, DeliveryRules
 from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
 from sluicegate.messaging.queues.assignment.slots import modulo_slots
-from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX
 from support.cores.messages import flow_of, published, sequences_of
 
 LEVELS = st.lists(st.sampled_from(["a", "b", "", "device-7"]), min_size=1, max_size=4)
@@ -85,10 +83,6 @@ def test_invalid_key_sources_are_refused_with_the_allowed_ones(text: str) -> Non
     with pytest.raises(KeySourceInvalid, match="topic-level:N with N from 1 to 200") as refused:
         key_source_from(text)
     assert repr(text) in str(refused.value)
-
-
-def test_a_source_may_be_any_level_that_a_topic_may_have() -> None:
-    assert TOPIC_LEVEL_MAX == MQTT_TOPIC_LEVELS_MAX
 
 
 # --- in a partition ---

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluicegate.messaging.topics.retained import RetainedTopics
-from sluicegate.messaging.topics.syntax import MQTT_TOPIC_LEVELS_MAX, Syntax, TopicFilter, matches, parse_filter
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
 
 V = TypeVar("V")
 
@@ -20,6 +20,8 @@ MQTT_FILTERS = st.builds(
     st.lists(st.sampled_from(["", "a", "ab", "$x", "*", "+"]), max_size=3),
     st.sampled_from(["#", "+", "a", "b"]),
 )
+
+LEVELS_MAX = 32_768  # of one character each: with the separators 65,535 bytes
 SMF_FILTERS = st.lists(
     st.sampled_from(["a", "ab", "b", "*", "a*", "ab*", "$x", "$*", "#P2P", "#P2P*", ">"]), min_size=1, max_size=4
 ).map(lambda words: parse_filter("/".join(words), SMF))
@@ -194,10 +196,10 @@ def test_a_scan_that_finds_nothing_stops_after_the_nodes_it_may_look_at() -> Non
 
 def test_the_deepest_topic_is_found() -> None:
     """The walk has no recursion that a peer could exhaust."""
-    deepest = "/".join(["a"] * MQTT_TOPIC_LEVELS_MAX)
+    deepest = "/".join(["a"] * LEVELS_MAX)
     held = retained(deepest)
     assert topics_matching(held, "#") == [deepest]
-    assert topics_matching(held, "/".join(["+"] * MQTT_TOPIC_LEVELS_MAX)) == [deepest]
+    assert topics_matching(held, "/".join(["+"] * LEVELS_MAX)) == [deepest]
 
 
 def test_a_set_tells_its_sizes() -> None:

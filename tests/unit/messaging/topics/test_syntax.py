@@ -12,7 +12,6 @@ from sluicegate.messaging.topics.syntax import (
     FILTERS_REMEMBERED_MAX,
     LITERAL,
     MQTT_TOPIC_BYTES_MAX,
-    MQTT_TOPIC_LEVELS_MAX,
     PREFIX,
     REST,
     REST_OR_NONE,
@@ -21,6 +20,7 @@ from sluicegate.messaging.topics.syntax import (
     Level,
     Syntax,
     TopicError,
+    check_level_count,
     check_topic_name,
     hidden_from_wildcards,
     in_mqtt_syntax,
@@ -248,7 +248,7 @@ def test_texts_that_are_no_topics_are_no_filters(syntax: Syntax, text: str) -> N
 
 @pytest.mark.parametrize(
     ("syntax", "bytes_max", "levels_max"),
-    [(MQTT, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_LEVELS_MAX), (SMF, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)],
+    [(MQTT, MQTT_TOPIC_BYTES_MAX, MQTT_TOPIC_BYTES_MAX + 1), (SMF, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)],
 )
 def test_filters_may_be_as_long_and_deep_as_the_limit(syntax: Syntax, bytes_max: int, levels_max: int) -> None:
     """[MQTT 4.7.3-3] and the SMF limits; one more is refused. Bytes are counted, not characters."""
@@ -287,7 +287,9 @@ def test_any_text_parses_or_is_a_topic_error(text: str, syntax: Syntax) -> None:
 # --- names published to -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("topic", ["a", "/", "a//b", " ", "$SYS/x", "a/*/>", "!a", "/".join(["a"] * 200), "a" * 65535])
+@pytest.mark.parametrize(
+    "topic", ["a", "/", "a//b", " ", "$SYS/x", "a/*/>", "!a", "/".join(["a"] * 32768), "/" * 65535, "a" * 65535]
+)
 def test_good_mqtt_topic_names_are_accepted(topic: str) -> None:
     """[MQTT 4.7.3] `*`, `>` and `!` are plain characters."""
     check_topic_name(topic)
@@ -301,7 +303,7 @@ def test_good_mqtt_topic_names_are_accepted(topic: str) -> None:
         ("a#", 1),
         ("a/b/\0", 3),
         ("\udc00", 1),
-        ("/".join(["a"] * 201), None),
+        ("/".join(["a"] * 32769), None),
         ("a" * 65536, None),
     ],
 )
@@ -322,6 +324,14 @@ def test_a_publish_to_a_share_is_refused() -> None:
     """[MQTT 4.8.2] `$share/` begins a filter form."""
     with pytest.raises(TopicError, match="begins a filter"):
         check_topic_name("$share/g/t")
+
+
+@pytest.mark.parametrize("levels_max", [0, 3])
+def test_a_topic_may_have_as_many_levels_as_an_operator_allows(levels_max: int) -> None:
+    check_level_count("a/b/c", levels_max)
+    if levels_max:
+        with pytest.raises(TopicError, match="it has 4 levels; allowed: at most 3 levels"):
+            check_level_count("a/b//", levels_max)
 
 
 # --- what is remembered -----------------------------------------------------------------------------------------

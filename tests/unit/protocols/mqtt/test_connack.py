@@ -64,7 +64,7 @@ def test_announced_limits_hold_from_then_on() -> None:
 
 @pytest.mark.parametrize(
     ("reason_code", "return_code"),
-    [(0x84, 1), (0x85, 2), (0x88, 3), (0x89, 3), (0x97, 3), (0x9F, 3), (0x86, 4), (0x87, 5), (0x8A, 5), (0x8C, 5)],
+    [(0x84, 1), (0x85, 2), (0x88, 3), (0x89, 3), (0x97, 3), (0x9F, 3), (0x86, 5), (0x87, 5), (0x8A, 5), (0x8C, 5)],
 )
 def test_a_refusal_has_the_nearest_code_of_3_x(reason_code: int, return_code: int) -> None:
     """Section 4: the five return codes."""
@@ -73,6 +73,15 @@ def test_a_refusal_has_the_nearest_code_of_3_x(reason_code: int, return_code: in
 
     assert conversation.said() == bytes([0x20, 2, 0, return_code])
     assert conversation.hears(mqtt.publish()) == []
+
+
+@pytest.mark.parametrize(("level", "expected"), [(3, b"\x20\x02\0\x04"), (4, b"\x20\x02\0\x05")])
+def test_a_wrong_password_has_another_return_code_in_3_1_than_in_3_1_1(level: int, expected: bytes) -> None:
+    """[311:3.2.2-4]: 3.1.1 keeps 4 for names and passwords that are malformed, 3.1 has it for wrong ones."""
+    conversation = asking(level)
+    conversation.engine.refuse(0x86, "no")
+
+    assert conversation.said() == expected
 
 
 @pytest.mark.parametrize("reason_code", [0x81, 0x82, 0x90, 0x95, 0x99, 0x9A, 0x9B])

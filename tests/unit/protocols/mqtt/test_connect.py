@@ -164,8 +164,9 @@ def test_an_unknown_protocol_name_is_answered_by_nothing(name: bytes) -> None:
     assert conversation.said() == b""
 
 
+UNUSED = "reserved flag (T006)"
 FLAWS = {
-    "reserved flag (T006)": {"flags": 0x03},
+    UNUSED: {"flags": 0x03},
     "will QoS without will (T007)": {"flags": 0x0A},
     "will retain without will (T007)": {"flags": 0x22},
     "will QoS 3 (T008)": {"flags": 0x1E},
@@ -179,8 +180,14 @@ FLAWS = {
 }
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("flaw", FLAWS)
+def test_3_1_ignores_the_flag_that_it_does_not_use() -> None:
+    """[311:3.1.2-3] reserves it; 3.1 says that it is not used."""
+    event = only(ConnectReceived, Conversation().hears(mqtt.connect(level=3, flags=0x03)))
+
+    assert (event.client_id, event.clean_start) == ("client", True)
+
+
+@pytest.mark.parametrize(("level", "flaw"), [(n, flaw) for flaw in FLAWS for n in LEVELS if (n, flaw) != (3, UNUSED)])
 def test_a_flawed_connect_ends_the_connection(level: int, flaw: str) -> None:
     """[3.1.4-1]: 3.x sends no CONNACK, 5.0 says why."""
     conversation = Conversation()

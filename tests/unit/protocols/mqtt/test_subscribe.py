@@ -21,7 +21,7 @@ def asked(event: SubscribeReceived) -> list[tuple[str, int, bool, bool, int]]:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_filters_are_reported_in_order_with_their_qos(level: int) -> None:
-    packet = mqtt.subscribe(("a/#", 0), ("b/+", 1), ("", 2), packet_id=513, level=level)
+    packet = mqtt.subscribe(("a/#", 0), ("b/+", 1), ("/", 2), packet_id=513, level=level)
     event = only(SubscribeReceived, connected(level).hears(packet))
 
     assert event.packet_id == 513
@@ -29,8 +29,29 @@ def test_filters_are_reported_in_order_with_their_qos(level: int) -> None:
     assert asked(event) == [
         ("a/#", 0, False, False, 0),
         ("b/+", 1, False, False, 0),
-        ("", 2, False, False, 0),  # whether it is a filter is said in SUBACK
+        ("/", 2, False, False, 0),
     ]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("text", ["", "a#", "a/#/b", "ab/+e", "$share/g/a#"])
+def test_a_malformed_filter_ends_the_connection_of_3_x_and_is_reported_in_5_0(level: int, text: str) -> None:
+    """[311:4.7.1-2] [311:4.7.1-3] [311:4.7.3-1] [311:4.8.0-1]: 5.0 has a code for each filter of a packet."""
+    for packet in (mqtt.subscribe(("a", 0), (text, 0), level=level), mqtt.unsubscribe("a", text, level=level)):
+        conversation = connected(level)
+        conversation.hears(packet)
+        if level == 5:
+            assert isinstance(conversation.events[-1], SubscribeReceived | UnsubscribeReceived)
+        else:
+            assert conversation.violation().reason_code == 0x8F
+            assert conversation.violation().answer == b""
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("text", ["$queue/#q", "$queue/a+b", "$queue/", "$share//t", "$share/g", "$share/+/t"])
+def test_extensions_do_not_end_the_connection_of_3_x(level: int, text: str) -> None:
+    """To 3.x they are filters without a meaning of their own; names of queues have other characters."""
+    assert isinstance(only(SubscribeReceived, connected(level).hears(mqtt.subscribe((text, 0), level=level))), object)
 
 
 def test_options_and_identifier_of_5_0_are_read() -> None:
