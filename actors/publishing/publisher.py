@@ -42,6 +42,7 @@ class Publisher:
         # Whether the publisher is told that there is no room to retain a message, which then goes nowhere. Else it is
         # delivered to subscribers, and is not retained.
         self.hears_of_retained = False
+        self.requires_match = False  # the publisher asked that messages without subscriber are refused
         self.pressures: list[Pressure] = []  # destinations over their high mark that this publisher feeds
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
@@ -283,7 +284,8 @@ class Publisher:
 
     def _refuses_unrouted(self, batch: MessageBatch) -> bool:
         """Return whether rows without subscriber are refused; retained ones are kept for later subscribers."""
-        return self._space.refuses_unmatched and batch.qos != AT_MOST_ONCE and not batch.retain
+        asked = self.requires_match or (self._space.refuses_unmatched and batch.qos != AT_MOST_ONCE)
+        return asked and not batch.retain
 
     def _count_unrouted(self, batch: MessageBatch, count: int) -> None:
         """Count `count` dropped rows without subscriber."""

@@ -77,7 +77,13 @@ MILLISECONDS_MAX: Final = 1 << 53  # what every client's JSON and every clock ca
 PARTITION_KEY_PROPERTY: Final = "jmsxgroupid"
 TEXT_TYPES: Final = ("application/json", "application/xml", "application/x-www-form-urlencoded")
 VPN_HEADER: Final = "sluicegate-message-vpn"
-OF_THE_REQUEST: Final = ("sluicegate-batch", "sluicegate-destination", VPN_HEADER)  # not of a message
+REQUIRE_MATCH_HEADER: Final = "sluicegate-require-match"
+OF_THE_REQUEST: Final = (  # not of a message
+    "sluicegate-batch",
+    "sluicegate-destination",
+    REQUIRE_MATCH_HEADER,
+    VPN_HEADER,
+)
 
 _MODES: Final = {"direct": AT_MOST_ONCE, "non-persistent": AT_LEAST_ONCE, "persistent": AT_LEAST_ONCE}
 
@@ -160,6 +166,11 @@ def _read_attribute(headers: Headers, name: str, value: str, wall_ms: int) -> No
         headers.not_before_ms = wall_ms + delay_ms if delay_ms else 0
     elif name.startswith("sluicegate-") and name not in OF_THE_REQUEST:
         raise HttpProblem(BAD_REQUEST, f"there is no header {name!r:.80}")
+
+
+def requires_match(value: str) -> bool:
+    """Return whether a request is refused when nobody subscribes to its topic. Raises HttpProblem."""
+    return bool(value) and _flag("Sluicegate-Require-Match", value)
 
 
 def _mode(value: str) -> int:

@@ -14,11 +14,20 @@ class Submission:
 
     def __init__(self) -> None:
         self.problems: list[HttpProblem | None] = []
+        self.unmatched: set[int] | None = None  # places of messages that nobody gets; None: there are none
+        self.requires_match = False  # such messages are refused
         self.offers_pending = 0
 
     def done(self) -> None:
         """All messages are safe or refused."""
         raise AssertionError("somebody waits for the messages")
+
+    def note_unmatched(self, count: int) -> None:
+        """Note that nobody gets the next messages."""
+        first = len(self.problems)
+        unmatched = self.unmatched or set()
+        unmatched.update(range(first, first + count))
+        self.unmatched = unmatched
 
     def offer_done(self) -> None:
         """One of the offers, in which its messages were published, is done."""
@@ -58,6 +67,7 @@ class PendingPublishes:
     def publish(self, batches: list[MessageBatch], submission: Submission) -> None:
         """Publish batches in their order, each of one destination; the submission may be done when this returns."""
         submission.offers_pending = 1  # this call
+        self.publisher.requires_match = submission.requires_match
         for batch in batches:
             self._offer(batch, submission)
         submission.offer_done()
@@ -72,6 +82,8 @@ class PendingPublishes:
                 first = len(submission.problems)
                 self._pending[token] = _PendingBatch(submission, first, batch.count, result.confirmations_pending)
                 submission.offers_pending += 1
+            elif not result.routed:
+                submission.note_unmatched(batch.count)
             submission.problems += [None] * batch.count
         elif batch.count == 1:
             problem = refusal_problem(result.text(), result.refused_by, result.also_refused)

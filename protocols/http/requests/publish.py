@@ -15,17 +15,26 @@ from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.observability.trace_context import TRACE_FIELDS
 from sluicegate.messaging.topics.syntax import Destination
 from sluicegate.protocols.http.client import HttpClient
-from sluicegate.protocols.http.codec.message_in import read_attributes
+from sluicegate.protocols.http.codec.message_in import REQUIRE_MATCH_HEADER, read_attributes, requires_match
 from sluicegate.protocols.http.codec.message_out import response_headers
 from sluicegate.protocols.http.codec.paths import destination_of_name, topic_of_request
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
-from sluicegate.protocols.http.codec.responses import BAD_REQUEST, NOT_FOUND, OK, REPLY_TIMEOUT, TOO_LARGE, HttpProblem
+from sluicegate.protocols.http.codec.responses import (
+    BAD_REQUEST,
+    JSON_TYPE,
+    NOT_FOUND,
+    OK,
+    REPLY_TIMEOUT,
+    TOO_LARGE,
+    HttpProblem,
+)
 from sluicegate.protocols.http.consuming.delivery_forms import NDJSON_TYPE
 from sluicegate.protocols.http.publishing.batches import BatchEntry, read_batch
 from sluicegate.protocols.http.publishing.publishing import Submission
 from sluicegate.protocols.http.publishing.request_reply import FOREVER, REPLY_WAIT, reply_wait_ms
 
 MULTI_STATUS: Final = 207
+UNMATCHED: Final = (b"sluicegate-matched", b"false")  # the header of an answer: nobody got a message of the request
 
 # Gateway mode: what a message has whose request does not say otherwise.
 DEFAULTS: Final = (("Solace-Delivery-Mode", "Non-Persistent"), ("Solace-Time-To-Live-In-ms", "30000"))
@@ -49,7 +58,9 @@ def post(client: HttpClient, request: Request, destination: Destination) -> None
     """Publish the message of a request, which is whole; it is answered when that is safe. Raises HttpProblem."""
     batches = _BatchBuilder(client)
     batches.add(destination, request.fields, request.body(client.services.limits.body_bytes_max))
-    client.publish(batches.batches(), _MessageSubmission(request))
+    submission = _MessageSubmission(request, destination)
+    submission.requires_match = requires_match(request.header(REQUIRE_MATCH_HEADER))
+    client.publish(batches.batches(), submission)
 
 
 async def post_batch(client: HttpClient, request: Request, destination: Destination) -> None:
@@ -74,7 +85,9 @@ async def post_batch(client: HttpClient, request: Request, destination: Destinat
         await client.runtime.sleep(0)
         if request.is_answered:
             raise ClientLeft
-    client.publish(batches.batches(), _BatchSubmission(request, entries))
+    submission = _BatchSubmission(request, entries)
+    submission.requires_match = requires_match(request.header(REQUIRE_MATCH_HEADER))
+    client.publish(batches.batches(), submission)
 
 
 async def post_and_wait(client: HttpClient, request: Request, destination: Destination) -> None:
@@ -145,17 +158,22 @@ def _text(value: str) -> str:
 class _MessageSubmission(Submission):
     """The message of a request."""
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, destination: Destination) -> None:
         super().__init__()
         self._request = request
+        self._destination = destination
 
     def done(self) -> None:
         """Answer the request."""
         problem = self.problems[0]
-        if problem is None:
+        if problem is not None:
+            self._request.answer_problem(problem)
+        elif self.unmatched is None:
             self._request.answer_ok()
         else:
-            self._request.answer_problem(problem)
+            detail = f"nobody subscribes to the topic {self._destination.topic!r:.200}; the message was dropped"
+            body = orjson.dumps({"matched": False, "detail": detail}) + b"\n"
+            self._request.answer(OK, body, [(b"content-type", JSON_TYPE), UNMATCHED])
 
 
 @final
@@ -169,15 +187,24 @@ class _BatchSubmission(Submission):
 
     def done(self) -> None:
         """Answer the request with one line for each message, in their order."""
-        outcomes = iter(self.problems)
+        place = 0  # of the next message in the submission
         lines: list[bytes] = []
         status = OK
+        unmatched = self.unmatched or set()
         for entry in self._entries:
-            problem = entry.problem if entry.problem is not None else next(outcomes)
+            problem = entry.problem
+            is_unmatched = False
+            if problem is None:
+                problem = self.problems[place]
+                is_unmatched = place in unmatched
+                place += 1
             if problem is not None:
                 status = MULTI_STATUS
-            lines.append(orjson.dumps(_result(problem)))
-        self._request.answer(status, b"\n".join(lines) + b"\n", [(b"content-type", NDJSON_TYPE)])
+            lines.append(orjson.dumps(_result(problem, is_unmatched=is_unmatched)))
+        headers = [(b"content-type", NDJSON_TYPE)]
+        if unmatched:
+            headers.append(UNMATCHED)
+        self._request.answer(status, b"\n".join(lines) + b"\n", headers)
 
 
 @final
@@ -193,9 +220,9 @@ class _RequestSubmission(Submission):
         self.safe.set()
 
 
-def _result(problem: HttpProblem | None) -> dict[str, int | str]:
+def _result(problem: HttpProblem | None, *, is_unmatched: bool) -> dict[str, int | str | bool]:
     if problem is None:
-        return {"status": OK}
+        return {"status": OK, "matched": False} if is_unmatched else {"status": OK}
     return {"status": problem.status, "reason": problem.reason, "detail": problem.detail}
 
 

@@ -429,3 +429,44 @@ async def test_a_missing_queue_is_named_beside_a_topic_without_subscribers(broke
     async with http_client(broker) as client:
         answer = await client.post("/TOPIC/a", content=body, headers={"Sluicegate-Batch": "ndjson"})
     assert [orjson.loads(line)["status"] for line in answer.text.splitlines()] == [200, 400, 200]
+
+
+@pytest.mark.parametrize("mode", ["Persistent", "Direct"])
+async def test_a_message_that_reaches_nobody_is_reported_and_refused_by_request(
+    broker: RunningBroker, mode: str
+) -> None:
+    """A mistyped path, `/QUEU/orders`, is a topic."""
+    await create(broker, "orders")
+    headers = {"Solace-Delivery-Mode": mode}
+    async with http_client(broker) as client:
+        answer = await client.post("/QUEU/orders", content=b"x", headers=headers)
+        assert answer.status_code == 200
+        assert answer.headers["sluicegate-matched"] == "false"
+        assert answer.json()["matched"] is False
+        assert "'QUEU/orders'" in answer.json()["detail"]
+        asked = {**headers, "Sluicegate-Require-Match": "true"}
+        refused = await client.post("/QUEU/orders", content=b"x", headers=asked)
+        assert refused.status_code == 503
+        assert "nobody subscribes" in words(refused)
+        taken = await client.post("/QUEUE/orders", content=b"x", headers=asked)
+        assert (taken.status_code, taken.content, "sluicegate-matched" in taken.headers) == (200, b"", False)
+        again = await client.post("/QUEU/orders", content=b"x", headers=headers)
+        assert again.status_code == 200, "the header is of one request"
+        wrong = await client.post("/QUEU/orders", content=b"x", headers={"Sluicegate-Require-Match": "perhaps"})
+        assert wrong.status_code == 400
+
+
+async def test_each_message_of_a_batch_that_reaches_nobody_is_reported(broker: RunningBroker) -> None:
+    await create(broker, "orders")
+    lines = b'{"payload": "a"}\n{"payload": "b", "destination": "/TOPIC/nobody"}\n{"payload": "c"}\n'
+    async with http_client(broker) as client:
+        answer = await client.post("/QUEUE/orders", content=lines, headers={"Sluicegate-Batch": "ndjson"})
+        assert [orjson.loads(line) for line in answer.text.splitlines()] == [
+            {"status": 200},
+            {"status": 200, "matched": False},
+            {"status": 200},
+        ]
+        assert (answer.status_code, answer.headers["sluicegate-matched"]) == (200, "false")
+        asked = {"Sluicegate-Batch": "ndjson", "Sluicegate-Require-Match": "true"}
+        refused = await client.post("/QUEUE/orders", content=lines, headers=asked)
+        assert [orjson.loads(line)["status"] for line in refused.text.splitlines()] == [200, 503, 200]

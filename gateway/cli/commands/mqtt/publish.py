@@ -34,6 +34,7 @@ from sluicegate.gateway.views.text import counted
 UNCONFIRMED_MAX: Final = 1000  # above it, reading of standard input waits
 CONFIRM_TIMEOUT_S: Final = 30.0
 REFUSALS_SHOWN_MAX: Final = 5
+NO_MATCHING_SUBSCRIBERS: Final = 0x10  # reason code of PUBACK in MQTT 5; paho does not report that of PUBREC
 READ_BYTES: Final = 1 << 16  # of standard input, at once
 
 
@@ -50,6 +51,9 @@ def pub(
     properties: Annotated[
         list[str] | None, typer.Option("--property", "-P", metavar="NAME=VALUE", help="User property; repeatable.")
     ] = None,
+    require_match: Annotated[
+        bool, typer.Option("--require-match", help="Fail if nobody gets a message. Needs MQTT 5 and QoS 1.")
+    ] = False,
     protocol: VersionOption = MqttVersion.V5,
     host: HostOption = "127.0.0.1",
     port: PortOption = None,
@@ -69,12 +73,17 @@ def pub(
         username=username,
         password=password,
     )
+    if require_match:
+        peer.require_v5("--require-match")
+        if qos != 1:
+            raise CommandFailed("--require-match needs QoS 1", exit_code=USAGE)
     packet_properties = _properties(peer, key, properties or [])
     session = MqttSession(peer)
     publisher = _Publisher(session, topic=topic, qos=qos, retain=retain, properties=packet_properties)
     publisher.run(_lines_of_input(session) if message is None else map(os.fsencode, message), count)
     if as_json:
-        print_json({"confirmed": publisher.confirmed_count, "refused": len(publisher.refusals)})
+        unmatched = {"unmatched": publisher.unmatched_count}
+        print_json({"confirmed": publisher.confirmed_count, "refused": len(publisher.refusals), **unmatched})
     if publisher.refusals:
         shown = ", ".join(list(dict.fromkeys(publisher.refusals))[:REFUSALS_SHOWN_MAX])
         total = publisher.confirmed_count + len(publisher.refusals)
@@ -84,6 +93,15 @@ def pub(
     if not as_json:
         what = counted(publisher.confirmed_count, "message")
         typer.echo(f"{what} {'sent' if qos == 0 else 'confirmed'}", err=True)
+    if publisher.unmatched_count:
+        _tell_unmatched(topic, publisher.unmatched_count, is_failure=require_match)
+
+
+def _tell_unmatched(topic: str, count: int, *, is_failure: bool) -> None:
+    text = f"no queue and no client subscribes to {topic!r}: {counted(count, 'message')} reached nobody"
+    if is_failure:
+        raise CommandFailed(text, exit_code=FAILED, advice="`sluicegate explain publish` shows who would get it.")
+    typer.echo(f"warning: {text}", err=True)
 
 
 class _Publisher:
@@ -94,6 +112,7 @@ class _Publisher:
     ) -> None:
         self.confirmed_count = 0
         self.refusals: list[str] = []  # the reason of each message that was refused
+        self.unmatched_count = 0  # of the confirmed ones, those that reached nobody, as far as the gateway says so
         self._session = session
         self._topic = topic
         self._qos = qos
@@ -141,6 +160,8 @@ class _Publisher:
             self.refusals.append(reason_text(reason, properties))
         else:
             self.confirmed_count += 1
+            if reason.value == NO_MATCHING_SUBSCRIBERS and not self._retain:  # a retained one waits for subscribers
+                self.unmatched_count += 1
 
 
 def _lines_of_input(session: MqttSession) -> Iterator[bytes]:

@@ -47,7 +47,7 @@ def test_published_messages_are_received(port: str, version: str, qos: str) -> N
     common = ["-p", port, "-V", version, "-q", qos, "--json"]
     topic = f"t/{version}/{qos}"
     published = CliRunner().invoke(app, ["pub", "-t", topic, "-m", "[red]hello", "-r", *common])
-    assert (published.exit_code, orjson.loads(published.stdout)) == (0, {"confirmed": 1, "refused": 0})
+    assert (published.exit_code, orjson.loads(published.stdout)) == (0, {"confirmed": 1, "refused": 0, "unmatched": 0})
 
     received = CliRunner().invoke(app, ["sub", "-t", topic, "-n", "1", "--timeout", "30", *common])
     assert received.exit_code == 0, received.stderr
@@ -67,3 +67,24 @@ def test_too_few_messages_in_time_are_a_failure(port: str) -> None:
     waited = CliRunner().invoke(app, ["sub", "-t", "silence", "-n", "2", "--timeout", "0.1", "-p", port])
     assert waited.exit_code == 1
     assert "only 0 of 2 messages arrived in 0.1 s" in waited.stderr
+
+
+def test_a_message_that_reaches_nobody_is_reported(port: str) -> None:
+    """MQTT 5: 0x10, No matching subscribers."""
+    published = CliRunner().invoke(app, ["pub", "-t", "nobody", "-m", "x", "-p", port])
+    assert published.exit_code == 0
+    assert published.stderr.splitlines() == [
+        "1 message confirmed",
+        "warning: no queue and no client subscribes to 'nobody': 1 message reached nobody",
+    ]
+    required = ["pub", "-t", "nobody", "-m", "x", "-p", port, "--require-match", "--json"]
+    refused = CliRunner().invoke(app, required)
+    assert refused.exit_code == 1
+    assert "1 message reached nobody" in refused.stderr
+    assert orjson.loads(refused.stdout) == {"confirmed": 1, "refused": 0, "unmatched": 1}
+
+
+@pytest.mark.parametrize("given", [["-V", "3.1.1"], ["-q", "0"], ["-q", "2"]])
+def test_a_match_cannot_be_required_where_the_protocol_does_not_tell(port: str, given: list[str]) -> None:
+    refused = CliRunner().invoke(app, ["pub", "-t", "t", "-m", "x", "-p", port, "--require-match", *given])
+    assert refused.exit_code == 2
