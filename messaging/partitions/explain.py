@@ -19,6 +19,7 @@ class WaitReason(StrEnum):
     """Why a message is not delivered, or not yet."""
 
     NOTHING_WAITS = "nothing-waits"  # no message of the key is in the partition, or all are with a consumer
+    NOT_EXAMINED = "not-examined"  # none waits in memory; messages on disk were not examined, and may have the key
     NO_CONSUMER = "no-consumer"  # no flow is bound
     HOLDDOWN = "holddown"  # the owner has disconnected, and may return within the rebalance delay
     HANDOFF = "handoff"  # the partition is paused: its old owner settles what it holds
@@ -73,7 +74,7 @@ def key_status(ledger: Ledger, key: str) -> KeyStatus:
             first_waiting = first_waiting or sequence
     reason = wait_reason(ledger, first_waiting) if first_waiting else WaitReason.NOTHING_WAITS
     if not first_waiting and unseen_count:
-        reason = WaitReason.ON_DISK
+        reason = WaitReason.NOT_EXAMINED
     return KeyStatus(
         waiting_count=waiting_count,
         in_flight_count=in_flight_count,

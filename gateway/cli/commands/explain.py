@@ -19,6 +19,7 @@ app = typer.Typer(help="Explain where messages go and why they wait.", no_args_i
 
 REASONS = {
     WaitReason.NOTHING_WAITS: "no message of the key waits: there is none, or a consumer has all of them",
+    WaitReason.NOT_EXAMINED: "no message of the key waits in memory; the messages on disk may have the key, or not",
     WaitReason.NO_CONSUMER: "no consumer is bound",
     WaitReason.HOLDDOWN: "the consumer of the partition left, and the rebalance delay is running",
     WaitReason.HANDOFF: "the partition moves to another consumer once the former one has settled its messages",
@@ -126,8 +127,11 @@ def key_command(
         ("why", f"{answer.reason}: {REASONS[answer.reason]}"),
     ]
     if answer.unseen_count:
-        rows.append(("not examined", f"{counted(answer.unseen_count, 'message')} of the partition, on disk"))
+        rows.append(("not examined", f"{counted(answer.unseen_count, 'message')} of the partition"))
     print_table(("", ""), rows)
+    if answer.unseen_count:
+        of_key = "JMSXGroupID = '" + key.replace("'", "''") + "'"
+        _print(f'\n`sluicegate queue browse {queue} --selector "{of_key}"` examines all messages.')
 
 
 def _properties(given: list[str]) -> str | None:

@@ -8,6 +8,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DAMAGED, FAILED, RELEASED
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
+from sluicegate.messaging.partitions.explain import WaitReason, key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import (
     PAGES_LOADED_MAX,
@@ -225,6 +226,16 @@ def test_paging_frees_memory_and_the_journal() -> None:
     assert partition.ledger.memory_bytes == 0
     assert partition.ledger.effects.released_publications == [publication]
     assert partition.ledger.waiting_count == 10
+
+
+def test_a_key_that_is_not_in_memory_may_be_on_disk_or_not() -> None:
+    partition = PagedPartition()
+    partition.append(batch_of([b"x"] * 10))
+    partition.page_out()
+
+    found = key_status(partition.ledger, "never sent")
+
+    assert (found.reason, found.unseen_count, found.waiting_count) == (WaitReason.NOT_EXAMINED, 10, 0)
 
 
 def test_the_next_page_is_asked_for_while_the_consumer_is_busy_with_the_one_before() -> None:
