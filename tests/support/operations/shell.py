@@ -1,8 +1,11 @@
 """Commands as an operator types them, against the admin port of a test."""
 
+from unittest.mock import patch
+
 from typer.testing import CliRunner
 
 from sluicegate.gateway.cli import app
+from sluicegate.gateway.cli.terminal import confirmation
 from sluicegate.gateway.cli.terminal.failures import FAILED, OK
 
 
@@ -13,9 +16,13 @@ class Shell:
         self.url = url
         self._environment = {"SLUICEGATE_URL": url, "NO_COLOR": "1", "COLUMNS": "200", **environment}
 
-    def run(self, *arguments: str, typed: str | None = None, expect: int = OK) -> str:
-        """Return standard output if the command succeeded, else standard error."""
-        result = CliRunner(env=self._environment).invoke(app, list(arguments), input=typed)
+    def run(self, *arguments: str, typed: str | None = None, answered: str | None = None, expect: int = OK) -> str:
+        """Return standard output if the command succeeded, else standard error.
+
+        `typed` is standard input of a script, `answered` of a person at a terminal.
+        """
+        with patch(f"{confirmation.__name__}.has_terminal", return_value=answered is not None):
+            result = CliRunner(env=self._environment).invoke(app, list(arguments), input=answered or typed)
         assert result.exit_code == expect, (result.stdout, result.stderr, result.exception)
         assert "Traceback" not in result.stderr
         return result.stdout if expect == OK else result.stderr

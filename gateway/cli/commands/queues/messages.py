@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.views.queues import RedriveView, TakenView
@@ -108,8 +109,8 @@ def delete_messages(
     as_json: JsonOption = False,
 ) -> None:
     """Delete messages that are not delivered to a consumer."""
-    if not ids and not yes and not typer.confirm(f"Delete the matching messages of {name}?", err=True):
-        raise CommandFailed("nothing was changed", advice="--yes skips the confirmation.")
+    if not ids and not yes:
+        confirm(f"Delete the matching messages of {name}?")
     selection = _selection(None, ids, topic, selector, dead_reason, dead_queue, older_than, limit)
     _show_taken(AdminClient(url, vpn).take_messages(name, "delete", selection), "deleted", as_json)
 

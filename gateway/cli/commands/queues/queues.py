@@ -9,6 +9,7 @@ from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.queues.messages import SelectorOption, add_to, replay
+from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.config.sections.values import rounded_size
@@ -138,7 +139,7 @@ def delete(
     if not yes:
         view = client.show_queue(name)
         messages = counted(view.ready_count + view.unacked_count, "message")
-        _confirm(f"Delete {name} with {messages} and {counted(len(view.flows), 'flow')}?")
+        confirm(f"Delete {name} with {messages} and {counted(len(view.flows), 'flow')}?")
     client.delete_queue(name)
     _done({"deleted": name}, f"deleted {name}", as_json)
 
@@ -154,7 +155,7 @@ def purge(
     """Remove all messages that are not delivered. Messages that consumers hold stay."""
     client = AdminClient(url, vpn)
     if not yes:
-        _confirm(f"Remove {counted(client.show_queue(name).ready_count, 'message')} from {name}?")
+        confirm(f"Remove {counted(client.show_queue(name).ready_count, 'message')} from {name}?")
     count = client.purge_queue(name)
     _done({"purged_count": count}, f"removed {counted(count, 'message')} from {name}", as_json)
 
@@ -223,7 +224,7 @@ def delete_cursor(
 ) -> None:
     """Delete a durable cursor with its position, and release the messages that the queue keeps for it."""
     if not yes:
-        _confirm(f"Delete cursor {cursor} of {name}?")
+        confirm(f"Delete cursor {cursor} of {name}?")
     AdminClient(url, vpn).delete_cursor(name, cursor)
     typer.echo(f"deleted cursor {cursor} of {name}")
 
@@ -301,11 +302,6 @@ def attribute_value(text: str) -> tuple[str, AttributeValue]:
     if not attribute.accepts(value):
         raise CommandFailed(f"{name}: {value!r} is not allowed; allowed: {attribute.allowed()}", exit_code=USAGE)
     return name, value
-
-
-def _confirm(question: str) -> None:
-    if not typer.confirm(question, err=True):
-        raise CommandFailed("nothing was changed", advice="--yes skips the confirmation.")
 
 
 def _done(document: dict[str, object], text: str, as_json: bool) -> None:

@@ -223,16 +223,16 @@ def test_durable_cursors_are_listed_and_forgotten(shell: Shell, node: MemoryNode
     node.cursors = [cursor_view_of("archive")]
     assert "archive" in shell.run("queue", "cursors", "q")
     assert orjson.loads(shell.run("queue", "cursors", "q", "--json"))[0]["lag_bytes"] == 600
-    assert "nothing was changed" in shell.run("queue", "delete-cursor", "q", "archive", typed="n\n", expect=FAILED)
+    assert "nothing was changed" in shell.run("queue", "delete-cursor", "q", "archive", answered="n\n", expect=FAILED)
     assert shell.run("queue", "delete-cursor", "q", "archive", "--yes").strip() == "deleted cursor archive of q"
     assert node.cursors == []
 
 
 def test_nothing_is_deleted_without_a_yes(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "q")
-    assert "nothing was changed" in shell.run("queue", "delete", "q", typed="n\n", expect=FAILED)
+    assert "nothing was changed" in shell.run("queue", "delete", "q", answered="n\n", expect=FAILED)
     assert "q" in node.definitions
-    shell.run("queue", "delete", "q", typed="y\n")
+    shell.run("queue", "delete", "q", answered="y\n")
     assert node.definitions == {}
 
 

@@ -28,9 +28,18 @@ def test_messages_are_moved_copied_and_deleted_by_id(shell: Shell, node: MemoryN
 
 
 def test_no_selection_of_messages_is_deleted_without_a_yes(shell: Shell, node: MemoryNode) -> None:
-    assert "nothing was changed" in shell.run("queue", "delete-messages", "q", typed="n\n", expect=FAILED)
+    assert "nothing was changed" in shell.run("queue", "delete-messages", "q", answered="n\n", expect=FAILED)
     assert len(node.messages["q"]) == 3
     assert shell.run("queue", "delete-messages", "q", "--limit", "2", "--yes") == "2 messages deleted\n"
+
+
+def test_a_script_that_deletes_without_a_yes_is_refused_and_not_asked(shell: Shell, node: MemoryNode) -> None:
+    for command in (("delete-messages", "q", "--selector", "color = 'red'"), ("purge", "q"), ("delete", "q")):
+        said = shell.run("queue", *command, typed="y\n", expect=USAGE)
+        assert "standard input is not a terminal" in said
+        assert "--yes skips the confirmation" in said
+        assert "?" not in said
+    assert len(node.messages["q"]) == 3
 
 
 def test_a_redrive_is_begun_shown_and_ended(shell: Shell) -> None:
