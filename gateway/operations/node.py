@@ -44,6 +44,7 @@ from sluicegate.gateway.operations.views import (
     actor_view,
     cursor_view,
     event_view,
+    lost_dead_messages,
     message_view,
     node_figures,
     queue_figures,
@@ -126,7 +127,7 @@ class NodeOperations(AccountOperations, NodeInterface):
             raise QueueAlreadyExists(str(exists)) from None
         except (StoreRefused, QueuesExhausted) as refusal:
             raise Refused(str(refusal)) from None
-        return self._view(handle, await overview_of(handle))
+        return await self._shown(handle)
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""
@@ -171,7 +172,8 @@ class NodeOperations(AccountOperations, NodeInterface):
         """Return every queue by name, or those that a client consumes."""
         handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
         wanted = [each for each in handles if of_client is None or of_client in each.state.clients()]
-        return [self._view(handle, overview) for handle, overview in await overviews_of(wanted)]
+        durable = {each.name for each in handles if each.durable}
+        return [self._view(handle, overview, durable) for handle, overview in await overviews_of(wanted)]
 
     async def queue_names(self) -> Sequence[str]:
         """Return the name of every queue."""
@@ -180,8 +182,7 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows."""
-        handle = await self._find(name)
-        return self._view(handle, await overview_of(handle))
+        return await self._shown(await self._find(name))
 
     async def purge_queue(self, name: str) -> int:
         """Remove waiting messages; return how many."""
@@ -473,12 +474,19 @@ class NodeOperations(AccountOperations, NodeInterface):
             raise QueueNotFound(name)
         return handle
 
-    def _view(self, handle: QueueHandle, overview: QueueOverview) -> QueueView:
+    async def _shown(self, handle: QueueHandle) -> QueueView:
+        dead: QueueHandle | None = await self._vpn.queues.ask(FindQueue(handle.definition.config.dead_msg_queue))
+        durable = {dead.name} if dead is not None and dead.durable else set()
+        return self._view(handle, await overview_of(handle), durable)
+
+    def _view(self, handle: QueueHandle, overview: QueueOverview, durable: set[str]) -> QueueView:
+        """Return a queue as operators see it; `durable` has the name of its dead message queue if that exists."""
         now_ms = self._node.services.clock.now_ms()
         rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
-        return queue_view(
-            handle, overview, incarnation_text(self._node.services.recovered.incarnation), rate, now_ms=now_ms
-        )
+        incarnation = incarnation_text(self._node.services.recovered.incarnation)
+        view = queue_view(handle, overview, incarnation, rate, now_ms=now_ms)
+        warning = lost_dead_messages(view, durable)
+        return replace(view, warnings=(warning,)) if warning else view
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:

@@ -1,6 +1,6 @@
 """Make views for operators of what actors answer about queues, messages, cursors, the spool and themselves."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.partitions import BrowsedMessage
@@ -83,6 +83,17 @@ def queue_view(
         spool_incarnation=incarnation,
         partitions=tuple(partitions),
         flows=tuple([_flow_view(flow) for flow in overview.flows]),
+    )
+
+
+def lost_dead_messages(view: QueueView, durable: Container[str]) -> str:
+    """Return a warning if dead messages of a queue are lost: its dead message queue is not among the durable ones."""
+    dead = view.config.dead_msg_queue
+    if not (view.durable and is_named(view.name) and dead) or dead in durable:
+        return ""
+    return (
+        f"the dead message queue {dead} does not exist, so messages that are rejected, expire or fail too often are "
+        f"deleted; create it: sluicegate queue create '{dead}'"
     )
 
 

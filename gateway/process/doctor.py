@@ -15,6 +15,8 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.views.text import counted
+from sluicegate.messaging.queues.definition import is_named
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from sluicegate.storage.backup.backup import SPARE_BYTES
 from sluicegate.storage.backup.folder import BackupNote, checked_pieces, read_note
@@ -169,9 +171,21 @@ def _examine_spool(
         with opened() as reader:
             examination.looked_at |= _counts(reader)
             examination.findings += inspect_spool(reader, looked=looked)
+            examination.findings += _missing_default_dead_message_queues(reader)
             examination.findings += _users_with_old_keys(reader)
     except StorageError as error:
         examination.error(str(folder / DATA_FILE), str(error))
+
+
+def _missing_default_dead_message_queues(reader: SpoolReader) -> Iterator[SpoolFinding]:
+    """Yield a warning for each message VPN whose queues lose dead messages for want of the default queue for them."""
+    for vpn in reader.vpns.values():
+        configs = [queue.definition.config for queue in vpn.queues.values()]
+        losing = [each for each in configs if is_named(each.name) and each.dead_msg_queue == DEAD_MESSAGE_QUEUE]
+        if losing and DEAD_MESSAGE_QUEUE not in vpn.queues:
+            queues = f"{counted(len(losing), 'queue')} (such as {losing[0].name})"
+            text = f"it does not exist, so dead messages of {queues} are lost; create it, or set dead_msg_queue"
+            yield SpoolFinding(Severity.WARNING, f"message VPN {vpn.name}: {DEAD_MESSAGE_QUEUE}", text)
 
 
 def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:

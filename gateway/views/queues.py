@@ -157,6 +157,7 @@ class QueueView:
     drops: dict[str, int] = field(default_factory=dict)  # reason -> messages not taken, unknown to their publishers
     bind_refusals: dict[str, int] = field(default_factory=dict)  # reason -> consumers that could not bind
     kept_bytes: int = 0  # payload of settled messages that are kept for replay and durable cursors
+    warnings: tuple[str, ...] = ()  # what may lose messages
     spool_incarnation: str = ""  # sequences are valid within it only; 16 hex digits
     partitions: tuple[PartitionView, ...] = ()
     flows: tuple[FlowView, ...] = ()

@@ -11,6 +11,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import is_eligible, was_dead_in, with_death
 from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
+from sluicegate.messaging.observability.events import VPN_DEAD_MSG_LOST
 from sluicegate.messaging.partitions.rules.moves import drop_moving
 from sluicegate.messaging.partitions.state.effects import DeadRange
 from sluicegate.messaging.routing.destinations import QueueTarget
@@ -25,11 +26,13 @@ def dead_letter(context: JobContext) -> None:
     effects = context.ledger.effects
     target = context.targets.get(context.ledger.rules.dead_msg_queue)
     if target is None or not target.durable:
+        _report_loss(context)
         for dead in effects.dead:
             drop_moving(context.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
             context.stuck.over(dead.first, dead.end)
         effects.dead = []
         return
+    context.loss_reported = False
     waiting, effects.dead = effects.dead, []
     for dead in waiting:
         count = min(dead.end - dead.first, IN_PROGRESS_MAX - context.dead_lettering_count)
@@ -40,6 +43,17 @@ def dead_letter(context: JobContext) -> None:
             dead.first += count
         if dead.first < dead.end:
             effects.dead.append(dead)
+
+
+def _report_loss(context: JobContext) -> None:
+    """Emit an event for the first dead message that is lost for want of a durable dead message queue."""
+    if context.loss_reported or not context.ledger.effects.dead:
+        return
+    context.loss_reported = True
+    dead_msg_queue, reason = context.ledger.rules.dead_msg_queue, context.ledger.effects.dead[0].reason
+    text = f"its dead message queue {dead_msg_queue} does not exist, or is temporary"
+    where = f"Queue {context.queue_name}, partition {context.number}"
+    context.events.emit(VPN_DEAD_MSG_LOST, f"{where}: dead messages are deleted ({reason}): {text}")
 
 
 class DeadLetterMove(MoveJob):

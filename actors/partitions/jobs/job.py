@@ -107,6 +107,8 @@ class JobContext:
         self.requests = ConsumerRequests()  # of the partition: its turn's end answers them
         self.jobs: dict[int, PartitionJob] = {}
         self.dead_lettering_count = 0  # messages moving to the dead message queue
+        self.events = events
+        self.loss_reported = False  # an event says that dead messages are lost for want of a dead message queue
         self.stuck = StuckDeadLetters(runtime.clock, events, queue_name, number)
         self.settled_count = 0  # messages settled by transactions
 

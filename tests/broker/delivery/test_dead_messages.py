@@ -8,6 +8,7 @@ from sluicegate.gateway.views.queues import MessageView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 from support.broker.named_queues import change, create, shown, shows
+from support.broker.operator_views import event_texts
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import RawClient
 
@@ -285,3 +286,20 @@ async def test_a_backlog_that_expires_in_pages_leaves_as_a_whole(broker: Running
     undertaker = await consumer(broker, DMQ, "undertaker")
     payloads = [int(payload) for payload in await undertaker.payloads(count)]
     assert payloads == list(range(count)), "in their order"
+
+
+async def test_the_loss_of_dead_messages_is_reported_until_their_queue_exists(broker: RunningBroker) -> None:
+    """Operators are warned beforehand, and told of the first loss."""
+    (warning,) = (await create(broker, subscriptions=["t"])).warnings
+    assert f"the dead message queue {DMQ} does not exist" in warning
+    worker = await consumer(broker)
+    publisher = await broker.connect(level=5)
+    for _ in range(2):
+        await publisher.publish("t", b"bad")
+        await reject_next(worker)
+    await counts(broker, rejected_discarded=2)
+    (event,) = await event_texts(broker, "VPN_AD_DEAD_MSG_LOST")
+    assert "Queue q, partition 0: dead messages are deleted (rejected)" in event
+    assert (await create(broker, DMQ)).warnings == ()
+    assert (await shown(broker)).warnings == ()
+    assert (await create(broker, "without", dead_msg_queue="")).warnings == ()

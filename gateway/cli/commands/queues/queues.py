@@ -67,6 +67,7 @@ def create(
     else:
         kind = view.config.access_type if view.durable else f"temporary {view.config.access_type}"
         typer.echo(f"created {kind} queue {view.name}{_partition_text(view)}")
+    _print_warnings(view)
 
 
 @app.command("set")
@@ -113,6 +114,7 @@ def show(
     )
     if view.definition_lost:
         typer.echo(DEFINITION_LOST)
+    _print_warnings(view)
     typer.echo(
         f"{view.ready_count} ready, {view.unacked_count} unacked, {rounded_size(view.spooled_bytes)} spooled; "
         f"scaling {view.scale_status}, rebalance {view.rebalance_status}\n"
@@ -242,6 +244,11 @@ def _print_message(message: MessageView) -> None:
     console.print(printable(f"{message.id} {message.topic}{key}{again}{dead}"), style="bold", markup=False)
     console.print(f"  {printable(message.payload)}", markup=False, end="")
     console.print(f" ({message.payload_encoding}{more})", style="dim", markup=False)
+
+
+def _print_warnings(view: QueueView) -> None:
+    for warning in view.warnings:
+        typer.echo(f"warning: {warning}", err=True)
 
 
 def _print_counts(view: QueueView) -> None:

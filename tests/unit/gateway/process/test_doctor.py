@@ -11,8 +11,10 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.provisioning.stored_users import USERS, StoredUser
 from sluicegate.gateway.security.credentials import SOON_S, Validity, validity_of
+from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.protocols.security.scram import stored_text
 from sluicegate.storage.backup.backup import Backup
+from sluicegate.storage.catalog.queues import StoredQueue, queue_row
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
 from sluicegate.storage.records.journal import JournalEntry, Match
@@ -262,3 +264,20 @@ def test_unreadable_folders_are_errors_of_their_own(shell: Shell, tmp_path: Path
     assert found["data.path"] == f"{folder}: File name too long"
     found = subjects(examined(shell, "--backup", folder, healthy=False))
     assert found[folder].endswith("File name too long")
+
+
+def test_queues_whose_dead_messages_are_lost_are_reported(shell: Shell, tmp_path: Path) -> None:
+    def row(name: str, **attributes: object) -> TableWrite:
+        definition = definition_from_dict({"name": name, **attributes})
+        return queue_row(StoredQueue(definition, "named", [], None, None))
+
+    store = store_in(tmp_path / "data")
+    store.commit(CommitJob(table_writes=[row("orders"), row("bills"), row("none", dead_msg_queue="")]))
+    store.close()
+    reported = subjects(examined(shell, "--data", str(tmp_path / "data")))
+    (text,) = [text for subject, text in reported.items() if "DEAD" in subject]
+    assert "dead messages of 2 queues (such as bills) are lost" in text
+    store = store_in(tmp_path / "data")
+    store.commit(CommitJob(table_writes=[row("#DEAD_MSG_QUEUE")]))
+    store.close()
+    assert not any("DEAD" in subject for subject in subjects(examined(shell, "--data", str(tmp_path / "data"))))
