@@ -59,6 +59,8 @@ class EventLog(LoopActor):
             values |= event.details
         if event.kind in AUDITED:
             audit.info("%s", event.description, extra=values)
+        if event.kind.audit_only:
+            return
         log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)
         if event.kind.scope in self.scopes:
             for prefix in self.prefixes:

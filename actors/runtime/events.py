@@ -27,11 +27,12 @@ class EventRecord:
         self._last_number = 0
 
     def add(self, event: Event) -> None:
-        """Record an event, and pass it to the event log."""
-        name = event.kind.name
-        self.counts[name] = self.counts.get(name, 0) + 1
-        self._last_number += 1
-        self._recent.append((self._last_number, event))
+        """Record an event, and pass it to the event log. One for the audit log alone is only passed on."""
+        if not event.kind.audit_only:
+            name = event.kind.name
+            self.counts[name] = self.counts.get(name, 0) + 1
+            self._last_number += 1
+            self._recent.append((self._last_number, event))
         if self.log is not None:
             self.log.post(event)
 

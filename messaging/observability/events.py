@@ -31,14 +31,18 @@ BURST: Final = 200
 
 @final
 class EventKind:
-    """One kind of event. `name` is unique and begins with its scope. `limited` kinds are rate-limited."""
+    """One kind of event. `name` is unique and begins with its scope. `limited` kinds are rate-limited.
 
-    __slots__ = ("level", "limited", "name", "scope")
+    `audit_only` kinds are written to the audit log and nowhere else.
+    """
 
-    def __init__(self, name: str, level: str, *, limited: bool = True) -> None:
+    __slots__ = ("audit_only", "level", "limited", "name", "scope")
+
+    def __init__(self, name: str, level: str, *, limited: bool = True, audit_only: bool = False) -> None:
         self.name = name
         self.level = level
         self.limited = limited
+        self.audit_only = audit_only
         self.scope = name.partition("_")[0]
         assert self.scope in SCOPES, name
 
@@ -67,6 +71,8 @@ SYSTEM_TLS_FAILED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_TLS_START_FA
 SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", NOTICE)  # at the admin port
 # Ours: what an operator changed, or was refused. Only account holders cause it, and an audit must have no gaps.
 SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
+# Ours: what an operator read, or was not permitted to read. Consoles and scripts ask every few seconds.
+SYSTEM_ADMIN_QUERY: Final = EventKind("SYSTEM_ADMIN_QUERY", INFO, audit_only=True)
 
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue
 VPN_SPOOL_HIGH_CLEAR: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
@@ -120,6 +126,7 @@ AUDITED: Final = frozenset(
         SYSTEM_TLS_FAILED,
         SYSTEM_LOGIN_DENIED,
         SYSTEM_ADMIN_COMMAND,
+        SYSTEM_ADMIN_QUERY,
         VPN_QUEUE_CREATED,
         VPN_QUEUE_DELETED,
         CLIENT_CONNECTED,

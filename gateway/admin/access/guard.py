@@ -1,4 +1,4 @@
-"""The guard of the admin port: authentication, protection from foreign web pages, and the audit of changes.
+"""The guard of the admin port: authentication, protection from foreign web pages, and the audit of what operators do.
 
 Each operation checks the access level that it needs (`gateway.admin.problems`), because it knows the message VPN. The
 guard only refuses accounts without any access, and changes by accounts that may change nothing in any message VPN.
@@ -12,13 +12,18 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sluicegate.actors.runtime.events import Events
-from sluicegate.gateway.admin.operation import OPEN
+from sluicegate.gateway.admin.operation import OPEN, PROBED
 from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, level_too_low, problem
 from sluicegate.gateway.admin.requests import content_type
 from sluicegate.gateway.admin.semp.envelope import ROOT, early_refusal
 from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, AccessLevel, AdminAccount
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
-from sluicegate.messaging.observability.events import NOBODY, SYSTEM_ADMIN_COMMAND, SYSTEM_LOGIN_DENIED
+from sluicegate.messaging.observability.events import (
+    NOBODY,
+    SYSTEM_ADMIN_COMMAND,
+    SYSTEM_ADMIN_QUERY,
+    SYSTEM_LOGIN_DENIED,
+)
 from sluicegate.protocols.http.codec.responses import CHALLENGES
 from sluicegate.protocols.transport.origins import WebPages
 
@@ -129,8 +134,12 @@ class Guard:
         return None
 
     def _audit(self, request: Request, status: int) -> None:
-        """Emit an event for a change, or for a request that lacked the access level. The body is not included."""
-        if request.method in READ_ONLY_METHODS and status != 403:
+        """Emit an event for a change, or one for the audit log for a read. The body is not included.
+
+        Of the reads, files of the console and what probes and scrapers ask are left out, unless they are refused.
+        """
+        is_read = request.method in READ_ONLY_METHODS
+        if is_read and status != 403 and (not request.state.operation or request.scope["path"] in PROBED):
             return
         account: AdminAccount = request.state.account
         details = {
@@ -144,7 +153,7 @@ class Guard:
         }
         who = f"{account.name!r}" if account.name else "anonymous"
         text = f"{who} from {details['from']}: {details['method']} {details['path']} was answered with {status}"
-        self._events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
+        self._events.emit(SYSTEM_ADMIN_QUERY if is_read else SYSTEM_ADMIN_COMMAND, text, details=details)
 
 
 def _in_origin_form(scope: Scope) -> Scope:

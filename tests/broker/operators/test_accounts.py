@@ -136,7 +136,7 @@ async def test_the_audit_log_has_every_change_by_operators(tmp_path: Path, with_
             if with_accounts:
                 assert await hears(broker, "ada", "my guess") == 401
             async with asyncio.timeout(DEADLINE_S):
-                while len(file.read_text().splitlines()) < (3 if with_accounts else 2):
+                while len(file.read_text().splitlines()) < (4 if with_accounts else 3):
                     await asyncio.sleep(0.01)
     finally:
         set_up_logging(Log())
@@ -145,6 +145,8 @@ async def test_the_audit_log_has_every_change_by_operators(tmp_path: Path, with_
     who = "ada" if with_accounts else ""
     assert (made["account"], made["operation"], made["path"], made["status"]) == (who, "create_user", "/users", "201")
     assert (deleted["account"], deleted["operation"], deleted["status"]) == (who, "delete_user", "404")
+    (read,) = [each for each in lines if each["event"] == "SYSTEM_ADMIN_QUERY"]
+    assert (read["account"], read["operation"], read["method"], read["status"]) == (who, "users", "GET", "200")
     denied = [each["account"] for each in lines if each["event"] == "SYSTEM_AUTHENTICATION_SESSION_DENIED"]
     assert denied == (["ada"] if with_accounts else [])
     assert not any(each in file.read_text() for each in ("the-secret", PASSWORD, "my guess"))
