@@ -61,10 +61,11 @@ class QueueFigures:
     delivered_total: int
     redelivered_total: int
     settled_total: int
-    discarded_total: int  # that went unconsumed, into a dead message queue or nowhere
+    discarded_total: int  # messages that left it unconsumed and are in no dead message queue
     rebalance_status: str
     refused_total: int = 0  # messages refused to their publishers
     dropped_total: int = 0  # messages not taken, without telling their publishers
+    to_dmq_total: int = 0  # messages moved to a dead message queue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.figures import QueuesQuery
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
@@ -128,6 +129,23 @@ async def test_a_message_that_dies_counts_in_both_queues_and_not_as_settled(brok
     assert await counted(broker, "queue_messages_accepted_total", "dead") == 1
     assert await counted(broker, "queue_messages_settled_total", "dead") == 1
     assert await counted(broker, "messages_sent_total", "mqtt") == 2
+    (figures,) = (await NodeOperations(broker.node).queues_figures(QueuesQuery(name="orders"))).queues
+    assert (figures.discarded_total, figures.to_dmq_total) == (0, 1)
+
+
+async def test_the_figures_of_a_queue_show_what_its_metric_of_discarded_messages_counts(broker: RunningBroker) -> None:
+    await create(broker, "orders", subscriptions=["t"], max_redelivery_count=1, dead_msg_queue="")
+    publisher = await broker.connect("publisher", 5)
+    await publisher.publish("t", b"x", qos=1)
+    worker = await broker.connect("worker", 5)
+    await worker.subscribe("$queue/orders", qos=1)
+    message = await worker.message()
+    worker.send(mqtt.puback(message.packet_id, 0x80))
+    await worker.round_trip()
+
+    assert await counted(broker, "queue_messages_discarded_total", "orders", DISCARD_REJECTED) == 1
+    (figures,) = (await NodeOperations(broker.node).queues_figures(QueuesQuery(name="orders"))).queues
+    assert (figures.discarded_total, figures.to_dmq_total) == (1, 0)
 
 
 async def test_only_what_a_consumer_accepts_counts_as_settled(broker: RunningBroker) -> None:

@@ -159,6 +159,7 @@ def queue(
         "redelivered",
         "settled",
         "discarded",
+        "to DMQ",
         "refused",
         "dropped",
     )
@@ -173,7 +174,7 @@ def _queue_row(view: QueueFigures) -> tuple[object, ...]:
     totals = (view.accepted_total, view.delivered_total, view.redelivered_total, view.settled_total)
     usage = (view.ready_count, view.unacked_count, spooled)
     head = (view.name, view.access_type, view.partition_count, view.flows_count)
-    return (*head, *usage, *totals, view.discarded_total, view.refused_total, view.dropped_total)
+    return (*head, *usage, *totals, view.discarded_total, view.to_dmq_total, view.refused_total, view.dropped_total)
 
 
 def rebalance(
