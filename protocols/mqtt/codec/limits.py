@@ -14,7 +14,7 @@ PROPERTIES_CACHE_ENTRIES_MAX: Final = 256  # decoded property sections of one co
 PROPERTIES_CACHE_BYTES_MAX: Final = 256  # a longer section is decoded each time
 ASKED_NOW_MAX: Final = 8  # requests of a client that other actors carry out in one turn, some 20 us each
 FILTERS_PER_TURN_MAX: Final = 64  # of a client's SUBSCRIBEs and UNSUBSCRIBEs, whatever becomes of them; as for actors
-TOPIC_ALIASES_OUT_MAX: Final = 64  # aliases we hand out to one client: its first topics get them
+TOPIC_ALIASES_OUT_MAX: Final = 64  # aliases we set towards one client: its most frequent topics get them
 
 assert TOPIC_CACHE_ENTRIES_MAX * TOPIC_CACHE_BYTES_MAX <= 1 << 20
 assert PACKET_BYTES_CEILING > REMAINING_LENGTH_MAX

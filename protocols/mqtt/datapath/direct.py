@@ -35,6 +35,9 @@ def send_direct(
         engine.publish_direct(encode_at_most_once(batch, engine.level, wall_ms))
         counters.messages_sent += batch.count
         return
+    if table.uniform_qos >= 0 and batch.topics is None and engine.publish_aliased(batch, wall_ms):
+        counters.messages_sent += batch.count
+        return
     own = batch.publisher == session.client_id
     for start, stop, options in table.runs(batch, 0, batch.count, own=own):
         if options is not NOT_WANTED:

@@ -16,6 +16,7 @@ from typing import Final, final
 
 from mypy_extensions import i64, u8
 
+from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.mqtt.codec.events import (
     AuthReceived,
     ConnectReceived,
@@ -154,7 +155,9 @@ class MqttEngine:
         self.level: u8 = 0  # 3, 4 or 5, from CONNECT on
         self._stage: u8 = _SILENT
         self.tells_reasons = False
-        self.restricts_output = False  # it has a limit that only `publish` observes: not all blocks may be for it
+        self.restricts_output = (
+            False  # only `publish` observes its size limit, and uses its aliases: see `publish_direct`
+        )
         self.has_output = False
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
         self.answered_bytes = 0  # ever; messages are no answers
@@ -338,9 +341,7 @@ class MqttEngine:
         """
         if not self._may_send():
             return NONE_SKIPPED
-        writer = self._writer
-        if writer is None:
-            writer = self._writer = PublishWriter(self.level, self.client_packet_bytes_max, self._topic_alias_maximum)
+        writer = self._publish_writer()
         if rows.stop - rows.start == 1:
             packet = writer.alone(rows, first_packet_id, dup=dup)
             if len(packet) > 0:
@@ -354,6 +355,17 @@ class MqttEngine:
         """Send PUBLISH packets that are encoded already, for this client's dialect. Not when `restricts_output`."""
         if self._may_send():
             self._queue(block)
+
+    def publish_aliased(self, batch: MessageBatch, wall_ms: int) -> bool:
+        """Send QoS 0 messages of one topic with its alias; return False, with nothing done, if `publish` has to.
+
+        That is so for clients that allow no aliases, and for those with a size limit.
+        """
+        if self._topic_alias_maximum == 0 or self.client_packet_bytes_max > 0:
+            return False
+        if self._may_send():
+            self._queue(self._publish_writer().aliased(batch, wall_ms))
+        return True
 
     def disconnect(self, reason_code: int, text: str = "") -> None:
         """End from our side. A 5.0 client gets the reason [3.14.0-1]; one that waits for CONNACK is refused."""
@@ -390,6 +402,13 @@ class MqttEngine:
         if self._reader is None:
             self._reader = PublishReader(self.level, self._limits, self._client_id)
         return self._reader
+
+    def _publish_writer(self) -> PublishWriter:
+        """Return what writes PUBLISH packets of the client's own, which is made with the first."""
+        writer = self._writer
+        if writer is None:
+            writer = self._writer = PublishWriter(self.level, self.client_packet_bytes_max, self._topic_alias_maximum)
+        return writer
 
     def _read_single(self, data: bytes, pos: i64, end: i64, packet_type: i64, received: ReceivedEvents) -> i64:
         """Read one packet of a type that does not come in runs."""
@@ -435,7 +454,7 @@ class MqttEngine:
         if connect.authentication_method is not None:
             self._authentication = AuthenticationDialogue(connect.authentication_method)
         self.client_packet_bytes_max = connect.maximum_packet_size
-        self.restricts_output = connect.maximum_packet_size > 0
+        self.restricts_output = connect.maximum_packet_size > 0 or connect.topic_alias_maximum > 0
         self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
         self._packet_bytes_max = self._limits.packet_bytes_max
         self._client_id = connect.client_id

@@ -1,8 +1,9 @@
 """Write outgoing PUBLISH packets, in two ways.
 
-Packets that are the same for many subscribers (QoS 0, no options) are encoded once per dialect and shared by all of
-them: `encode_at_most_once`. Packets with fields of one subscriber (packet ids, aliases, subscription identifiers, the
-RETAIN flag, its size limit) are written by its `PublishWriter`. The session decides on rows, QoS and ids.
+Packets that are the same for many subscribers (QoS 0, no options) are encoded once per dialect, or once per alias, and
+shared by all of them: `encode_at_most_once`, `PublishWriter.aliased`. Packets with fields of one subscriber (packet
+ids, subscription identifiers, the RETAIN flag, its size limit) are written by its `PublishWriter`. The session decides
+on rows, QoS and ids.
 """
 
 from typing import Final, final
@@ -20,16 +21,17 @@ from sluicegate.protocols.mqtt.codec.properties import (
 )
 from sluicegate.protocols.mqtt.codec.reason_codes import LocalMisuse
 from sluicegate.protocols.mqtt.codec.wire import string, varint
-from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, WireBatch, dialect_of
+from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, DIALECT_5, WireBatch, dialect_of
 from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
-
-NO_ALIAS: Final = 0
+from sluicegate.protocols.mqtt.engine.topic_aliases import NO_ALIAS, TopicAliases
 
 NONE_SKIPPED: Final[list[int]] = []
 
 _COPIED_BYTES_MAX: Final = 4096  # a payload that is copied to make its packet one piece
 
 _SHARED_FIRST_BYTE: Final = 0x30  # QoS 0, no RETAIN, no DUP
+
+_NO_TOPIC: Final = b"\0\0"  # empty: the alias stands for it
 
 _ids: Final[list[bytes]] = []  # of the packet ids 0..65535: two bytes each, and then an empty property section
 
@@ -109,6 +111,58 @@ def _shared_with_properties(batch: MessageBatch, headers: list[Headers | None], 
     return b"".join(pieces)
 
 
+def _shared_with_alias(batch: MessageBatch, alias: int, wall_ms: int) -> bytes:
+    """Return every row with an alias that the client knows; all clients with this alias for the topic share the bytes.
+
+    They are kept in `batch.encodings` like those of `encode_at_most_once`. Clients that subscribe to the same few
+    topics have mostly the same aliases for them.
+    """
+    key = DIALECT_5 | alias << 8
+    encodings = batch.encodings
+    if encodings is not None:
+        ready = encodings.get(key)
+        if ready is not None:
+            return ready
+    encoded = _rows_with_alias(batch, 0, batch.count, _NO_TOPIC, alias, wall_ms)
+    headers = batch.headers()
+    if headers is not None and any(row is not None and row.expires_at_ms != 0 for row in headers):
+        return encoded
+    if encodings is None:
+        batch.encodings = {key: encoded}
+    else:
+        encodings[key] = encoded
+    return encoded
+
+
+def _rows_with_alias(batch: MessageBatch, start: int, stop: int, name: bytes, alias: int, wall_ms: int) -> bytes:
+    """Encode rows of one topic, which is written as `name`."""
+    pieces: list[bytes] = []
+    payloads = batch.payloads()
+    headers = batch.headers()
+    alias_property = number_property(TOPIC_ALIAS, alias)
+    plain = section(alias_property)
+    properties = plain
+    last: Headers | None = None
+    head = b""
+    head_for = -1  # payload length
+    for row in range(start, stop):
+        of_row = None if headers is None else headers[row]
+        if of_row is not last:
+            properties = plain
+            if of_row is not None:
+                properties = section(alias_property + encode_message_properties(of_row, wall_ms))
+            last = of_row
+            head_for = -1
+        payload = payloads[row]
+        size = len(payload)
+        if size != head_for:
+            head = _head(_SHARED_FIRST_BYTE, name, len(properties) + size) + properties
+            head_for = size
+        pieces.append(head)
+        pieces.append(payload)
+    return b"".join(pieces)
+
+
 @final
 class PublishWriter:
     """The way from batches to one client's output. Pieces are appended to the engine's own list."""
@@ -116,8 +170,8 @@ class PublishWriter:
     def __init__(self, level: int, packet_bytes_max: int, topic_alias_maximum: int) -> None:
         self._is_v5 = level == 5
         self._packet_bytes_max = packet_bytes_max  # the client's; 0: no limit
-        self._aliases_max = min(topic_alias_maximum, TOPIC_ALIASES_OUT_MAX) if level == 5 else 0
-        self._aliases: dict[str, int] = {}  # topics whose alias the client knows
+        aliases_max = min(topic_alias_maximum, TOPIC_ALIASES_OUT_MAX) if level == 5 else 0
+        self._aliases: TopicAliases | None = TopicAliases(aliases_max) if aliases_max > 0 else None
         # The last head without properties: one message a wake-up is mostly one like the one before. Making a head
         # costs 2,200 instructions, as much as all else here.
         self._kept_topic = ""
@@ -155,11 +209,26 @@ class PublishWriter:
         if self._is_v5:
             own = _own_properties(rows.options.identifiers, rows.properties)
             headers = batch.headers()
-            if own or self._aliases_max or headers is not None:
+            if own or self._aliases is not None or headers is not None:
                 return self._write_with_properties(
                     pieces, batch, start, stop, first_byte, first_packet_id, own, headers, rows.wall_ms
                 )
         return self._write_plain(pieces, batch, start, stop, first_byte, first_packet_id)
+
+    def aliased(self, batch: MessageBatch, wall_ms: int) -> bytes:
+        """Return messages of one topic at QoS 0, with its alias where it has one. For clients that allow aliases."""
+        aliases = self._aliases
+        assert aliases is not None, "the client has a Topic Alias Maximum"
+        topic, count = batch.topic, batch.count
+        alias = aliases.alias_of(topic, count)
+        if alias != NO_ALIAS:
+            return _shared_with_alias(batch, alias, wall_ms)
+        alias = aliases.offer(topic, count)
+        if alias == NO_ALIAS:
+            return encode_at_most_once(batch, DIALECT_5, wall_ms)
+        aliases.set(topic, alias, count)
+        first = _rows_with_alias(batch, 0, 1, string(topic), alias, wall_ms)
+        return first if count == 1 else first + _rows_with_alias(batch, 1, count, _NO_TOPIC, alias, wall_ms)
 
     def _write_plain(
         self, pieces: list[bytes], batch: MessageBatch, start: int, stop: int, first_byte: int, packet_id: int
@@ -229,6 +298,7 @@ class PublishWriter:
         """Write rows of 5.0 that have properties, of the message's or of the subscriber's."""
         skipped: list[int] = []
         payloads = batch.payloads()
+        aliases = self._aliases
         numbered = first_byte & 0x06 != 0
         last: Headers | None = None  # rows of one key often share their headers
         carried = b""
@@ -239,34 +309,30 @@ class PublishWriter:
                 carried = b"" if of_row is None else encode_message_properties(of_row, wall_ms)
                 last = of_row
             topic = batch.topic_of(row)
-            alias = self._alias_of(topic)
-            known = alias != NO_ALIAS and topic in self._aliases
+            alias = NO_ALIAS
+            known = False
+            if aliases is not None:
+                alias = aliases.alias_of(topic, 1)
+                known = alias != NO_ALIAS
+                if not known:
+                    alias = aliases.offer(topic, 1)
             properties = carried + own
             if alias != NO_ALIAS:
                 properties = number_property(TOPIC_ALIAS, alias) + properties
             middle = section(properties)
             if numbered:
                 middle = packet_id.to_bytes(2, "big") + middle
-            head = _head(first_byte, b"\0\0" if known else string(topic), len(middle) + len(payload))
+            head = _head(first_byte, _NO_TOPIC if known else string(topic), len(middle) + len(payload))
             if self._packet_bytes_max and len(head) + len(middle) + len(payload) > self._packet_bytes_max:
                 skipped.append(row)
             else:
-                if alias != NO_ALIAS:
-                    self._aliases[topic] = alias  # from here on the client knows it [3.3.2-11]
+                if aliases is not None and alias != NO_ALIAS and not known:
+                    aliases.set(topic, alias, 1)
                 pieces.append(head)
                 pieces.append(middle)
                 pieces.append(payload)
             packet_id += 1
         return skipped
-
-    def _alias_of(self, topic: str) -> int:
-        """Return the alias of a topic, the next free one for a new topic; NO_ALIAS when there is none left."""
-        if self._aliases_max == 0:
-            return NO_ALIAS
-        alias = self._aliases.get(topic, NO_ALIAS)
-        if alias == NO_ALIAS and len(self._aliases) < self._aliases_max:
-            alias = len(self._aliases) + 1
-        return alias
 
 
 def _first_byte(rows: PublishRun, dup: bool) -> int:
