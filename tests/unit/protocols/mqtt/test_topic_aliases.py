@@ -131,7 +131,7 @@ class Subscriber:
 
 
 def told(data: bytes) -> list[tuple[str, list[object], bytes]]:
-    return [(each.topic, each.values(ALIAS), each.payload) for each in mqtt.all_published(data, 5)]
+    return [(each.topic, list(each.values(ALIAS)), each.payload) for each in mqtt.all_published(data, 5)]
 
 
 def test_direct_messages_have_aliases() -> None:
