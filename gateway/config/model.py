@@ -73,7 +73,15 @@ class Config(Section):
             virtual_destinations=self.virtual_destinations,
             rest_delivery_points=self.rest_delivery_points,
         )
-        return {DEFAULT_VPN: default, **self.vpns}
+        return {DEFAULT_VPN: default} | {name: self._with_inherited(vpn) for name, vpn in self.vpns.items()}
+
+    def _with_inherited(self, vpn: MessageVpn) -> MessageVpn:
+        """Return the section of a message VPN, with the top level's `allow_anonymous` where it has none of its own."""
+        authentication = vpn.authentication
+        if "allow_anonymous" in authentication.model_fields_set:
+            return vpn
+        inherited = {"allow_anonymous": self.authentication.allow_anonymous}
+        return vpn.model_copy(update={"authentication": authentication.model_copy(update=inherited)})
 
     def message_vpn(self, name: str) -> MessageVpn:
         """Return the configuration of one message VPN; one that is not configured is shut down."""

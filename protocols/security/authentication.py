@@ -159,14 +159,13 @@ class Authenticator:
     async def client(self, user_name: str, password: bytes, *, listener: str, host: str) -> Principal | None:
         """Return who a client of a listener is by user name and password, or None. Raises LoginsBusy.
 
-        Where nobody needs an account, a name that no account has is as good as none, and counts as no failure: many
-        clients show one whether it is asked for or not (`guest`, `admin`).
+        A name is checked wherever it can be. Only where nobody needs an account and there is none, a name is as good as
+        none: many clients show one whether it is asked for or not (`guest`, `admin`).
         """
-        needs_account = not self.admits_anonymous(listener)
-        if needs_account or self.knows(user_name) or self._may_be_token(password):
-            principal = await self.password(user_name, password, host)
-            if principal is not None or needs_account or self.knows(user_name):
-                return principal
+        credentials = self.credentials
+        has_accounts = bool(credentials.secrets) or credentials.tokens_as_passwords
+        if has_accounts or not self.admits_anonymous(listener):
+            return await self.password(user_name, password, host)
         return ANONYMOUS
 
     async def password(self, user_name: str, password: bytes, host: str) -> Principal | None:

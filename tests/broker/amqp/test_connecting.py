@@ -100,14 +100,17 @@ async def test_sasl_is_answered_with_a_header_and_mechanisms_at_once(broker: Run
     assert "Symbol('ANONYMOUS')" in words[1]
 
 
-async def test_an_unknown_user_name_is_anonymous_where_no_account_is_required(broker: RunningBroker) -> None:
+async def test_a_user_name_is_anonymous_while_there_is_no_account(broker: RunningBroker) -> None:
     """As in MQTT: examples of AMQPNetLite and of SAP's client show `guest` whether it is asked for or not."""
-    await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     frames = golden("frames.txt")
-    words = await hears(broker, SASL, init("PLAIN", b"\0guest\0guest"), AMQP, frames["open"], frames["close"])
+    guest = (SASL, init("PLAIN", b"\0guest\0guest"), AMQP, frames["open"], frames["close"])
+    words = await hears(broker, *guest)
     assert [word.partition("(")[0] for word in words[2:]] == ["sasl-outcome", "AMQP", "open", "close"]
     assert words[2] == OUTCOME_OK
+    await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
+    assert (await hears(broker, SASL, init("PLAIN", b"\0guest\0guest")))[2:] == [OUTCOME_AUTH]
     assert (await hears(broker, SASL, init("PLAIN", b"\0ada\0guest")))[2:] == [OUTCOME_AUTH]
+    assert (await hears(broker, SASL, init("ANONYMOUS"), AMQP, frames["open"], frames["close"]))[2] == OUTCOME_OK
 
 
 @ACCOUNTS

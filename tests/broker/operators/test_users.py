@@ -73,11 +73,24 @@ async def test_at_home_a_newcomer_needs_no_account(broker: RunningBroker, protoc
     assert await comes_in(broker, protocol, "", "") == OK
 
 
-async def test_unknown_user_names_are_no_guesses_where_no_account_is_required(broker: RunningBroker) -> None:
-    """docs/connect/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
+@pytest.mark.parametrize("protocol", CLIENTS)
+async def test_a_name_without_an_account_is_refused_once_there_is_an_account(
+    broker: RunningBroker, protocol: str
+) -> None:
+    """What a client gives is checked; anonymous means without a name. Before, there is nothing to check against."""
+    assert await comes_in(broker, protocol, "guest", "whatever") == OK
     await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
+    assert await comes_in(broker, protocol, "guest", "whatever") == WRONG[protocol]
+    assert await comes_in(broker, protocol, "ada", "wrong") == WRONG[protocol]
+    assert await comes_in(broker, protocol, "ada", "engine") == OK
+    assert await comes_in(broker, protocol, "", "") == OK
+
+
+async def test_unknown_user_names_are_no_guesses_while_there_is_no_account(broker: RunningBroker) -> None:
+    """docs/connect/mqtt.md, Accounts. Devices that show a name of their own hold up nobody behind the same address."""
     for number in range(25):
         assert await comes_in(broker, "mqtt", f"device-{number}", "whatever") == OK
+    await NodeOperations(broker.node).create_user({"name": "ada", "password": "engine"})
     attempts, now_ms = broker.node.services.attempts, broker.node.services.clock.now_ms()
     assert not attempts.must_queue(LOOPBACK, "device-0", now_ms)
     for _ in range(FREE_OF_USER):

@@ -149,7 +149,9 @@ async def test_an_expired_certificate_is_reported_until_it_is_replaced(
     async with RunningBroker(tmp_path / "data", tls_settings(certificates, "flow_tls")) as broker:
         samples = await NodeOperations(broker.node).metrics_snapshot()
         told = {each.name: each for each in samples if each.name.startswith("sluicegate_certificate")}
-        begins, ends = (told[f"sluicegate_certificate_{name}_seconds"] for name in ("begins", "expires"))
+        begins, ends = (
+            told[f"sluicegate_certificate_{name}_timestamp_seconds"] for name in ("not_before", "not_after")
+        )
         assert (begins.labels, begins.value) == (("flow_tls",), validity.begins_s)
         assert (ends.labels, ends.value) == (("flow_tls",), validity.ends_s)
         assert "certificate" not in caplog.text

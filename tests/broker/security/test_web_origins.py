@@ -376,7 +376,7 @@ async def test_a_client_that_must_log_in_may_use_any_host_name(broker: RunningBr
         assert (await client.post("/a", headers=in_browser(EVIL))).status_code == 403
 
 
-@pytest.mark.settings(WITH_USERS, "vpns.sales.enabled=true")
+@pytest.mark.settings(WITH_USERS, "vpns.sales.authentication.allow_anonymous=on-loopback")
 async def test_a_message_vpn_that_lets_strangers_in_makes_a_port_an_open_one(broker: RunningBroker) -> None:
     """Every message VPN can be reached by every port."""
     async with http_client(broker) as client:

@@ -219,7 +219,7 @@ def test_a_field_is_named_inside_its_queue_template(tmp_path: Path) -> None:
     found = problems_of(text, tmp_path)
     assert found[0] == (
         "gate.yaml:3:7: queues.templates.0.queue_name_filter: it is missing; "
-        "allowed: a name, in which `*` ends a level or is one, and `>` is the rest after a '/'"
+        "allowed: levels between '/' or '.', in which `*` ends a level or is one, and `>` is the last level"
     )
     assert found[1].startswith("gate.yaml:6:7: queues.templates.1.ownr: there is no such key")
     assert found[2].startswith("gate.yaml:9:16: queues.templates.2.max_ttl: 'soon' is not allowed; allowed: a whole")

@@ -207,3 +207,11 @@ def test_sizes_that_people_look_at_are_rounded(size: int, text: str) -> None:
 def test_a_size_that_was_printed_reads_back(number: int, unit: str) -> None:
     size = parse_size(f"{number} {unit}")
     assert parse_size(format_size(size)) == size
+
+
+@pytest.mark.parametrize("value", ["true", "false", "on-loopback"])
+def test_a_message_vpn_inherits_whether_clients_need_an_account(value: str) -> None:
+    top = f"authentication.allow_anonymous={value}"
+    config = load(settings=[top, "vpns.sales.enabled=true", "vpns.lab.authentication.allow_anonymous=false"])
+    assert config.message_vpn("sales").authentication.allow_anonymous == config.authentication.allow_anonymous
+    assert config.message_vpn("lab").authentication.allow_anonymous is False
