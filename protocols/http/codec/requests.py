@@ -13,17 +13,15 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.protocols.http.codec.responses import (
     BAD_REQUEST,
     CONTINUE,
-    JSON_TYPE,
     NO_CONTENT,
     NOT_IMPLEMENTED,
     OK,
     TOO_LARGE,
     UNSUPPORTED,
     VERSION_NOT_SUPPORTED,
-    XML_TYPE,
     HttpProblem,
     ResponseHeads,
-    error_body,
+    error_document,
 )
 from sluicegate.protocols.transport.interface import append_piece
 
@@ -210,14 +208,13 @@ class Request:
             self._end()
 
     def answer_problem(self, problem: HttpProblem) -> None:
-        """Answer with the error document, as JSON to clients that accept it; abort a response that has begun."""
+        """Answer with the error document, in the form that the client accepts; abort a response that has begun."""
         self.is_last = self.is_last or problem.ends_connection or self._has_begun
         if self._has_begun:
             self._end()
             return
-        as_json = "json" in self.header("accept")
-        kind = JSON_TYPE if as_json else XML_TYPE
-        self.answer(problem.status, error_body(problem, as_json=as_json), [(b"content-type", kind), *problem.headers])
+        kind, body = error_document(problem, self.header("accept"))
+        self.answer(problem.status, body, [(b"content-type", kind), *problem.headers])
 
     def begin_stream(self, headers: list[tuple[bytes, bytes]]) -> None:
         """Begin a streamed response."""

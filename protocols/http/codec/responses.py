@@ -1,7 +1,7 @@
 """Responses: status codes, heads, and the problems that clients are answered with.
 
-The body of a problem is the error document that REST clients of Solace know, or JSON for those that accept it. 4xx: do
-not send it again unchanged; 5xx: try again later.
+The body of a problem is the error document that REST clients of Solace know; for those that accept JSON, the same as
+JSON; for those that accept it, an RFC 9457 problem document. 4xx: do not send it again unchanged; 5xx: try again later.
 """
 
 import http
@@ -15,6 +15,7 @@ from sluicegate.actors.messages.data import PublishFailed
 
 JSON_TYPE: Final = b"application/json"
 XML_TYPE: Final = b"application/xml"
+PROBLEM_TYPE: Final = b"application/problem+json"
 
 OK: Final = 200
 NO_CONTENT: Final = 204
@@ -72,11 +73,16 @@ def not_stored(refusal: PublishFailed) -> HttpProblem:
     return refusal_problem(refusal.text(), "")
 
 
-def error_body(problem: HttpProblem, *, as_json: bool) -> bytes:
-    """Return the error document."""
-    if as_json:
-        return orjson.dumps({"code": problem.status, "reason": problem.reason, "detail": problem.detail})
-    return (
+def error_document(problem: HttpProblem, accept: str) -> tuple[bytes, bytes]:
+    """Return media type and body of the error document, in the form that the `Accept` of a request asks for."""
+    accept = accept.lower()
+    status, reason, detail = problem.status, problem.reason, problem.detail
+    if PROBLEM_TYPE.decode() in accept:
+        document = {"type": "about:blank", "title": reason, "status": status, "detail": detail}
+        return PROBLEM_TYPE, orjson.dumps(document)
+    if "json" in accept:
+        return JSON_TYPE, orjson.dumps({"code": status, "reason": reason, "detail": detail})
+    return XML_TYPE, (
         f"<solace-error-response><code>{problem.status}</code><reason>{escape(problem.reason, quote=False)}</reason>"
         f"<detail>{escape(problem.detail, quote=False)}</detail></solace-error-response>"
     ).encode()

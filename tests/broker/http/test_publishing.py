@@ -157,6 +157,20 @@ async def test_errors_are_json_for_those_who_take_that(broker: RunningBroker) ->
     assert answer.json() == {"code": 400, "reason": "Queue Not Found", "detail": "there is no such queue (none)"}
 
 
+async def test_errors_are_problem_documents_for_clients_that_accept_them(broker: RunningBroker) -> None:
+    """RFC 9457 3: the media type, and title, status and detail."""
+    async with http_client(broker) as client:
+        for accept in ("application/problem+json", "application/json, Application/Problem+JSON;q=0.5"):
+            answer = await client.post("/QUEUE/none", headers={"Accept": accept})
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json() == {
+                "type": "about:blank",
+                "title": "Queue Not Found",
+                "status": 400,
+                "detail": "there is no such queue (none)",
+            }
+
+
 @pytest.mark.settings("spool.usage_bytes_max=1MiB", "spool.map_bytes_max=64MiB")
 async def test_a_full_spool_is_503(broker: RunningBroker) -> None:
     """Solace 8.5: 503 spool over quota; consumers make room, and the same request goes through."""
