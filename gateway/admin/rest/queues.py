@@ -1,6 +1,7 @@
 """Operations on queues: their definitions, purge and replay, durable cursors, durable selectors, queue templates."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,6 +11,7 @@ from starlette.responses import Response
 
 from sluicegate.gateway.admin.operation import (
     BAD_BODY,
+    INVALID,
     INVALID_PARAMETER,
     PROBLEM,
     REFUSED,
@@ -42,6 +44,7 @@ from sluicegate.gateway.admin.rest.schemas import (
 )
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
+from sluicegate.gateway.views.errors import SubscriptionAlreadyExists
 from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, QueueView
 from sluicegate.gateway.views.selections import ALLOWED, SEQUENCE_MAX, replay_start
@@ -188,6 +191,37 @@ async def update_queue(node: NodeInterface, request: Request) -> Response:
 async def delete_queue(node: NodeInterface, request: Request) -> Response:
     """Delete a queue and its messages."""
     await node.delete_queue(path_name(request))
+    return Response(status_code=204)
+
+
+# Subscriptions, one at a time.
+
+
+@QUEUES.operation(
+    "PUT",
+    "/queues/{name}/subscriptions/{topic}",
+    Answer(204, "The queue has it"),
+    NO_QUEUE,
+    REFUSED,
+    INVALID,
+)
+async def add_subscription(node: NodeInterface, request: Request) -> Response:
+    """Add a subscription to a queue; one that the queue has already stays."""
+    with suppress(SubscriptionAlreadyExists):
+        await node.add_subscription(path_name(request), path_name(request, "topic"))
+    return Response(status_code=204)
+
+
+@QUEUES.operation(
+    "DELETE",
+    "/queues/{name}/subscriptions/{topic}",
+    Answer(204, "Removed"),
+    Answer(404, "No such queue or subscription", PROBLEM),
+    REFUSED,
+)
+async def remove_subscription(node: NodeInterface, request: Request) -> Response:
+    """Remove a subscription from a queue; messages that it brought stay."""
+    await node.remove_subscription(path_name(request), path_name(request, "topic"))
     return Response(status_code=204)
 
 

@@ -98,6 +98,14 @@ class AdminClient:
             tuple[DurableSelectorView, ...], _member(self._port.ask("GET", "/durable-selectors"), "selectors")
         )
 
+    def add_subscription(self, queue: str, topic: str) -> None:
+        """Add a subscription to a queue."""
+        self._port.ask("PUT", _subscription_path(queue, topic))
+
+    def remove_subscription(self, queue: str, topic: str) -> None:
+        """Remove a subscription from a queue."""
+        self._port.ask("DELETE", _subscription_path(queue, topic))
+
     def put_selector(self, queue: str, subscriber: str, selectors: Sequence[str]) -> None:
         """Set the durable selectors of a subscriber."""
         self._port.ask("PUT", _selector_path(queue, subscriber), {"selectors": list(selectors)})
@@ -248,6 +256,10 @@ def _queue_path(name: str) -> str:
 def _query(**parameters: int | str | None) -> str:
     """Return the query that sets these parameters; None leaves one out."""
     return urlencode({name: value for name, value in parameters.items() if value is not None})
+
+
+def _subscription_path(queue: str, topic: str) -> str:
+    return f"{_queue_path(queue)}/subscriptions/{quote(topic, safe='')}"
 
 
 def _selector_path(queue: str, subscriber: str) -> str:

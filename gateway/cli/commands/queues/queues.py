@@ -22,6 +22,9 @@ from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMB
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+TopicsArgument = Annotated[
+    list[str], typer.Argument(metavar="TOPIC...", help="Topic filters, such as 'orders/>'; quote them for the shell.")
+]
 DEFINITION_LOST = "its definition was lost: it is shut down until its ingress or egress is enabled, or it is declared"
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
@@ -86,6 +89,34 @@ def change(
         print_json(view)
     else:
         typer.echo(f"changed queue {view.name}")
+
+
+@app.command("subscribe")
+def subscribe_to(
+    name: NameArgument,
+    topics: TopicsArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+) -> None:
+    """Add topic subscriptions to a queue. `!TOPIC` is an exception: the queue does not collect what matches it."""
+    client = AdminClient(url, vpn)
+    for topic in topics:
+        client.add_subscription(name, topic)
+        typer.echo(f"{name} subscribes to {printable(topic)}")
+
+
+@app.command("unsubscribe")
+def unsubscribe_from(
+    name: NameArgument,
+    topics: TopicsArgument,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+) -> None:
+    """Remove topic subscriptions from a queue. Messages that it has collected stay."""
+    client = AdminClient(url, vpn)
+    for topic in topics:
+        client.remove_subscription(name, topic)
+        typer.echo(f"{name} no longer subscribes to {printable(topic)}")
 
 
 @app.command("list")

@@ -211,6 +211,17 @@ def test_every_answer_can_be_json(shell: Shell, node: MemoryNode) -> None:
     assert orjson.loads(shell.run("check-config", "--json"))["listeners"]["mqtt"]["port"] == 1883
 
 
+def test_topics_of_an_existing_queue_are_added_and_removed(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q", "-s", "a/b")
+    said = shell.run("queue", "subscribe", "q", "orders/>", "!orders/test/>", "a/b")
+    assert said.splitlines()[:2] == ["q subscribes to orders/>", "q subscribes to !orders/test/>"]
+    assert list(node.definitions["q"].subscriptions) == ["a/b", "orders/>", "!orders/test/>"]
+    assert shell.run("queue", "unsubscribe", "q", "a/b") == "q no longer subscribes to a/b\n"
+    assert list(node.definitions["q"].subscriptions) == ["orders/>", "!orders/test/>"]
+    assert "there is no subscription 'a/b'" in shell.run("queue", "unsubscribe", "q", "a/b", expect=FAILED)
+    assert "there is no queue 'none'" in shell.run("queue", "subscribe", "none", "a", expect=FAILED)
+
+
 def test_a_queue_is_replayed(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "q", "-a", "retention_size_mb=1")
     assert shell.run("queue", "replay", "q", "--from", "beginning").strip() == "7 messages of q will be delivered again"
