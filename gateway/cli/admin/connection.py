@@ -5,11 +5,13 @@ The operations and their answers are in `gateway.cli.admin.client`.
 
 import copy
 import http.client
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from queue import Empty, SimpleQueue
 from typing import Final
 from urllib.parse import urlencode, urlsplit
 
@@ -24,6 +26,10 @@ URL_OPTIONS: Final = "--url or SLUICEGATE_URL"
 ADDRESS_ADVICE: Final = f"Give another address with {URL_OPTIONS}."
 RELEASE_ADVICE: Final = f"Use the gateway's own release; `sluicegate version` prints this one. {ADDRESS_ADVICE}"
 TIMEOUT_S: Final = 35.0  # longer than the node's own timeout for a stuck operation
+# A gateway that has not answered for the first is asked whether it is there, and has the second to say so.
+PATIENCE_S: Final = 5.0
+PROBE_S: Final = 5.0
+PROBE_PATH: Final = "/health/live"  # needs no account, and is answered while operations are being carried out
 AUTHORIZATION: Final = "Authorization"
 
 
@@ -82,7 +88,7 @@ class AdminPort:
             path += f"{'&' if '?' in path else '?'}{urlencode({'vpn': self._vpn})}"
         request = urllib.request.Request(self._url + path, data=data, method=method, headers=headers)
         try:
-            with _opener().open(request, timeout=timeout_s) as response:
+            with self._answer(request, timeout_s) as response:
                 yield response
         except urllib.error.HTTPError as error:
             with error:
@@ -90,12 +96,50 @@ class AdminPort:
         except OSError as error:
             reason = getattr(error, "reason", None) or error
             if isinstance(reason, TimeoutError) and reason.errno is None:  # with errno, the system's own text is better
-                reason = f"it accepts connections, but has not answered for {timeout_s:g} s"
+                reason = f"the answer was interrupted for {timeout_s:g} s"
             raise unreachable(self._url, reason, URL_OPTIONS) from None
         except http.client.IncompleteRead:
             raise unreachable(self._url, "the answer is incomplete", URL_OPTIONS) from None
         except http.client.HTTPException:  # its text is what was received, with any control characters
             raise unreachable(self._url, "the server there does not speak HTTP", URL_OPTIONS) from None
+
+    def _answer(self, request: urllib.request.Request, timeout_s: float | None) -> http.client.HTTPResponse:
+        """Send a request; return the answer, of which the head has arrived.
+
+        A slow operation is waited for as long as the gateway is there. One that answers nothing is given up.
+        """
+        answered: SimpleQueue[http.client.HTTPResponse | Exception] = SimpleQueue()
+
+        def exchange() -> None:
+            try:
+                answered.put(_opener().open(request, timeout=timeout_s))
+            except Exception as error:  # raised below, in the thread of the command
+                answered.put(error)
+
+        threading.Thread(target=exchange, daemon=True, name="request").start()
+        try:
+            try:
+                answer = answered.get(timeout=PATIENCE_S)
+            except Empty:
+                answer = answered.get(timeout=TIMEOUT_S if self._is_there() else 0)
+        except Empty:
+            reason = f"it has not answered for {PATIENCE_S + PROBE_S:g} s"
+            raise unreachable(self._url, reason, URL_OPTIONS) from None
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _is_there(self) -> bool:
+        """Return whether anything answers at the address. Whatever is not silence counts."""
+        try:
+            _opener().open(self._url + PROBE_PATH, timeout=PROBE_S).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+        except (TimeoutError, urllib.error.URLError):
+            return False
+        except (OSError, http.client.HTTPException):
+            return True
+        return True
 
     def _parsed(self, raw: bytes) -> object:
         try:

@@ -76,10 +76,35 @@ def test_a_gateway_that_ends_within_its_answer_is_not_taken_for_another_program(
     assert f"cannot reach a gateway at {shell.url}: the answer is incomplete" in told
 
 
-def test_a_gateway_that_hangs_is_waited_for_no_longer_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", [("show", "queue"), ("queue", "delete", "q", "--yes"), ("events", "--follow")])
+def test_a_gateway_that_hangs_is_waited_for_no_longer_than_it_says(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
     """The system takes connections for a process that does not."""
-    monkeypatch.setattr(admin_port, "TIMEOUT_S", 0.05)
+    assert admin_port.PATIENCE_S + admin_port.PROBE_S == 10
+    monkeypatch.setattr(admin_port, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(admin_port, "PROBE_S", 0.15)
     with socket.create_server(("127.0.0.1", 0)) as server:
         shell = Shell(f"http://127.0.0.1:{server.getsockname()[1]}")
-        told = shell.run("show", "queue", expect=UNREACHABLE)
-    assert f"cannot reach a gateway at {shell.url}: it accepts connections, but has not answered for 0.05 s" in told
+        told = shell.run(*command, expect=UNREACHABLE)
+    assert f"cannot reach a gateway at {shell.url}: it has not answered for 0.2 s" in told
+
+
+def test_a_slow_operation_is_waited_for_while_the_gateway_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_port, "PATIENCE_S", 0.05)
+
+    def serve(server: socket.socket) -> None:
+        slow, _ = server.accept()
+        probe, _ = server.accept()  # made while the first connection still waits
+        with slow, probe:
+            assert probe.recv(65536).startswith(b"GET /health/live")
+            probe.sendall(http(b"", "503 Service Unavailable"))
+            slow.recv(65536)
+            slow.sendall(http(b'{"purged_count": 3}'))
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        shell = Shell(f"http://127.0.0.1:{server.getsockname()[1]}")
+        assert shell.run("queue", "purge", "q", "--yes") == "removed 3 messages from q\n"
+        thread.join()
