@@ -16,17 +16,25 @@ KEPT_BACK_SHARE: Final = 16  # of a limit below 800 one in so many: the alert at
 
 
 def raise_file_limit(config: Config) -> None:
-    """Let the process open as many files as it may, and log a warning if a node may want more.
+    """Let the process open as many files as it may, and log a warning if the configuration asks for more.
+
+    A listener has a maximum of 10,000 connections unless it is configured. Where the process may open fewer files than
+    these defaults add up to, their sum is bounded by that (`files_for_clients`): this is logged at INFO.
 
     Shells and systemd start programs with a soft limit of 1024 for the sake of those that call select(2), which this
     one does not, and let each raise it up to the hard one.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    wanted = files_wanted(config)
-    if most != resource.RLIM_INFINITY and most < wanted:
+    if most == resource.RLIM_INFINITY:
+        return
+    wanted = files_configured(config)
+    if most < wanted:
         text = "listeners: max_connections: %d files may be needed, and this process may open %d:"
         log.warning(text + " further clients are closed at once", wanted, most)
+    elif most < files_wanted(config):
+        text = "this process may open %d files, so all listeners together accept up to %d connections"
+        log.info(text, most, most - FILES_OF_THE_NODE)
 
 
 def files_for_clients() -> int:
@@ -40,6 +48,13 @@ def files_for_clients() -> int:
 def files_wanted(config: Config) -> int:
     """Return how many files a node opens when all listeners have their maximum of connections."""
     return sum(listener.max_connections for listener in config.listeners.enabled().values()) + FILES_OF_THE_NODE
+
+
+def files_configured(config: Config) -> int:
+    """Return the same for the listeners whose maximum is configured; the others share what the process may open."""
+    listeners = config.listeners.enabled().values()
+    chosen = [each.max_connections for each in listeners if "max_connections" in each.model_fields_set]
+    return sum(chosen) + FILES_OF_THE_NODE
 
 
 KEPT_BYTES: Final = 32 << 20  # the most that glibc takes for its limit of what is mapped singly

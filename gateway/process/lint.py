@@ -14,7 +14,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.listeners import Listener, TlsListener, is_loopback
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
-from sluicegate.gateway.node.os_limits import files_wanted
+from sluicegate.gateway.node.os_limits import files_configured
 from sluicegate.gateway.security.credentials import validity_of
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
 from sluicegate.protocols.transport.origins import ANY
@@ -145,7 +145,7 @@ def _queues_of(config: Config, vpn: str, queues: Queues) -> Iterator[SpoolFindin
 
 
 def _limits(config: Config) -> Iterator[SpoolFinding]:
-    wanted = files_wanted(config)
+    wanted = files_configured(config)
     _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)  # a node raises its limit to this
     room = config.backpressure.unfinished_bytes_max
     for setting, largest in (

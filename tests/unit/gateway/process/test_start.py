@@ -44,7 +44,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.os_limits import files_for_clients, raise_file_limit
 
 resource.setrlimit(resource.RLIMIT_NOFILE, ({SOFT}, {HARD}))
-logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(message)s")
+logging.basicConfig(stream=sys.stdout, level="INFO", format="%(levelname)s %(message)s")
 raise_file_limit(load(None, settings=["listeners.flow.enabled=false", *sys.argv[1:]]))
 print(*resource.getrlimit(resource.RLIMIT_NOFILE), files_for_clients())
 """
@@ -67,6 +67,14 @@ def test_a_process_may_open_all_files_that_it_is_allowed_and_says_if_that_is_too
     if warnings:
         assert said[0].startswith("WARNING listeners: max_connections: 401 files may be needed")
         assert said[0].endswith("may open 400: further clients are closed at once")
+
+
+def test_default_limits_of_connections_share_the_files_that_the_process_may_open() -> None:
+    """A first start with the defaults has nothing to warn of."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
+    said, limits = done.stdout.splitlines()
+    assert said == "INFO this process may open 400 files, so all listeners together accept up to 300 connections"
+    assert limits == f"{HARD} {HARD} {HARD - KEPT_BACK}"
 
 
 MODULES_MAX: Final = 60  # of one step: some 20 ms in which clients wait
