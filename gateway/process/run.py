@@ -18,6 +18,7 @@ from sluicegate.gateway.node.os_limits import keep_freed_memory, raise_file_limi
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.process.operator_ports import AdminPorts
 from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.storage.errors import StorageError
 
@@ -100,6 +101,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
         await node.stop()  # cleanly: after a start that failed, the next one must not flag all messages as redelivered
         raise
     _announce(node)
+    _warn_of_unusable_listeners(node, config)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -137,15 +139,33 @@ def _announce(node: Node) -> None:
         log.warning("cannot write the endpoints to standard output: %s", error.strerror)
 
 
+def _warn_of_unusable_listeners(node: Node, config: Config) -> None:
+    """Warn of listeners on which no client can log in, with the command that adds a user."""
+    unusable: dict[str, list[str]] = {}
+    for name, listener in config.listeners.enabled().items():
+        if node.vpns[listener.vpn].accounts.admits_nobody_on(name):
+            unusable.setdefault(listener.vpn, []).append(name)
+    for vpn, names in unusable.items():
+        option = "" if vpn == DEFAULT_VPN else f" --vpn {vpn}"
+        where = ", ".join(f"listeners.{name}" for name in names)
+        text = "%s: no client can log in, because message VPN %s has no user; add one: sluicegate user add NAME%s%s"
+        log.warning(text, where, vpn, _url_option(node), option)
+
+
+def _url_option(node: Node) -> str:
+    """Return the option that commands on this machine need for the admin port; empty for its default."""
+    assert isinstance(node.operator_ports, AdminPorts), "_serve made them"
+    admin = node.operator_ports.servers.get("admin")
+    return "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
+
+
 def _first_commands(node: Node) -> list[str]:
     """Return lines with the first three commands to try."""
     listener = node.mqtt.listeners.get("mqtt")
     if listener is None:
         return []
-    assert isinstance(node.operator_ports, AdminPorts), "_serve made them"
-    admin = node.operator_ports.servers.get("admin")
     port = "" if listener.port == 1883 else f" --port {listener.port}"
-    url = "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
+    url = _url_option(node)
     return [
         "Try, in another terminal (in .venv/bin when it was made by `make run`):",
         f"  sluicegate queue create orders --partitions 4 --subscription 'orders/>'{url}",

@@ -8,7 +8,7 @@ from typing import Final
 
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.gateway.config.sections.listeners import Listeners
+from sluicegate.gateway.config.sections.listeners import Listeners, TlsListener
 from sluicegate.gateway.config.sections.message_vpns import MessageVpn
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
@@ -97,6 +97,13 @@ class Accounts:
             wait=runtime.sleep,
             random_bytes=runtime.rng.randbytes,
         )
+
+    def admits_nobody_on(self, name: str) -> bool:
+        """Return whether no client can log in on a listener: it requires an account, and there is none."""
+        listener = self._listeners.enabled()[name]
+        has_certificates = isinstance(listener, TlsListener) and listener.client_ca is not None
+        has_accounts = len(self._secrets) > 0 or self._configured.verifier is not None or has_certificates
+        return not has_accounts and not self.authenticator.admits_anonymous(name)
 
     def configure(self, authentication: Authentication, credentials: ConfiguredCredentials) -> None:
         """Put a configuration in force, with the credentials read from its files."""

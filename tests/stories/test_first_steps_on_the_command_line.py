@@ -144,6 +144,21 @@ def test_a_gateway_whose_output_is_closed_keeps_running(tmp_path: Path) -> None:
             node.kill()
 
 
+def test_a_start_that_admits_nobody_says_so_with_the_command_that_adds_a_user(tmp_path: Path) -> None:
+    """A gateway on all addresses needs accounts, and has none when it starts for the first time."""
+    words = "no client can log in, because message VPN default has no user; add one: sluicegate user add NAME --url"
+    password = tmp_path / "password"
+    password.write_text("a secret\n")
+    with gateway(tmp_path / "node", **{"listeners.mqtt.host": "0.0.0.0"}) as node:
+        wait_until(lambda: words in node.stderr, within_s=ANSWER_S, what="a line about the missing users")
+        (line,) = [each for each in node.stderr.splitlines() if words in each]
+        assert " listeners.mqtt: no client" in line, "clients of this machine need no account"
+        assert f"{words} {node.admin_url}" in line
+        says(node.command("user", "add", "ada", "--password-file", str(password), "--url", node.admin_url))
+        node.restart()
+        assert node.stderr.count(words) == 1
+
+
 def test_a_queue_that_does_not_exist_is_named_and_fails(node: GatewayProcess) -> None:
     refused = node.command("sub", "--queue", "oders")
     assert refused.returncode == 1
