@@ -23,6 +23,7 @@ from sluicegate.gateway.node.servers.mqtt import MqttServer
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.observability.broker_topics import BrokerFigures, BrokerTopics
 from sluicegate.gateway.observability.events import reload_event_log, spawn_event_log
 from sluicegate.gateway.observability.logs import set_up_logging
 from sluicegate.gateway.observability.trace_export import TraceExport, start_export
@@ -116,6 +117,14 @@ class Node:
         self.flow = FlowServer(services, self.vpns)
         self.http = HttpServer(services, self.vpns)
         self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self._started_ms = services.clock.now_ms()
+        self.broker_topics = BrokerTopics(
+            services.runtime,
+            self.default.space,
+            figures=self._broker_figures,
+            spool=services.spool.inbox,
+            own=self.event_log.inbox,
+        )
         self.operators = self._make_operators(secrets.operators)
         self.operator_ports = operator_ports(self)
         self.certificates: dict[str, Validity] = {}  # of TLS ports, by listener name
@@ -152,6 +161,25 @@ class Node:
 
     def _add_vpn(self, name: str, stored: StoredVpn, secrets: Secrets) -> None:
         self.vpns[name] = MessageVpn(self.services, name, stored, secrets.clients[name], on_users_gone=self._users_gone)
+
+    def _broker_figures(self) -> BrokerFigures:
+        """Return what `$SYS/broker/...` says: clients, messages and bytes of MQTT, and what all protocols share."""
+        counters, gate, vpns = self.mqtt.counters, self.services.spool_gate, self.vpns.values()
+        return BrokerFigures(
+            uptime_s=(self.services.clock.now_ms() - self._started_ms) // 1000,
+            clients_connected=len(self.mqtt.connections.children or ()),
+            sessions_count=sum(vpn.sessions_count for vpn in vpns),
+            subscriptions_count=sum(vpn.space.subscriptions_count for vpn in vpns),
+            retained_count=sum(vpn.space.retained.count for vpn in vpns),
+            stored_count=int(gate.usage_count),
+            stored_bytes=int(gate.usage_bytes),
+            sockets_total=counters.connected,
+            received_total=counters.messages_received,
+            sent_total=counters.messages_sent,
+            dropped_total=sum(counters.dropped.values()),
+            bytes_received_total=counters.bytes_received,
+            bytes_sent_total=counters.bytes_sent,
+        )
 
     # --- start ---
 
@@ -190,6 +218,7 @@ class Node:
         await self.operator_ports.open()
         self._check_certificates()
         self.ready = True
+        self.broker_topics.follow(services.config.mqtt.sys_interval_s)
         services.runtime.events.emit(SYSTEM_STARTUP_COMPLETE, f"release {release()} takes traffic")
 
     async def reload(self, config: Config) -> Changes:
@@ -214,6 +243,7 @@ class Node:
             log.info("the configuration was read again, and no setting differs")
         self.services.config = config
         reload_event_log(self.event_log, config)
+        self.broker_topics.follow(config.mqtt.sys_interval_s)
         self.services.unfinished.bytes_max = config.backpressure.unfinished_bytes_max
         for name in config.message_vpns():
             if name not in self.vpns:
@@ -299,6 +329,7 @@ class Node:
         for vpn in self.vpns.values():
             await vpn.rest.stop()
         self.watched_files.end()
+        self.broker_topics.end()
         await asyncio.gather(*[server.stop(within_s=STOP_S) for server in self.servers])
         await self.operator_ports.stop()
         await self._wait_for_spool()

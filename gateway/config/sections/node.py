@@ -121,6 +121,9 @@ class Mqtt(Section):
     reject_control_characters: bool = Field(
         default=False, description="refuse control characters such as U+0001 to U+001F in topics and identifiers"
     )
+    sys_interval_s: int = Field(
+        default=0, ge=0, le=86_400, description="seconds between two messages on $SYS/broker/...; 0: none"
+    )
     allowed_origins: AllowedOrigins = ()
 
 
