@@ -118,13 +118,7 @@ class Node:
         self.http = HttpServer(services, self.vpns)
         self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
         self._started_ms = services.clock.now_ms()
-        self.broker_topics = BrokerTopics(
-            services.runtime,
-            self.default.space,
-            figures=self._broker_figures,
-            spool=services.spool.inbox,
-            own=self.event_log.inbox,
-        )
+        self.broker_topics = self._make_broker_topics()
         self.operators = self._make_operators(secrets.operators)
         self.operator_ports = operator_ports(self)
         self.certificates: dict[str, Validity] = {}  # of TLS ports, by listener name
@@ -161,6 +155,11 @@ class Node:
 
     def _add_vpn(self, name: str, stored: StoredVpn, secrets: Secrets) -> None:
         self.vpns[name] = MessageVpn(self.services, name, stored, secrets.clients[name], on_users_gone=self._users_gone)
+
+    def _make_broker_topics(self) -> BrokerTopics:
+        services, figures = self.services, self._broker_figures
+        own = self.event_log.inbox
+        return BrokerTopics(services.runtime, self.default.space, figures=figures, spool=services.spool.inbox, own=own)
 
     def _broker_figures(self) -> BrokerFigures:
         """Return what `$SYS/broker/...` says: clients, messages and bytes of MQTT, and what all protocols share."""
