@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self, TypeVar, final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 
 from pyspark_sluicegate.options import REFERENCES, OptionError, SinkOptions, SourceOptions, is_reference
@@ -84,15 +84,17 @@ class StreamJob(QueueJob):
     admin_url: Annotated[str, Field(pattern="^https?://")] | None = (
         None  # of the gateway, which receives the figures of batches
     )
-    admin_user: str = ""  # an account there; empty: there are none, or a token identifies the user
+    admin_username: Annotated[str, Field(validation_alias=AliasChoices("admin_username", "admin_user"))] = (
+        ""  # an account there; empty: there are none, or a token identifies the user. The alias is its former name
+    )
     admin_credential_ref: str = ""  # env:NAME or file:PATH, of its password, or of a token
 
     @model_validator(mode="after")
     def _check_admin(self) -> Self:
         if self.admin_credential_ref and not is_reference(self.admin_credential_ref):
             raise ValueError(f"admin_credential_ref is {self.admin_credential_ref!r}; allowed are {REFERENCES}")
-        if self.admin_user and not self.admin_credential_ref:
-            raise ValueError("admin_user is there, and no admin_credential_ref says where its password is")
+        if self.admin_username and not self.admin_credential_ref:
+            raise ValueError("admin_username is there, and no admin_credential_ref says where its password is")
         if self.admin_credential_ref and self.admin_url is None:
             raise ValueError("admin_credential_ref is there, and no admin_url says what it is for")
         return self

@@ -95,8 +95,8 @@ class ConnectOptions:
 
     url: str  # flow://HOST[:PORT], or flows:// for TLS
     vpn: str  # the message VPN to be in; empty: that of the user name or the listener
-    user: str
-    credential_ref: str  # env:NAME or file:PATH, of the user's password; of a token when there is no user
+    username: str
+    credential_ref: str  # env:NAME or file:PATH, of the user's password; of a token when there is no user name
     allow_plain_without_tls: bool
     retry_ms: int  # how long to try for a connection, before the task or query fails
 
@@ -106,9 +106,12 @@ class ConnectOptions:
         ref = given.text("credentialRef")
         if ref and not is_reference(ref):
             raise OptionError(f"credentialRef is {ref!r}; allowed are {REFERENCES}")
-        user = given.text("user")
-        if user and not ref:
-            raise OptionError(f"user is {user!r}, but no credentialRef says where the password is")
+        username, former = given.text("username"), given.text("user")  # `user` is its former name
+        if username and former:
+            raise OptionError("give username only: user is its former name")
+        username = username or former
+        if username and not ref:
+            raise OptionError(f"username is {username!r}, but no credentialRef says where the password is")
         url = given.required("url")
         try:
             target_of(url)
@@ -117,7 +120,7 @@ class ConnectOptions:
         return cls(
             url=url,
             vpn=given.text("vpn"),
-            user=user,
+            username=username,
             credential_ref=ref,
             allow_plain_without_tls=given.flag("allowPlainWithoutTls", False),
             retry_ms=given.number("retryMs", RETRY_MS_DEFAULT, 1),
@@ -127,9 +130,9 @@ class ConnectOptions:
         """Return the options of the client library, with the secret. Raises OptionError when the secret is missing."""
         secret = secret_of(self.credential_ref) if self.credential_ref else ""
         return ClientOptions(
-            user=self.user,
-            password=secret if self.user else "",
-            token="" if self.user else secret,
+            username=self.username,
+            password=secret if self.username else "",
+            token="" if self.username else secret,
             allow_plain_without_tls=self.allow_plain_without_tls,
             vpn=self.vpn,
             reconnect_delay_max_s=1.0,

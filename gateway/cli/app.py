@@ -80,9 +80,15 @@ def _print_and_end(is_asked: bool) -> None:
 ReleaseOption = Annotated[
     bool, typer.Option("--version", is_eager=True, callback=_print_and_end, help="Print the release and exit.")
 ]
-AdminUserOption = Annotated[
+AdminUsernameOption = Annotated[
     str | None,
-    typer.Option("--admin-user", envvar="SLUICEGATE_ADMIN_USER", metavar="NAME", help="Account for the admin port."),
+    typer.Option(
+        "--admin-username",
+        "--admin-user",  # former name, as that of the variable
+        envvar=["SLUICEGATE_ADMIN_USERNAME", "SLUICEGATE_ADMIN_USER"],
+        metavar="NAME",
+        help="Account for the admin port.",
+    ),
 ]
 AdminPasswordFileOption = Annotated[
     Path | None,
@@ -107,11 +113,11 @@ AdminTokenFileOption = Annotated[
 @app.callback()
 def sluicegate(
     context: typer.Context,
-    admin_user: AdminUserOption = None,
+    admin_username: AdminUsernameOption = None,
     admin_password_file: AdminPasswordFileOption = None,
     admin_token_file: AdminTokenFileOption = None,
     is_version_asked: ReleaseOption = False,  # the option's callback has ended the command
 ) -> None:
     """A message gateway: per-key ordered, elastic, durable work queues for any protocol."""
-    before = LOGIN.set(AdminLogin(admin_user, admin_password_file, admin_token_file))
+    before = LOGIN.set(AdminLogin(admin_username, admin_password_file, admin_token_file))
     context.call_on_close(lambda: LOGIN.reset(before))

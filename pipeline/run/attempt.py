@@ -76,8 +76,10 @@ class Attempt:
         # In this order: a batch is acknowledged before it is reported.
         listeners: list[StreamingQueryListener] = [Acknowledger(connect)]
         if self.config.admin_url is not None:
-            user, ref = self.config.admin_user, self.config.admin_credential_ref
-            told = BatchFigures(self.name, self.config.admin_url, vpn=connect.vpn, user=user, credential_ref=ref)
+            username, ref = self.config.admin_username, self.config.admin_credential_ref
+            told = BatchFigures(
+                self.name, self.config.admin_url, vpn=connect.vpn, username=username, credential_ref=ref
+            )
             listeners.append(told)
         listeners.append(lines)
         for each in listeners:

@@ -33,11 +33,13 @@ _log: Final = logging.getLogger("pipeline")
 class BatchFigures(StreamingQueryListener):
     """Reports each batch with rows."""
 
-    def __init__(self, job: str, admin_url: str, *, vpn: str = "", user: str = "", credential_ref: str = "") -> None:
+    def __init__(
+        self, job: str, admin_url: str, *, vpn: str = "", username: str = "", credential_ref: str = ""
+    ) -> None:
         self._job = job
         self._admin_url = admin_url.rstrip("/")
         self._query = "?" + urlencode({"vpn": vpn}) if vpn else ""  # without: the message VPN `default`
-        self._user = user
+        self._username = username
         self._credential_ref = credential_ref  # looked up each time: secrets change
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802, Spark's name
@@ -77,12 +79,12 @@ class BatchFigures(StreamingQueryListener):
             _log.warning("the gateway at %s was not told of batch %s: %s", self._admin_url, figures["reference"], error)
 
     def _authorization(self) -> dict[str, str]:
-        """Return the header that authenticates the job; without a user the secret is a token. Raises OptionError."""
+        """Return the header that authenticates the job; without a user name by a token. Raises OptionError."""
         if not self._credential_ref:
             return {}
         secret = secret_of(self._credential_ref)
-        if not self._user:
+        if not self._username:
             if not (secret.isascii() and secret.isprintable()):  # else the error would be one that quotes the header
                 raise OptionError(f"credentialRef {self._credential_ref} leads to no token")
             return {"Authorization": f"Bearer {secret}"}
-        return {"Authorization": "Basic " + b64encode(f"{self._user}:{secret}".encode()).decode()}
+        return {"Authorization": "Basic " + b64encode(f"{self._username}:{secret}".encode()).decode()}

@@ -21,7 +21,7 @@ from sluicegate.gateway.cli.terminal.credentials import LOGIN, AdminLogin
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, USAGE, CommandFailed, unreachable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
-SIGN_IN_ADVICE: Final = "Log in with sluicegate --admin-user NAME ..., or set SLUICEGATE_ADMIN_USER."
+SIGN_IN_ADVICE: Final = "Log in with sluicegate --admin-username NAME ..., or set SLUICEGATE_ADMIN_USERNAME."
 URL_OPTIONS: Final = "--url or SLUICEGATE_URL"
 ADDRESS_ADVICE: Final = f"Give another address with {URL_OPTIONS}."
 RELEASE_ADVICE: Final = f"Use the gateway's own release; `sluicegate version` prints this one. {ADDRESS_ADVICE}"

@@ -110,10 +110,10 @@ def bench(
         raise CommandFailed(text, exit_code=FAILED)
 
 
-def _options(flow_url: str, user: str, password: str, vpn: str) -> ClientOptions:
+def _options(flow_url: str, username: str, password: str, vpn: str) -> ClientOptions:
     try:
         target_of(flow_url)
-        return ClientOptions(user=user, password=password, vpn=vpn, give_up_after_s=GIVE_UP_S)
+        return ClientOptions(username=username, password=password, vpn=vpn, give_up_after_s=GIVE_UP_S)
     except ValueError as wrong:
         raise typer.BadParameter(str(wrong)) from None
 

@@ -32,7 +32,7 @@ PasswordFileOption = Annotated[
 class AdminLogin:
     """The login options of the command line. Secrets are read when a command needs them."""
 
-    user: str | None = None
+    username: str | None = None
     password_file: Path | None = None
     token_file: Path | None = None
 
@@ -43,19 +43,19 @@ class AdminLogin:
             if not token or not token.isascii() or not token.isprintable():
                 raise CommandFailed(f"the first line of {self.token_file} is not a bearer token", exit_code=USAGE)
             return f"Bearer {token}"
-        if self.user is None:
+        if self.username is None:
             return None
-        return "Basic " + base64.b64encode(f"{self.user}:{self._password(self.user)}".encode()).decode()
+        return "Basic " + base64.b64encode(f"{self.username}:{self._password(self.username)}".encode()).decode()
 
-    def _password(self, user: str) -> str:
+    def _password(self, username: str) -> str:
         if self.password_file is not None:
             return first_line(self.password_file)
         password = os.environ.get(PASSWORD_VARIABLE)
         if password is None and sys.stdin.isatty():
-            password = str(typer.prompt(f"Password for {user}", hide_input=True, err=True))
+            password = str(typer.prompt(f"Password for {username}", hide_input=True, err=True))
         if not password:
             advice = f"Give --admin-password-file FILE, or set {PASSWORD_VARIABLE}."
-            raise CommandFailed(f"no password is given for {user!r}", exit_code=USAGE, advice=advice)
+            raise CommandFailed(f"no password is given for {username!r}", exit_code=USAGE, advice=advice)
         return password
 
 

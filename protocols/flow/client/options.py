@@ -43,7 +43,7 @@ class ClientOptions:
 
     client_name: str = ""  # by which queues know a consumer that returns; empty: the gateway gives one
     vpn: str = ""  # the message VPN to be in; empty: the one that the gateway's listener is for
-    user: str = ""
+    username: str = ""
     password: str = field(default="", repr=False)
     token: str | TokenSource = field(default="", repr=False)  # a function is called for each connection
     allow_plain_without_tls: bool = False  # send the password itself over a connection that anybody can read
@@ -54,6 +54,7 @@ class ClientOptions:
     reconnect_delay_s: float = 0.1  # before the first attempt; doubled with each, and drawn from its upper half
     reconnect_delay_max_s: float = 10.0
     give_up_after_s: float = 0.0  # without a connection for so long the client ends; 0: it never does
+    user: str = field(default="", repr=False)  # former name of `username`
 
     def __post_init__(self) -> None:
         """Raise ValueError for what makes no sense."""
@@ -61,10 +62,13 @@ class ClientOptions:
             raise ValueError(f"client_name has more than {NAME_BYTES_MAX} bytes")
         if len(self.vpn.encode("utf-8")) > NAME_BYTES_MAX:
             raise ValueError(f"vpn has more than {NAME_BYTES_MAX} bytes")
-        if bool(self.user) != bool(self.password):
-            raise ValueError("user and password go together: one of them is missing")
-        if self.user and self.token:
-            raise ValueError("either user and password, or a token: not both")
+        if self.user and self.username:
+            raise ValueError("give username only: user is its former name")
+        name = self.login_name()
+        if bool(name) != bool(self.password):
+            raise ValueError("username and password go together: one of them is missing")
+        if name and self.token:
+            raise ValueError("either username and password, or a token: not both")
         if self.connect_timeout_s <= 0 or self.close_timeout_s <= 0:
             raise ValueError("connect_timeout_s and close_timeout_s are more than 0")
         if self.keep_alive_s * 1000 < KEEP_ALIVE_MS_MIN:
@@ -73,6 +77,10 @@ class ClientOptions:
             raise ValueError("give_up_after_s is 0 or more")
         if not 0 < self.reconnect_delay_s <= self.reconnect_delay_max_s:
             raise ValueError("reconnect_delay_s is more than 0, and at most reconnect_delay_max_s")
+
+    def login_name(self) -> str:
+        """Return the user name to log in with; empty if there is none."""
+        return self.username or self.user
 
     def token_text(self) -> str:
         """Return the token to show now; empty if there is none."""

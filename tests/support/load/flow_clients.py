@@ -23,7 +23,7 @@ class FlowLink:
     def __init__(self, client: WireClient, flow: ClientFlow, account: Account | None) -> None:
         user, password = account or ("", "")
         options = ClientOptions(
-            client_name=client.client_id, user=user, password=password, allow_plain_without_tls=True
+            client_name=client.client_id, username=user, password=password, allow_plain_without_tls=True
         )
         self._client = client
         self._flow = flow

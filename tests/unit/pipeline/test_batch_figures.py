@@ -59,7 +59,7 @@ def test_a_job_tells_of_its_batches_as_its_account(
     file = tmp_path / "secret"
     file.write_text(secret)
     with running_admin(node, admin=ACCOUNTS) as admin, caplog.at_level(logging.WARNING, "pipeline"):
-        figures = BatchFigures("job", admin.url, vpn=vpn, user=user, credential_ref=f"file:{file}")
+        figures = BatchFigures("job", admin.url, vpn=vpn, username=user, credential_ref=f"file:{file}")
         figures.onQueryProgress(batch_of("q", "c"))
     assert len(node.batches) == counted
     assert ("was not told of batch" in caplog.text) == (not counted)

@@ -51,6 +51,11 @@ def test_the_command_line_goes_before_the_file(file: Path) -> None:
         ('mode = "consume"', 'columns = "payload,queue"', "source.columns lacks received"),
         ("[archive]", "[session]\nmemory = '1 GB'\n[archive]", "session.memory: String should match"),
         ("[source]", "[source", "(at line 3"),
+        (
+            "[source]",
+            "admin_url = 'http://g:8080'\nadmin_username = 'a'\n[source]",
+            "no admin_credential_ref says where",
+        ),
         ("[source]", "admin_url = 'http://g:8080'\nadmin_user = 'a'\n[source]", "no admin_credential_ref says where"),
         ("[source]", "admin_credential_ref = 'env:A'\n[source]", "no admin_url says what it is for"),
         ("[source]", "admin_credential_ref = 'secret'\n[source]", "allowed are env:NAME and file:PATH"),

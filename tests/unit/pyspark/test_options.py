@@ -54,12 +54,19 @@ def test_secrets_are_looked_up_where_they_are_used(monkeypatch: pytest.MonkeyPat
     file.write_text("t0ken\n")
     by_file = SourceOptions.of({**GIVEN, "credentialRef": f"file:{file}"}).connect
     assert by_file.client_options().token == "t0ken"
-    by_env = SourceOptions.of({**GIVEN, "user": "etl", "credentialRef": "env:ETL_PASSWORD"}).connect
+    by_env = SourceOptions.of({**GIVEN, "username": "etl", "credentialRef": "env:ETL_PASSWORD"}).connect
     with pytest.raises(OptionError, match="env:ETL_PASSWORD"):
         by_env.client_options()
     monkeypatch.setenv("ETL_PASSWORD", "pass-word")
     assert by_env.client_options().password == "pass-word"
     assert "pass-word" not in repr(by_env)
+
+
+def test_the_former_name_of_the_username_is_taken() -> None:
+    former = {**GIVEN, "user": "etl", "credentialRef": "env:HOME"}
+    assert SourceOptions.of(former).connect.client_options().login_name() == "etl"
+    with pytest.raises(OptionError, match="give username only"):
+        SourceOptions.of({**former, "username": "etl"})
 
 
 def test_a_sink_goes_to_one_place_or_to_the_one_that_each_row_names() -> None:

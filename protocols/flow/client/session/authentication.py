@@ -117,7 +117,7 @@ def mechanisms_for(options: ClientOptions, offered: tuple[str, ...], *, is_encry
     PLAIN comes behind SCRAM-SHA-256 and not instead of it: an account whose secret is kept as an argon2 hash cannot
     be proven with SCRAM.
     """
-    if options.user:
+    if options.login_name():
         wanted = [scram.NAME]
         if is_encrypted or options.allow_plain_without_tls:
             wanted.append(PLAIN)
@@ -128,7 +128,7 @@ def mechanisms_for(options: ClientOptions, offered: tuple[str, ...], *, is_encry
     found = [name for name in wanted if name in offered]
     if not found:
         needed = " or ".join(wanted)
-        if options.user and PLAIN in offered:
+        if options.login_name() and PLAIN in offered:
             needed += ", or PLAIN: over TLS, or with allow_plain_without_tls"
         raise AuthenticationRefused(f"the gateway offers {', '.join(offered) or 'nothing'}; this client needs {needed}")
     return found
@@ -143,7 +143,7 @@ class Exchange:
         self._options = options
         self._scram: ScramExchange | None = None
         if mechanism == scram.NAME:
-            self._scram = ScramExchange(options.user, options.password, random_bytes(_NONCE_BYTES).hex())
+            self._scram = ScramExchange(options.login_name(), options.password, random_bytes(_NONCE_BYTES).hex())
 
     def first(self) -> bytes:
         """Return what goes out with the mechanism."""
@@ -151,7 +151,7 @@ class Exchange:
         if self._scram is not None:
             return self._scram.first()
         if self.mechanism == PLAIN:
-            return b"\0".join((b"", options.user.encode("utf-8"), options.password.encode("utf-8")))
+            return b"\0".join((b"", options.login_name().encode("utf-8"), options.password.encode("utf-8")))
         if self.mechanism == OAUTHBEARER:
             return f"n,,\x01auth=Bearer {options.token_text()}\x01\x01".encode()
         if self.mechanism == XOAUTH2:

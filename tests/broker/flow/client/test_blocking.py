@@ -60,7 +60,7 @@ async def test_errors_are_the_same_without_asyncio(broker: RunningBroker) -> Non
         with pytest.raises(sluicegate.ClientClosed):
             client.publish_direct(Message(b"x", topic="t"))
         with pytest.raises(sluicegate.AuthenticationRefused):
-            BlockingClient(url, sluicegate.ClientOptions(user="ada", password="engine")).__enter__()
+            BlockingClient(url, sluicegate.ClientOptions(username="ada", password="engine")).__enter__()
 
     await in_a_thread(program, broker)
 

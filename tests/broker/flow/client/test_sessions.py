@@ -34,13 +34,13 @@ def user_of(broker: RunningBroker) -> list[str]:
 @pytest.mark.settings("flow.allow_plain_without_tls=false")
 async def test_a_password_is_proven_with_scram(broker: RunningBroker) -> None:
     """Flow: sessions, authentication; RFC 5802. PLAIN is not even offered."""
-    async with Client(url(broker), ClientOptions(user="ada", password="engine")) as client:
+    async with Client(url(broker), ClientOptions(username="ada", password="engine")) as client:
         assert client.is_connected
         assert user_of(broker) == ["ada"]
 
 
 @ACCOUNTS
-@pytest.mark.parametrize("options", [ClientOptions(user="ada", password="wrong"), ClientOptions()])
+@pytest.mark.parametrize("options", [ClientOptions(username="ada", password="wrong"), ClientOptions()])
 async def test_an_operator_without_valid_credentials_is_refused(broker: RunningBroker, options: ClientOptions) -> None:
     """Flow: sessions, authentication."""
     with pytest.raises(sluicegate.AuthenticationRefused):
@@ -52,7 +52,7 @@ async def test_plain_is_tried_where_scram_cannot_prove_an_account(tmp_path: Path
     certificates = make_certificates(tmp_path)
     hashed = PasswordHasher(time_cost=1, memory_cost=1024, parallelism=1).hash("engine")
     async with RunningBroker(tmp_path / "data", settings_of(certificates), {"ada": hashed}) as broker:
-        options = ClientOptions(user="ada", password="engine")
+        options = ClientOptions(username="ada", password="engine")
         context = ssl.create_default_context(cafile=str(certificates.authority))
         async with Client(f"flows://127.0.0.1:{tls_port(broker)}", options, tls=context):
             assert user_of(broker) == ["ada"]

@@ -430,19 +430,23 @@ def test_commands_say_who_they_are(guarded: RunningAdmin, node: MemoryNode, tmp_
     file.write_text("writer-word\n")
     refused = shell.run("queue", "list", expect=FAILED)
     assert "this port needs an account" in refused
-    assert "--admin-user" in refused
-    ada = ("--admin-user", "writer", "--admin-password-file", str(file))
+    assert "--admin-username" in refused
+    ada = ("--admin-username", "writer", "--admin-password-file", str(file))
     assert shell.run(*ada, "queue", "create", "q").startswith("created")
     assert "read-write" in shell.run(*ada, "reload", expect=FAILED)
-    assert "no password is given" in shell.run("--admin-user", "writer", "queue", "list", expect=USAGE)
+    assert "no password is given" in shell.run("--admin-username", "writer", "queue", "list", expect=USAGE)
     file.write_text("another-word\n")
     refused = shell.run(*ada, "queue", "list", expect=FAILED)
     assert "password or token is wrong" in refused
-    assert "--admin-user" not in refused
+    assert "--admin-username" not in refused
     file.write_text("writer-word\n")
     node.reloads.append(ReloadView(taken_over=(), restart_needed=(), warnings=()))
-    told_by_variables = Shell(guarded.url, SLUICEGATE_ADMIN_USER="root", SLUICEGATE_ADMIN_PASSWORD="root-word")
+    told_by_variables = Shell(guarded.url, SLUICEGATE_ADMIN_USERNAME="root", SLUICEGATE_ADMIN_PASSWORD="root-word")
     assert told_by_variables.run("reload", "--json")
+    node.reloads.append(ReloadView(taken_over=(), restart_needed=(), warnings=()))
+    former = Shell(guarded.url, SLUICEGATE_ADMIN_USER="root", SLUICEGATE_ADMIN_PASSWORD="root-word")
+    assert former.run("reload", "--json")
+    assert former.run("--admin-user", "writer", "--admin-password-file", str(file), "queue", "list")
 
 
 def test_a_command_for_several_message_vpns_reads_its_password_once(guarded: RunningAdmin) -> None:
@@ -451,7 +455,7 @@ def test_a_command_for_several_message_vpns_reads_its_password_once(guarded: Run
     os.write(writing, b"reader-word\n")
     os.close(writing)
     try:
-        login = ("--admin-user", "reader", "--admin-password-file", f"/dev/fd/{reading}")
+        login = ("--admin-username", "reader", "--admin-password-file", f"/dev/fd/{reading}")
         assert "message_vpns" in Shell(guarded.url).run(*login, "config", "export")
     finally:
         os.close(reading)

@@ -76,7 +76,7 @@ def test_credentials_do_not_follow_a_redirect(admin: RunningAdmin, monkeypatch: 
         thread.start()
         try:
             shell = Shell(f"http://127.0.0.1:{server.server_port}", SLUICEGATE_ADMIN_PASSWORD="secret")
-            told = shell.run("--admin-user", "ada", "queue", "list", expect=FAILED)
+            told = shell.run("--admin-username", "ada", "queue", "list", expect=FAILED)
         finally:
             server.shutdown()
             thread.join()

@@ -60,9 +60,9 @@ def test_a_challenge_that_is_none_is_refused(challenge: bytes, problem: str) -> 
 @pytest.mark.parametrize(
     ("options", "offered", "encrypted", "tried"),
     [
-        (ClientOptions(user="a", password="b"), ("SCRAM-SHA-256", "PLAIN"), False, ["SCRAM-SHA-256"]),
-        (ClientOptions(user="a", password="b"), ("SCRAM-SHA-256", "PLAIN"), True, ["SCRAM-SHA-256", "PLAIN"]),
-        (ClientOptions(user="a", password="b", allow_plain_without_tls=True), ("PLAIN",), False, ["PLAIN"]),
+        (ClientOptions(username="a", password="b"), ("SCRAM-SHA-256", "PLAIN"), False, ["SCRAM-SHA-256"]),
+        (ClientOptions(username="a", password="b"), ("SCRAM-SHA-256", "PLAIN"), True, ["SCRAM-SHA-256", "PLAIN"]),
+        (ClientOptions(username="a", password="b", allow_plain_without_tls=True), ("PLAIN",), False, ["PLAIN"]),
         (ClientOptions(token="t"), ("XOAUTH2", "OAUTHBEARER"), True, ["OAUTHBEARER", "XOAUTH2"]),
         (ClientOptions(), ("EXTERNAL", "ANONYMOUS"), True, ["EXTERNAL", "ANONYMOUS"]),
     ],
@@ -78,11 +78,11 @@ def test_mechanisms_are_tried_that_suit_what_there_is_to_show(
     ("options", "offered", "needed"),
     [
         (
-            ClientOptions(user="ada", password="engine"),
+            ClientOptions(username="ada", password="engine"),
             ("PLAIN", "ANONYMOUS"),
             "over TLS, or with allow_plain_without_tls",
         ),
-        (ClientOptions(user="ada", password="engine"), (), "offers nothing; this client needs SCRAM-SHA-256$"),
+        (ClientOptions(username="ada", password="engine"), (), "offers nothing; this client needs SCRAM-SHA-256$"),
         (ClientOptions(token="t"), ("PLAIN",), "this client needs OAUTHBEARER or XOAUTH2$"),
     ],
 )

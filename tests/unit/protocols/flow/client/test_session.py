@@ -204,7 +204,7 @@ def test_a_fault_that_another_connection_would_repeat_is_the_end() -> None:
 
 def test_a_password_is_not_sent_where_anybody_can_read_it() -> None:
     """Flow: sessions, authentication. A gateway that offers PLAIN only, without TLS, may be somebody else."""
-    options = ClientOptions(user="ada", password="engine")
+    options = ClientOptions(username="ada", password="engine")
     wire = PretendWire(options, Welcome("test", 5_000, 65_536, 10, (), ("PLAIN",)))
     (goodbye,) = wire.connects()
     assert isinstance(goodbye, Close)
