@@ -29,7 +29,9 @@ class Problem:
     text: str
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.path}: {self.text}" if self.path else f"{self.place}: {self.text}"
+        place = str(self.place)
+        names_path = not self.path or place.split(" ")[-1] == self.path  # `--set PATH` has it
+        return f"{place}: {self.text}" if names_path else f"{place}: {self.path}: {self.text}"
 
 
 class ConfigError(ValueError):
@@ -39,6 +41,10 @@ class ConfigError(ValueError):
         assert problems, "an error without a problem"
         super().__init__("\n".join(str(problem) for problem in problems))
         self.problems = tuple(problems)
+
+
+class ConfigUnreadable(ConfigError):
+    """A configuration file that cannot be read."""
 
 
 def no_such_key(key: str, known: Iterable[str]) -> str:

@@ -7,7 +7,16 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sluicegate.gateway.config.document import BYTES_MAX, ConfigError, Document, Path, Place, Problem, no_such_key
+from sluicegate.gateway.config.document import (
+    BYTES_MAX,
+    ConfigError,
+    ConfigUnreadable,
+    Document,
+    Path,
+    Place,
+    Problem,
+    no_such_key,
+)
 from sluicegate.gateway.config.findings import Finding, finding_of
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.rest_settings import consumer_settings, refused_hosts, reserved_headers
@@ -75,7 +84,7 @@ def text_of(file: FilePath, *, bytes_max: int = BYTES_MAX) -> str:
         with file.open("rb") as stream:
             return text_in(stream, place, bytes_max=bytes_max)
     except OSError as problem:
-        raise ConfigError([Problem(place, "", f"the file cannot be read: {problem.strerror}")]) from None
+        raise ConfigUnreadable([Problem(place, "", f"the file cannot be read: {problem.strerror}")]) from None
 
 
 def text_in(stream: BinaryIO, place: Place, *, bytes_max: int) -> str:

@@ -34,7 +34,8 @@ def apply_settings(document: Document, settings: Sequence[str]) -> list[Problem]
         path, equals, value = setting.partition("=")
         place = Place(f"--set {path}")
         if not equals:
-            problems.append(Problem(place, "", f"{setting!r} has no '='; write --set listeners.mqtt.port=1884"))
+            text = f"{setting!r} has no '='; write --set listeners.mqtt.port=1884"
+            problems.append(Problem(Place("--set"), "", text))
             continue
         problems += _apply(document, path.strip().split("."), value, place)
     return problems

@@ -26,7 +26,7 @@ from sluicegate.actors.messages.queues import PurgeQueue, QueueOverview
 from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors, ReplayQueue, ReplayRefused
 from sluicegate.actors.messages.router import ListSelectors, PutSelector, SelectorOverview
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
-from sluicegate.gateway.config.document import ConfigError
+from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics import Sample
@@ -344,8 +344,10 @@ class NodeOperations(AccountOperations, NodeInterface):
             reloading = asyncio.create_task(node.reload(node.configuration()))
             node.services.runtime.keep(reloading)
             changes = await asyncio.shield(reloading)
+        except ConfigUnreadable as problem:
+            raise Refused(str(problem)) from None
         except ConfigError as problem:
-            raise Refused(f"the configuration is wrong: {problem}") from None
+            raise Refused(f"the configuration is invalid: {problem}") from None
         except (OSError, ValueError) as problem:  # as Node.reload says
             raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
         return ReloadView(

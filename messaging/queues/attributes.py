@@ -207,6 +207,14 @@ ATTRIBUTE_BY_NAME: Final[dict[str, Attribute]] = {attribute.name: attribute for 
 SEEN_CHARS_MAX: Final = 60  # of a value, in a message
 
 
+def no_such_attribute(name: str) -> str:
+    """Return the text about an attribute that queues do not have, with the most similar one."""
+    import difflib  # late: only for a mistake
+
+    close = difflib.get_close_matches(name, list(ATTRIBUTE_BY_NAME), n=1)
+    return f"there is no such attribute (did you mean {close[0]!r}?)" if close else "there is no such attribute"
+
+
 def quoted(value: object) -> str:
     """Return a value as a message quotes it: in quotes when it is text, cut when it is long."""
     if isinstance(value, bool):

@@ -24,6 +24,7 @@ from sluicegate.messaging.queues.attributes import (
     REJECT_WHEN_ENABLED,
     Attribute,
     AttributeValue,
+    no_such_attribute,
     quoted,
 )
 from sluicegate.messaging.topics.syntax import (
@@ -177,9 +178,10 @@ def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True
     forbidden = NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS if wildcards else NAME_CHARS_FORBIDDEN
     for character in name:
         if character in forbidden:
-            raise QueueInvalid("name", f"{character!r} in {name!r}", f"no character of {forbidden}")
+            others = f"any printable character except {' '.join(forbidden)}"
+            raise QueueInvalid("name", f"{name!r} contains {quoted(character)}", others)
         if not character.isprintable():  # control characters, lone surrogates, exotic spaces: unreadable in every tool
-            raise QueueInvalid("name", f"{character!r} in {name!r}", "printable characters only")
+            raise QueueInvalid("name", f"{name!r} contains {character!r}", "printable characters only")
     if name.startswith("/") or name.endswith("/"):
         raise QueueInvalid("name", f"{name!r} starts or ends with '/'", "'/' between levels only")
     if "//" in name:
@@ -209,7 +211,7 @@ def config_from_dict(
     """
     for key in values:
         if key != "name" and key not in ATTRIBUTE_BY_NAME:
-            raise QueueInvalid(key, "there is no such attribute", ", ".join(["name", *ATTRIBUTE_BY_NAME]))
+            raise QueueInvalid(key, no_such_attribute(key), ", ".join(["name", *ATTRIBUTE_BY_NAME]))
     name = values.get("name")
     if not isinstance(name, str):
         raise QueueInvalid("name", "it is missing" if name is None else f"{quoted(name)} is not a text", "a text")

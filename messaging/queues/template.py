@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, final
 
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, quoted
+from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, AttributeValue, no_such_attribute, quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, check_queue_name, config_from_dict
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
@@ -93,7 +93,8 @@ def template_from_dict(values: dict[str, object]) -> QueueTemplate:
         attribute = ATTRIBUTE_BY_NAME.get(key)
         if attribute is None or key in NOT_IN_TEMPLATES:
             known = [each for each in ATTRIBUTE_BY_NAME if each not in NOT_IN_TEMPLATES]
-            raise QueueInvalid(key, "templates have no such attribute", ", ".join(known))
+            reason = "templates have no such attribute" if key in NOT_IN_TEMPLATES else no_such_attribute(key)
+            raise QueueInvalid(key, reason, ", ".join(known))
         if not attribute.accepts(value) or not isinstance(value, str | int | bool):
             raise QueueInvalid(key, f"{quoted(value)} is not allowed", attribute.allowed())
         attributes[key] = value

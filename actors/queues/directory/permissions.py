@@ -113,8 +113,9 @@ def check_update(queue: QueueHandle, config: QueueConfig) -> None:
         return
     then = "while egress is on; set egress_enabled to false first"
     if config.access_type != before.access_type:
-        raise UpdateRefused(f"access_type stays {before.access_type!r} {then}")
+        raise UpdateRefused(f"access_type cannot change {then}")
     if config.group_buckets != before.group_buckets:
-        raise UpdateRefused(f"group_buckets stays {before.group_buckets} {then}")
+        raise UpdateRefused(f"group_buckets cannot change {then}")
     if config.partitioned() != before.partitioned():
-        raise UpdateRefused(f"partition_count stays 0, or above 0, {then}")
+        change = "from 0" if config.partitioned() else "to 0"
+        raise UpdateRefused(f"partition_count cannot change {change} {then}")

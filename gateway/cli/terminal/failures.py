@@ -62,23 +62,40 @@ def report(failure: CommandFailed) -> None:
 # --- classes of commands and groups ---
 
 
-class _ShowsFlags:
-    """Shows flags without a value in the help. Typer prints `<bool>` after them, as if they took one."""
+VALUES: Final = {"int": "NUMBER", "int range": "NUMBER", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT"}
+
+
+class _ShowsValues:
+    """Shows in the help what values options take. Typer prints Python's types: `<int range>`, and `<bool>` of flags."""
 
     def get_params(self, ctx: Any) -> Any:  # as in the base class
-        """Return the options and arguments, with the type of flags removed."""
+        """Return the options and arguments, with words for their values; arguments have their names."""
         found = super().get_params(ctx)  # type: ignore[misc]  # of the sibling base class
         for each in found:
             if getattr(each, "is_flag", False):
                 each.metavar = ""
+            elif each.param_type_name == "argument":
+                each.display_type_rich = _nothing
+            elif each.metavar is None:
+                each.metavar = _value_word(str(each.display_type(ctx) or ""))
         return found
 
 
-class Command(_ShowsFlags, TyperCommand):
+def _nothing(ctx: Any) -> None:
+    return None
+
+
+def _value_word(shown: str) -> str:
+    """Return the word for the type that typer shows: `<list[str]>` is TEXT. Choices stay."""
+    name = shown.strip("<>").removeprefix("list[").removesuffix("]")
+    return VALUES.get(name, "FILE" if "path" in name.lower() else name)
+
+
+class Command(_ShowsValues, TyperCommand):
     """A command."""
 
 
-class Group(_ShowsFlags, TyperGroup):
+class Group(_ShowsValues, TyperGroup):
     """A command group."""
 
 

@@ -23,7 +23,7 @@ from support.mqtt.raw_client import DEADLINE_S
 async def test_the_access_type_changes_only_while_egress_is_off(broker: RunningBroker) -> None:
     """Solace 4.2: accessType."""
     await create(broker)
-    with pytest.raises(Refused, match="access_type stays 'exclusive' while egress is on"):
+    with pytest.raises(Refused, match="access_type cannot change while egress is on"):
         await change(broker, access_type="non-exclusive")
     await change(broker, egress_enabled=False)
     await change(broker, access_type="non-exclusive")

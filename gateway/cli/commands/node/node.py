@@ -14,7 +14,7 @@ from sluicegate.gateway.cli.terminal.credentials import new_password
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, shown
-from sluicegate.gateway.config.document import ConfigError
+from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.views.errors import CannotStart
@@ -83,6 +83,8 @@ def loaded_config(config: Path | None, data: Path | None, settings: list[str] | 
     """Return the configuration from all its sources. Raises CommandFailed with every error in it."""
     try:
         return load(config, environment=os.environ, settings=_given(data, settings))
+    except ConfigUnreadable as error:
+        raise CommandFailed(str(error), exit_code=USAGE) from None
     except ConfigError as error:
         advice = "`sluicegate check-config` prints every setting with its allowed values."
         raise CommandFailed(f"the configuration is invalid\n{error}", exit_code=USAGE, advice=advice) from None

@@ -17,7 +17,14 @@ from sluicegate.gateway.views.queues import FlowView, MessageView, PartitionView
 from sluicegate.gateway.views.spool import CursorView
 from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.queues.attributes import ATTRIBUTE_BY_NAME, FLAG, NUMBER, PARTITION_COUNT_MAX, AttributeValue
+from sluicegate.messaging.queues.attributes import (
+    ATTRIBUTE_BY_NAME,
+    FLAG,
+    NUMBER,
+    PARTITION_COUNT_MAX,
+    AttributeValue,
+    no_such_attribute,
+)
 
 app = typer.Typer(help="Create, inspect and delete queues.", no_args_is_help=True)
 
@@ -330,9 +337,8 @@ def attribute_value(text: str) -> tuple[str, AttributeValue]:
     attribute = ATTRIBUTE_BY_NAME.get(name)
     if attribute is None or not equals:
         advice = "Attributes: " + ", ".join(ATTRIBUTE_BY_NAME)
-        raise CommandFailed(
-            f"{text!r} is not ATTRIBUTE=VALUE with an attribute of queues", exit_code=USAGE, advice=advice
-        )
+        reason = f"{name}: {no_such_attribute(name)}" if equals else f"{text!r} is not ATTRIBUTE=VALUE"
+        raise CommandFailed(reason, exit_code=USAGE, advice=advice)
     if attribute.kind == NUMBER and value.isascii() and value.isdigit():
         return name, int(value)
     if attribute.kind == FLAG and value in ("true", "false"):

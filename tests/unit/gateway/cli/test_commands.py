@@ -450,3 +450,9 @@ def test_delivery_points_are_shown_with_what_holds_them_up(shell: Shell) -> None
     assert "connection refused" in shown
     assert "accepted 4" in shown
     assert '"up":false' in shell.run("show", "rest-delivery-point", "--json")
+
+
+def test_a_mistyped_attribute_is_corrected(shell: Shell) -> None:
+    shell.run("queue", "create", "orders")
+    said = shell.run("queue", "set", "orders", "max_bind_cuont=3", expect=USAGE)
+    assert "max_bind_cuont: there is no such attribute (did you mean 'max_bind_count'?)" in said

@@ -1,6 +1,7 @@
 """Commands are imported when they are called: each is found, and one brings nothing along that only others need."""
 
 import gc
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -56,7 +57,7 @@ def test_the_help_of_every_command_shows_flags_as_flags() -> None:
         place, command = places.pop()
         told = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1"}).invoke(app, [*place, "--help"]).stdout
         assert "--help" in told, place
-        assert "<bool>" not in told, told
+        assert re.search(r"<(bool|str|int|float|list|path|file)", told) is None, told
         shown.append(place)
         for name in getattr(command, "commands", ()):
             if place or not COMMANDS[name].is_program:

@@ -38,8 +38,8 @@ def test_a_name_within_the_rules_is_accepted(name: str) -> None:
     [
         ("", "name: it is empty; allowed: 1 to 200 characters"),
         ("x" * 201, "name: it has 201 characters; allowed: 1 to 200 for a durable queue"),
-        ("a*b", "name: '*' in 'a*b'; allowed: no character of '<>*?&;"),
-        ("a\nb", "name: '\\n' in 'a\\nb'; allowed: printable characters only"),
+        ("a*b", "name: 'a*b' contains '*'; allowed: any printable character except ' < > * ? & ;"),
+        ("a\nb", "name: 'a\\nb' contains '\\n'; allowed: printable characters only"),
         ("/a", "name: '/a' starts or ends with '/'; allowed: '/' between levels only"),
         ("a/", "name: 'a/' starts or ends with '/'; allowed: '/' between levels only"),
         ("a//b", "name: 'a//b' has an empty level; allowed: at least one character between two '/'"),

@@ -107,7 +107,8 @@ def test_a_declared_queue_has_wildcards_where_it_consumes_a_virtual_topic(tmp_pa
     declared = "queues: {declared: [{name: Consumer.A.VirtualTopic.>}, {name: 'Consumer.A.Other.>'}]}\n"
     [problem] = problems(tmp_path, declared, start="")
     assert problem == (
-        "gateway.yaml:1:63: queues.declared.1.name: '>' in 'Consumer.A.Other.>'; allowed: no character of '<>*?&;"
+        "gateway.yaml:1:63: queues.declared.1.name: 'Consumer.A.Other.>' contains '>'; "
+        "allowed: any printable character except ' < > * ? & ;"
     )
     config = load(settings=["queues.declared=[{name: Consumer.A.VirtualTopic.>}]"])
     assert config.queues.declared[0].config.name == "Consumer.A.VirtualTopic.>"

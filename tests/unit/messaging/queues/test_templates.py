@@ -69,7 +69,11 @@ def test_equal_filters_are_settled_by_template_name() -> None:
         ({"name": "t", "queue_name_filter": "a//b"}, "queue_name_filter", "the level is empty"),
         ({"name": "t", "queue_name_filter": "q", "durability_override": "durable"}, "durability_override", "'durable'"),
         ({"name": "t", "queue_name_filter": "q", "owner": "me"}, "owner", "templates have no such attribute"),
-        ({"name": "t", "queue_name_filter": "q", "max_bind_cout": 1}, "max_bind_cout", "no such attribute"),
+        (
+            {"name": "t", "queue_name_filter": "q", "max_bind_cout": 1},
+            "max_bind_cout",
+            "did you mean 'max_bind_count'?",
+        ),
         ({"name": "t", "queue_name_filter": "q", "max_bind_count": -1}, "max_bind_count", "-1 is not allowed"),
         ({"name": "t", "queue_name_filter": "q", "partition_count": 2}, "partition_count", "on an exclusive queue"),
     ],
