@@ -60,6 +60,7 @@ from sluicegate.protocols.flow.codec.limits import (
     SILENT_INTERVALS_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
+from sluicegate.protocols.flow.codec.other_protocols import protocol_of
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import (
     AUTHENTICATING,
@@ -79,6 +80,14 @@ from sluicegate.protocols.transport.loop.uninitialised_bytes import Uninitialise
 
 BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
 CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our CLOSE
+
+# What was waited for when a connection is not open in time, by phase.
+MISSING_AT_GATEWAY: Final = ("no preface of the flow protocol", "no HELLO", "no authentication")
+MISSING_AT_CLIENT: Final = (
+    "nothing at that port answers the flow protocol",
+    "no WELCOME of the gateway",
+    "no answer of the gateway to the authentication",
+)
 
 
 @final
@@ -182,7 +191,8 @@ class FlowEngine:
                 self.phase = CLOSED
                 events.append(Close(TIMED_OUT, "the peer did not answer CLOSE"))
         elif self.phase < OPEN and now_ms - self._began_ms > self._connect_timeout_ms:
-            self._violated(TIMED_OUT, f"not open after {now_ms - self._began_ms} ms", events)
+            missing = (MISSING_AT_GATEWAY if self._is_gateway else MISSING_AT_CLIENT)[self.phase]
+            self._violated(TIMED_OUT, f"{missing} within {self._connect_timeout_ms / 1000:g} s", events)
         return events
 
     @property
@@ -324,7 +334,7 @@ class FlowEngine:
         """Read the peer's preface. One of another major version is answered with ours, and that is the end."""
         given = data[:PREFACE_BYTES]
         if not PREFACE[:4].startswith(given[:4]):
-            raise PeerViolation(MALFORMED, "the first bytes are no preface of the flow protocol")
+            raise PeerViolation(MALFORMED, _no_preface(data, self._is_gateway))
         if len(given) < PREFACE_BYTES:
             return 0
         if self._is_gateway:
@@ -427,3 +437,15 @@ class FlowEngine:
         self.phase = CLOSED
         self.drop()
         events.append(PeerViolated(code, text))
+
+
+def _no_preface(data: bytes, is_gateway: bool) -> str:
+    """Return the text for a peer whose first bytes are not those of the flow protocol."""
+    found = protocol_of(data)
+    if is_gateway:
+        named = f"they are of {found}" if found else "the protocol is unknown"
+        return f"the first bytes are no preface of the flow protocol: {named}"
+    if found == "TLS":
+        return "that port uses TLS: its URL begins with flows://"
+    named = found or "another protocol"
+    return f"that port answers in {named}, not in the flow protocol: give the port of the flow listener"

@@ -186,8 +186,12 @@ class ClientBase:
         self._subscriber = None
         ended = self._session.direct.clear()
         if self._session.error is None and self._session.is_open:
-            async with asyncio.timeout(self.close_timeout_s):
-                await asyncio.gather(*(self.ask(each.end()) for each in ended), return_exceptions=True)
+            try:
+                async with asyncio.timeout(self.close_timeout_s):
+                    await asyncio.gather(*(self.ask(each.end()) for each in ended), return_exceptions=True)
+            except TimeoutError:
+                text = f"the gateway has not confirmed the end of the subscriptions within {self.close_timeout_s:g} s"
+                raise TimeoutError(text) from None
 
     async def ask(self, request: Request) -> Answer:
         """Send a request; return the answer. Raises RequestRefused, or the error that ended the client."""
@@ -312,9 +316,12 @@ class ClientBase:
                 )
         except TimeoutError:
             await self._hang_up()
-            return f"no connection after {self._options.connect_timeout_s} s"
+            return f"no connection within {self._options.connect_timeout_s:g} s"
         except (OSError, UnicodeError) as error:  # ssl.SSLError is the first; the second is of a name that no host has
-            return str(error) or type(error).__name__
+            text = str(error) or type(error).__name__
+            if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
+                text = f"the TLS handshake failed: {text}; a port without TLS has a URL with flow://"
+            return text
         return ""
 
     async def _serve(self) -> None:

@@ -33,6 +33,11 @@ class QueueReceiver(FlowOwner, Receiver[M]):
         return self._queue_flow.queue
 
     @property
+    def source(self) -> str:
+        """Whose messages they are, as text."""
+        return f"queue {self.queue!r}"
+
+    @property
     def incarnation(self) -> int:
         """Of the gateway's spool, as of the last bind: sequences of messages mean something within it only."""
         return self._queue_flow.incarnation

@@ -71,6 +71,11 @@ class Receiver(Generic[M]):
     def __init__(self) -> None:
         self._arrived = WaitQueue()
 
+    @property
+    def source(self) -> str:
+        """Whose messages they are, as text."""
+        raise AssertionError("each kind has its own source")
+
     async def receive(self) -> M:
         """Return the next message. Raises the error that ended it, or the client."""
         return (await self.receive_many(1))[0]

@@ -43,6 +43,11 @@ class Subscriber(Receiver[Received], Listener):
         await self.close()
 
     @property
+    def source(self) -> str:
+        """Whose messages they are, as text."""
+        return "the subscribed topics"
+
+    @property
     def dropped_count(self) -> int:
         """How many messages of this client came faster than they were taken."""
         return self._client.direct.dropped_count

@@ -7,7 +7,7 @@ methods may be called from any thread.
 import ssl
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from sluicegate.protocols.flow.client.aio.base import DEFAULT_OPTIONS
 from sluicegate.protocols.flow.client.aio.client import WINDOW_DEFAULT, Client
@@ -174,7 +174,7 @@ class BlockingClient:
 
     def publish_direct(self, message: Message, *, timeout_s: float | None = None) -> None:
         """As `Client.publish_direct`."""
-        self._running().run(self._client.publish_direct(message), timeout_s)
+        self._running().run(self._client.publish_direct(message), timeout_s, "no connection that takes the message")
 
     def close(self) -> None:
         """As `Client.close`."""
@@ -187,6 +187,9 @@ class BlockingClient:
         if self._thread is None:
             raise RuntimeError("the client is not connected: `with client` comes first")
         return self._thread
+
+
+NO_ROOM: Final = "no room in the window, because earlier messages are not confirmed,"
 
 
 class BlockingPublisher(BlockingOwner):
@@ -213,19 +216,21 @@ class BlockingPublisher(BlockingOwner):
 
     def publish(self, message: Message, *, sequence: int = NEXT, timeout_s: float | None = None) -> int:
         """As `Publisher.publish`. After a TimeoutError the message may be stored nevertheless."""
-        return self._thread.run(self._publisher.publish(message, sequence=sequence), timeout_s)
+        return self._thread.run(
+            self._publisher.publish(message, sequence=sequence), timeout_s, "no confirmation of the message"
+        )
 
     def send(self, message: Message, *, sequence: int = NEXT, timeout_s: float | None = None) -> int:
         """As `Publisher.send`."""
-        return self._thread.run(self._publisher.send(message, sequence=sequence), timeout_s)
+        return self._thread.run(self._publisher.send(message, sequence=sequence), timeout_s, NO_ROOM)
 
     def send_all(self, messages: Iterable[Message], *, timeout_s: float | None = None) -> None:
         """As `Publisher.send_all`. The messages are drawn on the client's own thread."""
-        self._thread.run(self._publisher.send_all(messages), timeout_s)
+        self._thread.run(self._publisher.send_all(messages), timeout_s, NO_ROOM)
 
     def flush(self, *, timeout_s: float | None = None) -> None:
         """As `Publisher.flush`."""
-        self._thread.run(self._publisher.flush(), timeout_s)
+        self._thread.run(self._publisher.flush(), timeout_s, "no confirmation of all messages")
 
 
 class BlockingConsumer(BlockingReceiver[Delivery]):

@@ -24,12 +24,15 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
 
-    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run a coroutine there, and wait for it. Raises TimeoutError when it takes longer, and cancels it."""
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None, missing: str = "no answer") -> T:
+        """Run a coroutine there, and wait for it. Raises TimeoutError when it takes longer, and cancels it.
+
+        `missing` is what has not come then, for the error.
+        """
         if self.loop.is_closed():
             work.close()
             raise ClientClosed("the client was closed")
-        result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s), self.loop)
+        result = asyncio.run_coroutine_threadsafe(_within(work, timeout_s, missing), self.loop)
         try:
             return result.result()
         except BaseException:
@@ -44,10 +47,15 @@ class LoopThread:
         self.loop.close()
 
 
-async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+async def _within(work: Coroutine[Any, Any, T], timeout_s: float | None, missing: str) -> T:
     # On the loop, so that a cancelled call has no effect: no delivery is taken and lost.
-    async with asyncio.timeout(timeout_s):
-        return await work
+    try:
+        async with asyncio.timeout(timeout_s) as limit:
+            return await work
+    except TimeoutError:
+        if timeout_s is None or not limit.expired():  # an error of the work itself
+            raise
+        raise TimeoutError(f"{missing} within {timeout_s:g} s") from None
 
 
 async def _all_others_end() -> None:

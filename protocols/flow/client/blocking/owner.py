@@ -34,6 +34,11 @@ class Iterating(Owner, Protocol[T_co]):
 class ReceivingOwner(Iterating[T], Protocol[T]):
     """What gives messages on asyncio."""
 
+    @property
+    def source(self) -> str:
+        """Return whose messages they are, as text."""
+        ...
+
     async def receive(self) -> T:
         """Return the next message."""
         ...
@@ -94,8 +99,10 @@ class BlockingReceiver(BlockingIterator[T]):
 
     def receive(self, *, timeout_s: float | None = None) -> T:
         """Return the next message. Raises what `receive` of its twin raises, and TimeoutError."""
-        return self._thread.run(self._receiving.receive(), timeout_s)
+        return self._thread.run(self._receiving.receive(), timeout_s, f"no message of {self._receiving.source}")
 
     def receive_many(self, count_max: int, *, timeout_s: float | None = None) -> list[T]:
         """Wait for a message; return it with those behind it that are here already, `count_max` at most."""
-        return self._thread.run(self._receiving.receive_many(count_max), timeout_s)
+        return self._thread.run(
+            self._receiving.receive_many(count_max), timeout_s, f"no message of {self._receiving.source}"
+        )

@@ -44,6 +44,7 @@ from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
+from sluicegate.protocols.flow.engine.frame_rules import PREFACE as BEFORE_PREFACE
 
 # How long a client waits before it connects again.
 
@@ -229,6 +230,8 @@ class ClientSession:
 
         `connect_at_ms` says when to try again.
         """
+        if self._engine is not None and self._engine.phase == BEFORE_PREFACE:
+            reason += " before it answered anything: it has no room, or another protocol is at that port"
         reason = self._reason or reason
         self.is_open = self.is_draining = False
         self._engine = None

@@ -39,7 +39,7 @@ async def test_a_program_that_blocks_publishes_and_consumes(broker: RunningBroke
                     rest += consumer.receive_many(100, timeout_s=20)
                 consumer.extend_all()
                 consumer.accept_all(rest)
-                with pytest.raises(TimeoutError):
+                with pytest.raises(TimeoutError, match=r"^no message of queue 'q' within 0\.05 s$"):
                     consumer.receive(timeout_s=0.05)
                 assert [each.payload for each in rest] == [str(n).encode() for n in range(1, 201)]
 
