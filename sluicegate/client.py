@@ -3,6 +3,10 @@
 The code lives in `protocols.flow.client`; `docs/connect/flow-client.md` is for its users.
 """
 
+import inspect
+import sys
+from pathlib import Path
+
 from sluicegate.messaging.message.headers import UserPropertyValue
 from sluicegate.protocols.flow.client.aio.bulk import Bulk, Column, Cursor, RangeReader
 from sluicegate.protocols.flow.client.aio.client import Client
@@ -114,3 +118,17 @@ __all__ = [
     "SubscriptionLost",
     "UserPropertyValue",
 ]
+
+
+def _restore_docstring(of: type) -> None:
+    """Give a compiled class the docstring of its source: mypyc compiles none into it."""
+    module = sys.modules[of.__module__]
+    source = Path(str(module.__file__)).parent / f"{of.__module__.rpartition('.')[2]}.py"
+    if of.__doc__ or not source.is_file():
+        return
+    text = source.read_text(encoding="utf-8").partition(f"\nclass {of.__name__}")[2]
+    of.__doc__ = inspect.cleandoc(text.partition('"""')[2].partition('"""')[0])
+
+
+for _compiled in (ClientOptions, Delivery, Message, QueueMessage, Received):
+    _restore_docstring(_compiled)

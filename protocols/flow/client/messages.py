@@ -29,10 +29,31 @@ Properties = Sequence[tuple[str, UserPropertyValue]]
 
 @final
 class Message:
-    """A message to publish, to a topic or with `queue` to a queue by name. It must not be changed after publishing.
+    """A message to publish, to a topic or to a queue by name. It must not be changed after publishing.
 
-    Times are relative: `ttl_ms` and `delay_ms` count from when the gateway gets it. `key` picks the partition, and so
-    whose order it keeps. Raises ValueError for what cannot be said.
+        Message(b"21.5", topic="plant/7/temperature")
+        Message(b"open", queue="orders", key="customer-7", priority=9, ttl_ms=60_000)
+        Message("grün".encode(), topic="a/b", is_text=True, properties=[("color", "green"), ("size", 7)])
+
+    - `payload` (bytes): the content; b"" for a message without one.
+    - `topic` (str): the topic, such as "orders/eu"; at most 65,535 bytes in UTF-8, without wildcards.
+    - `queue` (str): the name of a queue, instead of a topic.
+    - `key` (str or None): partition key, 1 to 255 bytes in UTF-8. Messages with one key keep their order.
+    - `priority` (int): 0, the lowest, to 9; default 4. Queues that respect priorities deliver the highest first.
+    - `ttl_ms` (int): milliseconds until it expires, from when the gateway gets it; 0: never.
+    - `delay_ms` (int): milliseconds before it is delivered, from when the gateway gets it; 0: at once.
+    - `message_id` (str or None): the program's own name for it.
+    - `correlation` (bytes or None): the correlation id, by which a reply is told to belong to a request.
+    - `reply_to` (str or None): where a reply is wanted: a topic, or "#q/" and the name of a queue.
+    - `content_type` (str or None): media type of the payload, such as "application/json".
+    - `timestamp_ms` (int): when it was made, in milliseconds since 1970; 0: not set.
+    - `is_text` (bool): the payload is text in UTF-8; default False, bytes.
+    - `dmq_eligible` (bool): it may go to a dead message queue that takes only messages marked so; default False.
+    - `deliver_to_one` (bool): only one of the topic's subscribers gets it; default False.
+    - `eliding_eligible` (bool): a mark for bridges to Solace; the gateway keeps it and does not act on it.
+    - `properties` (sequence of pairs): user properties by name, with values of str, int, float, bool, bytes or None.
+
+    Raises ValueError for a value that is out of range, and unless one of `topic` and `queue` is given.
     """
 
     __slots__ = ("delay_ms", "headers", "name", "payload", "size_max", "to_queue", "ttl_ms")

@@ -39,22 +39,44 @@ def target_of(url: str) -> Target:
 @final
 @dataclass(frozen=True, kw_only=True)
 class ClientOptions:
-    """Who a client is, and how patient. Without user and token it uses its certificate, or remains anonymous."""
+    """Who a client is, and how long it waits. Without user name and token it uses its certificate, or is anonymous.
 
-    client_name: str = ""  # by which queues know a consumer that returns; empty: the gateway gives one
-    vpn: str = ""  # the message VPN to be in; empty: the one that the gateway's listener is for
+        ClientOptions(username="ada", password="engine", connect_timeout_s=5)
+        ClientOptions(client_name="report", vpn="sales", give_up_after_s=60)
+
+    - `client_name` (str): by which queues know a consumer that returns; at most 255 bytes. Empty: one of
+      the gateway.
+    - `vpn` (str): the message VPN to be in. Empty: the one of the gateway's listener.
+    - `username` (str), `password` (str): an account; both or none.
+    - `token` (str, or a function that returns one): a bearer token instead; the function is called per connection.
+    - `allow_plain_without_tls` (bool): send the password itself over a connection that anybody can read; default False.
+    - `connect_timeout_s` (float): seconds from connecting until the gateway has admitted the client, per attempt.
+    - `close_timeout_s` (float): seconds for the answers that are due when a client, publisher or consumer is closed.
+    - `compress` (bool): ask for compression, for networks that are slower than processors; default False.
+    - `keep_alive_s` (float): seconds between signs of life, 1 or more; a wish. After three without a byte the
+      connection counts as lost.
+    - `reconnect_delay_s` (float): seconds before the first attempt to connect again; doubled with each attempt.
+    - `reconnect_delay_max_s` (float): seconds that this delay grows to.
+    - `give_up_after_s` (float): seconds without a connection after which the client ends; 0: never.
+    - `user` (str): former name of `username`.
+
+    Raises ValueError for a value that is out of range.
+    """
+
+    client_name: str = ""
+    vpn: str = ""
     username: str = ""
     password: str = field(default="", repr=False)
-    token: str | TokenSource = field(default="", repr=False)  # a function is called for each connection
-    allow_plain_without_tls: bool = False  # send the password itself over a connection that anybody can read
-    connect_timeout_s: float = 10.0  # from dialling until the gateway has let us in; each attempt
-    close_timeout_s: float = 10.0  # for answers that are still due when a client, publisher or consumer is closed
-    compress: bool = False  # ask for compression, for networks that are slower than processors
-    keep_alive_s: float = 30.0  # a wish; three such intervals without a byte, and the connection is given up
-    reconnect_delay_s: float = 0.1  # before the first attempt; doubled with each, and drawn from its upper half
+    token: str | TokenSource = field(default="", repr=False)
+    allow_plain_without_tls: bool = False
+    connect_timeout_s: float = 10.0
+    close_timeout_s: float = 10.0
+    compress: bool = False
+    keep_alive_s: float = 30.0
+    reconnect_delay_s: float = 0.1  # each delay is drawn from the upper half of its range
     reconnect_delay_max_s: float = 10.0
-    give_up_after_s: float = 0.0  # without a connection for so long the client ends; 0: it never does
-    user: str = field(default="", repr=False)  # former name of `username`
+    give_up_after_s: float = 0.0
+    user: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         """Raise ValueError for what makes no sense."""

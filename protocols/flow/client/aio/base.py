@@ -80,7 +80,20 @@ class ClientBase:
         tls: ssl.SSLContext | None = None,
         on_event: Callable[[ClientEvent], None] | None = None,
     ) -> None:
-        """Raises ValueError for a URL that names no gateway."""
+        """Make a client, which connects when it is entered with `async with`.
+
+            Client("flow://localhost")
+            Client("flows://gate.example:55443", ClientOptions(username="ada", password="engine"))
+            Client("flows://gate.example", tls=ssl.create_default_context(cafile="ca.pem"), on_event=print)
+
+        - `url` (str): "flow://HOST[:PORT]", default port 55555, or "flows://HOST[:PORT]" for TLS, default port 55443.
+        - `options` (ClientOptions): credentials, message VPN and timeouts; by default an anonymous client.
+        - `tls` (ssl.SSLContext or None): whom to trust, and the client's certificate; None: the system's authorities.
+        - `on_event` (function of a ClientEvent, or None): it is told of connections that are made and lost, and of
+          flows. It is called on the event loop and must not block.
+
+        Raises ValueError for a URL that names no gateway, and for `tls` without TLS.
+        """
         self._target = target_of(url)
         if tls is not None and not self._target.is_tls:
             raise ValueError(f"{url} is not encrypted, so a TLS context has no use: flows:// is")

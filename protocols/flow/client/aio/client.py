@@ -33,8 +33,10 @@ class Client(ClientBase):
     ) -> Publisher:
         """Return a publisher, to be entered with `async with`.
 
-        With a name it resumes after crashes of either side and stores nothing twice; the name must be unique.
-        `window` messages and about `window_bytes` may be without answer; further publishes wait.
+        - `name` (str): with a name, which must be unique, it resumes after crashes of either side and stores nothing
+          twice; at most 255 bytes.
+        - `window` (int): messages that may be without answer, 1 to 65,535; further publishes wait.
+        - `window_bytes` (int): bytes of messages that may be without answer, about; default 64 MiB.
         """
         return Publisher(self, name, window=window, window_bytes=window_bytes)
 
@@ -49,11 +51,17 @@ class Client(ClientBase):
         selector: str = "",
         acknowledges_partitions: bool = False,
     ) -> Consumer:
-        """Return a consumer of a queue, to be entered with `async with`; with a selector, of messages it selects.
+        """Return a consumer of a queue, to be entered with `async with`.
 
-        `window` messages and about `window_bytes` are fetched ahead of the program; `unsettled_max` may be unsettled in
-        all (0: as many as the gateway allows). With `renew_every_s` held locks are renewed at that interval.
-        With `acknowledges_partitions` the program is notified of its partitions, and acknowledges their release.
+            client.consumer("orders", selector="color = 'red'", window=100)
+
+        - `queue` (str): name of the queue.
+        - `window` (int): messages that are fetched ahead of the program.
+        - `window_bytes` (int): bytes of messages that are fetched ahead, about; default 32 MiB.
+        - `unsettled_max` (int): messages that may be unsettled in all; 0: as many as the gateway allows.
+        - `renew_every_s` (float): seconds between renewals of the locks that it holds; 0: they are not renewed.
+        - `selector` (str): only messages that match it, such as "color = 'red'"; empty: all.
+        - `acknowledges_partitions` (bool): the program is notified of its partitions, and acknowledges their release.
         """
         return Consumer(
             self,
@@ -67,16 +75,18 @@ class Client(ClientBase):
         )
 
     def browser(self, queue: str, *, window: int = BROWSE_WINDOW_DEFAULT, selector: str = "") -> Browser:
-        """Return a browser of a queue, to be entered with `async with`; with a selector, of messages it selects.
+        """Return a browser of a queue, to be entered with `async with`. It gets copies, and the messages stay.
 
-        `window` messages are fetched ahead of the program.
+        - `queue` (str): name of the queue.
+        - `window` (int): messages that are fetched ahead of the program.
+        - `selector` (str): only messages that match it, such as "color = 'red'"; empty: all.
         """
         return Browser(self, queue, window=window, selector=selector)
 
     def subscriber(self, *, waiting_bytes_max: int = WAITING_BYTES_DEFAULT) -> Subscriber:
         """Return a subscriber to topics, to be entered with `async with`.
 
-        `waiting_bytes_max` bounds the messages that the program has not taken.
+        - `waiting_bytes_max` (int): bytes of messages that the program has not taken; more are dropped. Default 16 MiB.
         """
         return Subscriber(self, waiting_bytes_max=waiting_bytes_max)
 

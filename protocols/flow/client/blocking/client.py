@@ -79,7 +79,7 @@ class BlockingQueues:
 
 
 class BlockingClient:
-    """`Client`, without asyncio. `on_event` is called on the client's own thread; it must not block or call the client.
+    """`Client`, without asyncio. It runs an event loop on a thread of its own; any thread may call it.
 
     Where a method takes `timeout_s` it raises TimeoutError when that is over, and waits for ever without.
     """
@@ -92,7 +92,19 @@ class BlockingClient:
         tls: ssl.SSLContext | None = None,
         on_event: Callable[[ClientEvent], None] | None = None,
     ) -> None:
-        """Raises ValueError for a URL that names no gateway."""
+        """Make a client, which connects when it is entered with `with`.
+
+            BlockingClient("flow://localhost")
+            BlockingClient("flows://gate.example:55443", ClientOptions(username="ada", password="engine"))
+
+        - `url` (str): "flow://HOST[:PORT]", default port 55555, or "flows://HOST[:PORT]" for TLS, default port 55443.
+        - `options` (ClientOptions): credentials, message VPN and timeouts; by default an anonymous client.
+        - `tls` (ssl.SSLContext or None): whom to trust, and the client's certificate; None: the system's authorities.
+        - `on_event` (function of a ClientEvent, or None): it is told of connections that are made and lost, and of
+          flows. It is called on the client's own thread; it must not block or call the client.
+
+        Raises ValueError for a URL that names no gateway, and for `tls` without TLS.
+        """
         self._client = Client(url, options, tls=tls, on_event=on_event)
         self._thread: LoopThread | None = None
 
