@@ -59,7 +59,7 @@ from sluicegate.actors.messages.readers import (
 )
 from sluicegate.actors.messages.spool import PartitionStored
 from sluicegate.actors.partitions.actor import PartitionActor
-from sluicegate.actors.queues.assignment import HandoffAcks, RebalanceEvents
+from sluicegate.actors.queues.assignment import HandoffAcks, RebalanceEvents, SelectorEvents
 from sluicegate.actors.queues.browser import BrowserActor
 from sluicegate.actors.queues.core import BoundBrowser, QueueCore
 from sluicegate.actors.queues.overview import browse, describe, notify_consumers
@@ -151,6 +151,7 @@ class QueueActor(LoopActor):
         self._timer: TimerHandle | None = None
         self._rebalances = RebalanceEvents(core)
         self._handoffs = HandoffAcks(core)
+        self._selectors = SelectorEvents(core)
         self.handlers = {
             BindFlow: self._bind,
             BindBrowser: self._bind_browser,
@@ -218,6 +219,7 @@ class QueueActor(LoopActor):
         core.users[flow_id] = message.user
         self._handoffs.binds(message)
         self._emit(CLIENT_BOUND, message.client, f"bound to queue {as_word(config.name)}, flow {flow_id}")
+        self._selectors.review(message.client)
         if known:
             core.suspended.discard(flow_id)
             self._only_partition().inbox.post(ResumeSuspended(flow))
@@ -346,6 +348,7 @@ class QueueActor(LoopActor):
         self._core.watch.binds(len(self._core.flows))
         name = as_word(self._core.config.name)
         self._emit(CLIENT_UNBOUND, gone.client, f"unbound from queue {name}, flow {gone.flow_id}")
+        self._selectors.review()
         self._shown.pop(message.flow_id, None)
         notify_consumers(self._core)
         moves = self._core.access.unbind(message.flow_id, self.runtime.clock.now_ms())

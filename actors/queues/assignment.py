@@ -1,5 +1,7 @@
 """Handoffs and rebalances of a partitioned queue: acknowledgements of consumers, and events for operators.
 
+Consumers whose selectors differ get an event, too: what the owner of a partition does not select waits there.
+
 messaging.queues.assignment.rebalance decides when a partition is handed over.
 """
 
@@ -12,7 +14,10 @@ from sluicegate.messaging.observability.events import (
     NOBODY,
     VPN_REBALANCE_COMPLETED,
     VPN_REBALANCE_STARTED,
+    VPN_SELECTORS_DIFFER,
+    VPN_SELECTORS_DIFFER_CLEAR,
     EventKind,
+    as_word,
 )
 from sluicegate.messaging.queues.assignment.rebalance import ATTACH, Move, Rebalancer
 
@@ -77,3 +82,34 @@ class RebalanceEvents:
         if access.completed_count > self._completed_count:
             event(VPN_REBALANCE_COMPLETED, NOBODY, f"Partitioned queue rebalance completed on queue {name}")
         self._started_count, self._completed_count = access.started_count, access.completed_count
+
+
+class SelectorEvents:
+    """The events of a partitioned queue whose consumers have different selectors, or selectors and none."""
+
+    def __init__(self, core: QueueCore) -> None:
+        self._core = core
+        self._differ = False
+
+    def review(self, bound: str = "") -> None:
+        """Compare the selectors after a consumer came, which is named, or after one went."""
+        core = self._core
+        texts = set()
+        if isinstance(core.access, Rebalancer):
+            texts = {"" if flow.selector is None else flow.selector.text for flow in core.flows.values()}
+        differ = len(texts) > 1
+        if differ == self._differ:
+            return
+        self._differ = differ
+        name = as_word(core.config.name)
+        if differ:
+            hint = (
+                "a message that the owner of its partition does not select waits, even if another consumer selects it: "
+                "give all consumers one selector, or each its own queue"
+            )
+            text = (
+                f"Client {as_word(bound)} bound to partitioned queue {name} with another selector than others: {hint}"
+            )
+            core.events.emit(VPN_SELECTORS_DIFFER, text)
+        else:
+            core.events.emit(VPN_SELECTORS_DIFFER_CLEAR, f"The consumers of queue {name} no longer differ in selectors")

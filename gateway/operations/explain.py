@@ -382,6 +382,9 @@ async def key_explained(vpn: MessageVpn, queue: str, key: str) -> KeyExplanation
     reason = state.reason
     if reason is WaitReason.NO_CONSUMER and status == PartitionStatus.UNBOUND:
         reason = WaitReason.HOLDDOWN
+    selectors = {flow.selector for flow in overview.flows}
+    if reason is WaitReason.NOT_SELECTED and overview.config.partitioned() and len(selectors) > 1:
+        reason = WaitReason.NOT_SELECTED_BY_OWNER
     return KeyExplanation(
         queue=queue,
         key=key,

@@ -94,6 +94,9 @@ VPN_DEAD_MSG_LOST: Final = EventKind("VPN_AD_DEAD_MSG_LOST", WARNING)  # ours: n
 VPN_MESSAGE_UNWRITABLE: Final = EventKind("VPN_AD_MSG_UNWRITABLE", ERROR)  # ours: rejected after a fault
 VPN_REBALANCE_STARTED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED", INFO)
 VPN_REBALANCE_COMPLETED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED", INFO)
+# Ours: the selectors of consumers of a partitioned queue differ: a message may wait for an owner that never takes it.
+VPN_SELECTORS_DIFFER: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_SELECTORS_DIFFER", WARNING)
+VPN_SELECTORS_DIFFER_CLEAR: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_SELECTORS_DIFFER_CLEAR", INFO)
 VPN_REST_CONSUMER_UP: Final = EventKind("VPN_REST_CONSUMER_UP", INFO)
 VPN_REST_CONSUMER_DOWN: Final = EventKind("VPN_REST_CONSUMER_DOWN", WARNING)
 # Ours: the address of a web server is not permitted as a push target.

@@ -36,6 +36,7 @@ class WaitReason(StrEnum):
     GROUP_BUSY = "group-busy"  # the consumer that owns its message group has no room, or the group changes hands
     ON_DISK = "on-disk"  # it is in a page that is read when its turn comes
     NOT_SELECTED = "not-selected"  # no present consumer selects it
+    NOT_SELECTED_BY_OWNER = "not-selected-by-owner"  # the partition's owner does not select it; others may
     BEHIND_OTHERS = "behind-others"  # it is delivered after the messages before it
 
 

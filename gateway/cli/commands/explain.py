@@ -36,6 +36,9 @@ REASONS = {
     WaitReason.GROUP_BUSY: "the consumer of its message group accepts no more, or the group moves to another consumer",
     WaitReason.ON_DISK: "the message is in a page on disk, and is loaded when its turn comes",
     WaitReason.NOT_SELECTED: "no bound consumer has a selector that matches the message",
+    WaitReason.NOT_SELECTED_BY_OWNER: (
+        "the owner of the partition does not select the message; other consumers, whose selectors differ, do not get it"
+    ),
     WaitReason.BEHIND_OTHERS: "earlier messages are delivered first",
 }
 

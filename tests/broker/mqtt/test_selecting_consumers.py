@@ -4,6 +4,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.messaging.observability.events import VPN_SELECTORS_DIFFER, VPN_SELECTORS_DIFFER_CLEAR
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.partitions.rules.selection import SCANS_PER_TURN
 from support.broker.named_queues import create, shown, shows
@@ -82,6 +83,26 @@ async def test_a_partition_is_its_owners_with_what_that_does_not_select(broker: 
     assert await reds.payloads(2) == [b"1", b"3"]
     explained = await NodeOperations(broker.node).explain_key("q", "k")
     assert (explained.reason, explained.waiting_count) == (WaitReason.NOT_SELECTED, 2)
+
+
+async def test_different_selectors_on_a_partitioned_queue_are_reported_and_explained(broker: RunningBroker) -> None:
+    """The second consumer would take what the first one, which owns the partition, leaves; and does not get it."""
+    record = broker.node.services.runtime.events.record
+    await create(broker, subscriptions=["t"], access_type="non-exclusive", partition_count=1)
+    await consumer(broker, "color = 'red'")
+    assert VPN_SELECTORS_DIFFER.name not in record.counts
+
+    blues = await consumer(broker, "color = 'blue'")
+    (event,) = [each for _, each in record.recent(0, 100) if each.kind is VPN_SELECTORS_DIFFER]
+    assert "bound to partitioned queue q with another selector" in event.text()
+    await published(broker, "blue", key="k")
+    explained = await NodeOperations(broker.node).explain_key("q", "k")
+    assert (explained.reason, explained.waiting_count) == (WaitReason.NOT_SELECTED_BY_OWNER, 1)
+
+    await blues.unsubscribe("$queue/q")
+    assert record.counts[VPN_SELECTORS_DIFFER_CLEAR.name] == 1
+    explained = await NodeOperations(broker.node).explain_key("q", "k")
+    assert explained.reason is WaitReason.NOT_SELECTED
 
 
 @pytest.mark.settings("spool.memory_bytes_max=1MiB")

@@ -33,6 +33,10 @@ TopicsArgument = Annotated[
     list[str], typer.Argument(metavar="TOPIC...", help="Topic filters, such as 'orders/>'; quote them for the shell.")
 ]
 DEFINITION_LOST = "its definition was lost: it is shut down until its ingress or egress is enabled, or it is declared"
+SELECTORS_DIFFER = (
+    "the selectors of its consumers differ: a message that the owner of its partition does not select waits, even if "
+    "another consumer selects it"
+)
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
@@ -163,6 +167,8 @@ def show(
         typer.echo("")
         heads = ("flow", "client", "protocol", "activity", "window", "unacked", "partitions", "selector")
         print_table(heads, [_flow_row(each) for each in view.flows])
+    if view.config.partitioned() and len({each.selector for each in view.flows}) > 1:
+        typer.echo(f"\n{SELECTORS_DIFFER}")
     _print_counts(view)
 
 

@@ -5,6 +5,7 @@ import re
 import socket
 import sys
 import threading
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -261,6 +262,9 @@ def test_flows_are_shown_with_their_partitions(shell: Shell, node: MemoryNode) -
     )
     node.flows["q"] = [flow]
     assert "f1    worker-1  mqtt5     active-consumer     100        3  0, 1" in shell.run("queue", "show", "q")
+    assert "selectors of its consumers differ" not in shell.run("queue", "show", "q")
+    node.flows["q"].append(replace(flow, id="f2", selector="color = 'red'"))
+    assert "the selectors of its consumers differ: a message" in shell.run("queue", "show", "q")
 
 
 def test_attributes_are_set_all_at_once(shell: Shell, node: MemoryNode) -> None:
