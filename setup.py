@@ -36,6 +36,8 @@ PACKAGE: Final = ROOT / "sluicegate"  # through its links: a module is compiled 
 COMPILED: Final = (
     "messaging/**/*.py",  # types and cores: every message passes through them
     "storage/commit/*.py",  # every guaranteed batch passes through the planner
+    "storage/log/record.py",  # each commit is one
+    "storage/log/segment.py",
     "storage/records/*.py",  # the format at rest: one call for each message written or read
     "actors/messages/data.py",  # messages between actors, for each batch
     "actors/messages/router.py",  # messages of each SUBSCRIBE

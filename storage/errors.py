@@ -69,13 +69,13 @@ class StoreDamaged(StoreFailed):
 
 @final
 class SpoolMissing(StoreFailed):
-    """The folder had a spool whose data file is now missing or empty: a start would create an empty spool."""
+    """The folder had a spool, and its data file or its log is missing or empty: a start would lose messages."""
 
     def __init__(self, path: Path, problem: str, leftovers: list[str]) -> None:
         there = " ".join(str(path.parent / name) for name in leftovers)
         super().__init__(
             f"{path} {problem}, and the folder has had a spool: look for it, or restore a backup. If the gateway is "
-            f"meant to begin with an empty one: rm {there}"
+            f"meant to begin with an empty one: rm -r {there}"
         )
         self.path = path
 

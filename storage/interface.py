@@ -1,11 +1,16 @@
 """The store interface of the spool actor, and its values. Independent of LMDB.
 
-`SpoolStore` implements it on a disk; the simulation uses a store with faults. Three threads use a store: one writer
-(`commit`, `mark_clean`, `close`, and `recover` with everything it returned), one reader (`read_page`), and during a
-backup one that copies (`stream_copy`). Any thread may call `usage`.
+A store is a log and a state made of it. A commit appends one record to the log. A checkpoint applies the records to the
+state, in one transaction for many of them, and the log is trimmed. So a commit costs what it holds, whatever the state
+holds. A start reads the state, and then the rest of the log.
+
+`SpoolStore` implements it on a disk; the simulation uses a store with faults. Four threads use a store: one appends
+(`commit`, and `recover` with everything it returned), one makes checkpoints (`checkpoint`, `mark_clean`), one reads
+(`read_page`), and during a backup one copies (`stream_copy`). Any thread may call `usage`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, NamedTuple, Protocol
@@ -61,35 +66,68 @@ class TableWrite(NamedTuple):
         return TableWrite(self.table, prefix + self.key, self.value)
 
 
+class Reservation(NamedTuple):
+    """Sequences of a partition that may be assigned from now on. A start assigns none of them again."""
+
+    partition_id: int
+    floor: int  # every sequence below is settled, if the store has no cursor of the partition yet
+    next_sequence: int  # the first that is not reserved
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitJob:
-    """The content of one commit, applied completely or not at all.
+    """The content of one commit: one record of the log, appended completely or not at all.
 
-    Deletions come first, so a page written by the job that purges its partition stays. Deleting a missing item has no
-    effect, so a job can be repeated.
+    The parts take effect in the order of the fields, so a deleted partition is gone whatever the rest says of it.
     """
 
-    record_number: int = 0  # greater than every one before; 0 without a record
+    number: int  # of the record; greater than every one before
     record: bytes | None = None  # from records.journal.encode_journal_record
-    journal_delete_through: int = 0  # this record and all before it go; 0: none
-    page_writes: list[PageWrite] = field(default_factory=list)
-    page_deletes: list[PageKey] = field(default_factory=list)
-    page_quarantines: list[PageDamage] = field(default_factory=list)
-    cursor_puts: list[CursorRecord] = field(default_factory=list)
-    cursor_deletes: list[int] = field(default_factory=list)  # partition ids
-    partition_purges: list[int] = field(default_factory=list)  # every page, and the cursor
+    staged_pages: list[PageWrite] = field(default_factory=list)  # of messages that no journal record has
+    reservations: list[Reservation] = field(default_factory=list)
     table_writes: list[TableWrite] = field(default_factory=list)
+    partition_purges: list[int] = field(default_factory=list)  # every page, and the cursor
     # True for a job that settles, deletes, or moves stored messages: it may use the space reserved from publishers, so
     # that a full store can be emptied.
     uses_reserve: bool = False
-    proves: bool = False  # the job writes something in any case, which shows whether the store is writable
 
     def __post_init__(self) -> None:
-        if (self.record is None) != (self.record_number == 0):
-            raise ValueError(f"a record needs a number, and a number a record: {self.record_number}")
+        if self.number < 1:
+            raise ValueError(f"record number {self.number}; the first is 1")
         for write in self.table_writes:
             if not write.key:
                 raise ValueError(f"a row of {write.table} without a key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointJob:
+    """What a checkpoint does to the state, beside applying the log: all of it, or nothing.
+
+    None of it is in the log: it moves what is stored already, or tells which of it is no longer needed.
+    """
+
+    applied: int  # the state includes the records up to this one afterwards
+    needed_from: int  # the log is needed from this record on: an earlier one has no message outside of pages
+    page_quarantines: list[PageDamage] = field(default_factory=list)
+    page_deletes: list[PageKey] = field(default_factory=list)
+    page_writes: list[PageWrite] = field(default_factory=list)
+    cursor_puts: list[CursorRecord] = field(default_factory=list)
+
+
+class LogEntry(NamedTuple):
+    """A record that was read from the log."""
+
+    number: int
+    data: bytes  # see storage.log.record
+    is_sound: bool  # its checksum matches; else what is readable of it is to be looked for
+
+
+class LogGap(NamedTuple):
+    """Numbers of which the log has no record, though it had one of them at least."""
+
+    first: int
+    last: int
+    where: str
 
 
 class PageEntry(NamedTuple):
@@ -115,7 +153,7 @@ class QuarantinedBytes(NamedTuple):
 
     number: int
     entry: Quarantined
-    source: str  # its former sub-database
+    source: str  # its former sub-database, or `log`
     key: bytes
     data: bytes
 
@@ -137,18 +175,22 @@ class Recovery:
     tables: Mapping[Table, Iterator[tuple[bytes, bytes]]]  # key and value; in no order for keys beyond 494 bytes
     quarantined: list[Quarantined]
     lost_cursors: set[int] = field(default_factory=set)  # partitions with an unreadable cursor
+    applied: int = 0  # the cursors include the settlements of the records up to this one
+    torn: str = ""  # describes a record at the end of the log that was never confirmed, and was cut off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUsage:
     """How full a store is."""
 
-    used_bytes: int  # pages of the database in use
-    file_bytes: int  # the data file; it never shrinks, and freed pages are reused
+    used_bytes: int  # pages of the state in use, and the part of the log that is needed
+    file_bytes: int  # the data file, which never shrinks, and the log's files; what is free in them is reused
     map_bytes_max: int
     reserve_bytes: int  # the part of map_bytes_max and of the disk that publishers may not use
     disk_free_bytes: int
-    journal_entries: int
+    log_bytes: int  # the part of the log that is needed
+    log_records: int  # records in it
+    checkpoint_bytes: int  # what a checkpoint writes beside its content: LMDB's list of free pages
     page_entries: int
     quarantine_entries: int
 
@@ -161,10 +203,16 @@ class Store(Protocol):
     """A store, as the spool actor sees it."""
 
     def commit(self, job: CommitJob) -> None:
-        """Apply the whole job, and return when it is on the disk.
+        """Append the job to the log, and return when it is on the disk.
 
         Raises StoreFull and StoreFailed; then the job had no effect, and the store stays usable, except after
         StoreDamaged. Raises ValueError for an invalid job.
+        """
+
+    def checkpoint(self, job: CheckpointJob) -> None:
+        """Apply the log and the job to the state, trim the log, and return when the state is on the disk.
+
+        Raises StoreFull and StoreFailed; then nothing was done, and the log has everything.
         """
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
@@ -180,18 +228,24 @@ class Store(Protocol):
         Raises UnsupportedFormat for intact records of another release, StoreFailed.
         """
 
+    def log_held(self) -> AbstractContextManager[None]:
+        """Keep the log from being trimmed within the block, in which a copy or a partition is read from it."""
+
+    def log_records(self, first: int) -> Iterator[LogEntry]:
+        """Yield the records of the log from number `first` on, up to the last one that was appended by now."""
+
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
-        """Pass the data file, with all commits so far, to `sink` in pieces, while commits continue.
+        """Pass the data file, as of the last checkpoint, to `sink` in pieces, while commits continue.
 
         For a separate thread. Raises BackupEnded when the store is closed or needs its room, StoreFailed, and the
         sink's errors.
         """
 
     def usage(self) -> StoreUsage:
-        """Return the usage of the store after its last commit, and of the disk now."""
+        """Return the usage of the store after its last commit and checkpoint, and of the disk now."""
 
     def mark_clean(self) -> None:
-        """Mark a clean shutdown, as the last commit. Another commit removes the mark."""
+        """Mark a clean shutdown, after the last checkpoint. Another commit voids the mark."""
 
     def close(self) -> None:
         """Release the files. May be called twice."""

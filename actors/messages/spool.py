@@ -18,7 +18,7 @@ class WriteTables:
     Answered to `reply_to` with Confirmed or PublishFailed of `token`; without `reply_to` there is no answer. With
     `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when
     the store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called
-    when the rows are written or never will be.
+    when the rows are written or never will be. `staged` are messages that the same commit stores.
     """
 
     writes: list[TableWrite]
@@ -26,6 +26,15 @@ class WriteTables:
     token: int
     until_done: bool = False
     left: Callable[[], None] | None = None
+    staged: "StagedMessages | None" = None
+
+
+@dataclass(slots=True)
+class StagedMessages:
+    """Messages that are stored for the first time, as a page of a partition."""
+
+    partition_id: int
+    plan: PagePlan
 
 
 @dataclass(slots=True)
@@ -73,7 +82,7 @@ class Readopted:
 
 @dataclass(slots=True)
 class WritePages:
-    """Write pages in the next commit. Answered with PagesWritten when they are safe."""
+    """Move messages into pages by the next checkpoint. Answered with PagesWritten when they are safe."""
 
     partition: Address
     partition_id: int

@@ -1,9 +1,10 @@
-"""The spool: decides when the store commits, and reports the outcome of all work.
+"""The spool: decides when the store commits and makes checkpoints, and reports the outcome of all work.
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
 time. After a failed commit the pause is longer; rows that must not be lost are retried until the store takes them.
 Messages that consumers already have are given one interval to make their commit unnecessary (storage.commit.pending).
-The writer thread writes; publishers are confirmed when it reports the data on disk.
+The writer thread writes; publishers are confirmed when it reports the data on disk. A checkpoint is made beside the
+commits, by a thread of its own, one at a time; commits wait for it only when the log has become too long.
 """
 
 import logging
@@ -34,8 +35,16 @@ from sluicegate.actors.messages.spool import (
 )
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
+from sluicegate.actors.spool.checkpoints import Checkpoints
 from sluicegate.actors.spool.health import COMMIT_FAILURES, DAMAGED, FULL, SpoolHealth
-from sluicegate.actors.spool.store_threads import CommitDone, CommitFailed, PartitionFound, StoreWriter
+from sluicegate.actors.spool.store_threads import (
+    CheckpointDone,
+    CheckpointFailed,
+    CommitDone,
+    CommitFailed,
+    PartitionFound,
+    StoreWriter,
+)
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import REFUSED_NOT_STORED, REFUSED_SPOOL_FAILED, REFUSED_SPOOL_FULL
@@ -46,16 +55,17 @@ from sluicegate.messaging.observability.events import (
 )
 from sluicegate.messaging.observability.trace_records import ELIDED, NOT_STORED, WRITTEN
 from sluicegate.messaging.observability.tracing import Tracing
+from sluicegate.messaging.partitions.paging import PagePlan
 from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.storage.commit.checkpoint import PageRequest
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import CommitPlanner, PageRequest, TableRequest
+from sluicegate.storage.commit.planner import CommitPlanner, TableRequest
 from sluicegate.storage.interface import PageDamage, PageWrite, Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
 from sluicegate.storage.records.page import Run, encode_page
 
 log = logging.getLogger("sluicegate.spool")
 
-JOURNAL_RECORDS_MAX: Final = 4096  # above this, what keeps the head of the journal is moved into pages
 COMMIT_AGAIN_MS: Final = 100  # after a commit that found no room
 TRY_AGAIN_MS: Final = 1000  # after a commit that failed for another reason
 _SESSIONS: Final = Table.SESSIONS
@@ -86,6 +96,7 @@ class Spool(Behaviour, Flushed):
         self._partitions = partitions
         self._tracing = tracing  # None: no message is traced
         self._writing = False
+        self.checkpoints = Checkpoints(cell, planner, writer, self.turn_ended)
         self._last_commit_ms = -commit_interval_ms
         self._timer: TimerHandle | None = None
         self._timer_ms = 0  # when it fires
@@ -114,6 +125,8 @@ class Spool(Behaviour, Flushed):
             WatchCommits: self._watch,
             CommitDone: self._commit_done,
             CommitFailed: self._commit_failed,
+            CheckpointDone: self._checkpoint_done,
+            CheckpointFailed: self._checkpoint_failed,
         }
         writer.report_reads(cell.inbox)
 
@@ -145,12 +158,15 @@ class Spool(Behaviour, Flushed):
         self._flush_asked = False
         if self._planner.pending.is_empty():
             self._confirm_elided()
-        if self._writing:
+        if not self._health.is_damaged():
+            self.checkpoints.begin_if_due()
+        waits = self.checkpoints.in_progress and not self._gate.blocked and self._planner.log_is_too_long()
+        if self._writing or waits:
             return
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
         due_ms = self._planner.due_ms(patience_ms)
         if due_ms == NEVER or (self._idle_callbacks and self._health.is_given_up()):
-            if self._idle_callbacks:
+            if self._idle_callbacks and not self.checkpoints.in_progress:
                 self._idle()
             return
         due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
@@ -218,7 +234,12 @@ class Spool(Behaviour, Flushed):
 
     def _write_tables(self, message: WriteTables) -> None:
         done = self._answer(message.reply_to, message.token)
-        self._planner.write_tables(TableRequest(message.writes, done, until_done=message.until_done, left=message.left))
+        staged = message.staged
+        pages = None if staged is None else [_page_of(staged.partition_id, staged.plan)]
+        request = TableRequest(
+            message.writes, done, until_done=message.until_done, left=message.left, staged_pages=pages
+        )
+        self._planner.write_tables(request)
 
     def _session_rows(self, message: SessionRows) -> None:
         # Calling the class would run the interpreted constructor of a named tuple: 2,400 instructions for each client
@@ -228,12 +249,9 @@ class Spool(Behaviour, Flushed):
         self._planner.write_tables(TableRequest(writes, done, uses_reserve=True, until_done=message.until_done))
 
     def _write_pages(self, message: WritePages) -> None:
-        pages = [
-            PageWrite(message.partition_id, encode_page([Run(first, batch) for first, batch in plan.runs]))
-            for plan in message.plans
-        ]
+        pages = [_page_of(message.partition_id, plan) for plan in message.plans]
         request = PageRequest(pages, lambda written: message.partition.post(PagesWritten(message.plans, not written)))
-        self._planner.write_pages(request)
+        self._planner.checkpoints.write_pages(request, self._runtime.clock.now_ms())
 
     def _register(self, message: RegisterPartition) -> None:
         self._partitions[message.partition_id] = message.partition
@@ -248,7 +266,7 @@ class Spool(Behaviour, Flushed):
         self.damaged_pages_count += 1
         self._runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         damage = PageDamage(message.partition_id, message.first_sequence, message.damage, message.stays)
-        self._planner.quarantine_page(damage)
+        self._planner.checkpoints.quarantine_page(damage)
 
     def _pages_unread(self, message: PagesUnread) -> None:
         """Report once that consumers of a partition wait for the store, and once that they no longer do."""
@@ -309,10 +327,10 @@ class Spool(Behaviour, Flushed):
         self._confirm_all(commit.elided, ELIDED)
         for table in commit.tables:
             table.end("")
-        for page in commit.pages:
-            page.done(True)
-        if self._health.is_failing():
-            if commit.job.proves and not self._health.is_damaged():
+        if self.checkpoints.is_failing:
+            pass  # the next checkpoint says whether the store can be written
+        elif self._health.is_failing():
+            if not self._health.is_damaged():
                 self._unblock("the spool can be written again")
         elif self._gate.blocked and not commit.job.uses_reserve:
             # A commit from the reserve says nothing about room for messages; the probe does.
@@ -346,8 +364,8 @@ class Spool(Behaviour, Flushed):
             self._withdraw(publication, message)
         for table in commit.tables:
             table.end(message.reason)
-        for page in commit.pages:
-            page.done(False)
+        if message.kind == FULL:
+            self.checkpoints.make_room()
 
     def _shut(self, message: CommitFailed) -> None:
         """Stop taking messages; report it if that is new, or if the reason is of another kind."""
@@ -398,7 +416,7 @@ class Spool(Behaviour, Flushed):
         """Probe a full or failed store for room, until publishers can be admitted again."""
         if not self._gate.blocked:
             return
-        if self._health.is_failing():
+        if self._health.is_failing() or self.checkpoints.is_failing:
             self._planner.prove()
             self.turn_ended()
             self._cell.after(PROBE_INTERVAL_MS, self._probe)
@@ -406,6 +424,8 @@ class Spool(Behaviour, Flushed):
             self._unblock("the spool has room again")
             self.turn_ended()
         else:
+            self.checkpoints.make_room()
+            self.turn_ended()
             self._cell.after(PROBE_INTERVAL_MS, self._probe)
 
     def _unblock(self, text: str) -> None:
@@ -415,21 +435,38 @@ class Spool(Behaviour, Flushed):
         self._runtime.events.emit(SYSTEM_SPOOL_CHANGED, "message spool takes messages again")
 
     def _page_out_the_oldest(self) -> None:
-        """Keep the journal short: ask the partitions that keep its head to move it into pages."""
-        slot = self._planner.oldest_needed(JOURNAL_RECORDS_MAX)
-        if slot is None or slot.number <= self._paging_through:
+        """Keep the log short: ask the partitions that keep its head to move it into pages."""
+        through, wanted = self._planner.wanted_pages()
+        if through <= self._paging_through:
             return
-        through = self._paging_through = slot.number + JOURNAL_RECORDS_MAX // 4
-        wanted: set[int] = set()
-        for each in self._planner.journal.slots:
-            if each.number > through:
-                break
-            if each.needed_count > 0:
-                wanted |= each.partition_ids
+        self._paging_through = through
         for partition_id in wanted:
             partition = self._partitions.get(partition_id)
             if partition is not None:
                 partition.post(PageOut(through))
+
+    # --- checkpoints ---
+
+    def _checkpoint_done(self, message: CheckpointDone) -> None:
+        was_failing = self.checkpoints.is_failing
+        checkpoint = self.checkpoints.succeeded(message.overhead_bytes)
+        if was_failing and self._health.is_failing() and not self._health.is_damaged():
+            self._unblock("the spool can be written again")
+        checkpoint.end(succeeded=True)
+        self.turn_ended()
+
+    def _checkpoint_failed(self, message: CheckpointFailed) -> None:
+        """Report the failure, and try again: the log has everything, and grows until a checkpoint succeeds."""
+        checkpoint = self.checkpoints.failed()
+        self._paging_through = 0  # pages requested for it are among what was not written
+        self._shut(CommitFailed(message.reason, message.kind, message.mistake))
+        checkpoint.end(succeeded=False)
+        self.checkpoints.want()
+        self.turn_ended()
+
+
+def _page_of(partition_id: int, plan: PagePlan) -> PageWrite:
+    return PageWrite(partition_id, encode_page([Run(first, batch) for first, batch in plan.runs]))
 
 
 def _confirm(publication: Publication) -> None:

@@ -1,4 +1,5 @@
-"""The store's two threads: one writer, one reader. LMDB releases the interpreter lock while it syncs and reads.
+"""The store's three threads: one commits, one makes checkpoints, one reads. All of them release the interpreter lock
+while they wait for the disk.
 
 They are pykka actors with a thread each, for their work blocks. They answer by posting messages to the loop.
 """
@@ -16,7 +17,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.storage.catalog.recovered import read_partition
 from sluicegate.storage.errors import DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
-from sluicegate.storage.interface import CommitJob, Store
+from sluicegate.storage.interface import CheckpointJob, CommitJob, Store
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -38,6 +39,22 @@ class CommitFailed:
 
 
 @dataclass(slots=True)
+class CheckpointDone:
+    """Checkpoint thread -> spool: the state is on the disk, and the log is trimmed."""
+
+    overhead_bytes: int  # what a checkpoint writes beside its content
+
+
+@dataclass(slots=True)
+class CheckpointFailed:
+    """Checkpoint thread -> spool: nothing of the checkpoint was done."""
+
+    reason: str
+    kind: str  # one of COMMIT_FAILURES
+    mistake: Exception | None = None  # with its traceback, for the log
+
+
+@dataclass(slots=True)
 class PartitionFound:
     """Writer -> spool: what the store has of a partition; None when it could not be read."""
 
@@ -48,6 +65,12 @@ class PartitionFound:
 @dataclass(slots=True)
 class _Write:
     job: CommitJob
+    reply_to: Address
+
+
+@dataclass(slots=True)
+class _Checkpoint:
+    job: CheckpointJob
     reply_to: Address
 
 
@@ -69,6 +92,9 @@ class StoreWriter(Protocol):
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
 
+    def checkpoint(self, job: CheckpointJob, reply_to: Address) -> None:
+        """Make a checkpoint, one at a time; answer with CheckpointDone or CheckpointFailed."""
+
     def reload(self, request: ReloadPartition, reply_to: Address) -> None:
         """Read everything of one partition; answer with PartitionFound."""
 
@@ -87,7 +113,7 @@ class StoreReader(Protocol):
 
 
 class StoreThreads(StoreWriter, StoreReader, Protocol):
-    """Both threads, as a node has them until it stops."""
+    """The threads, as a node has them until it stops."""
 
     def stop(self) -> None:
         """Stop, after the work that has been queued."""
@@ -97,25 +123,41 @@ def run_commit(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
     """Commit, and return a report in any case: without one publishers would wait for ever."""
     try:
         store.commit(job)
-    except StoreFull as error:
-        return CommitFailed(str(error), FULL)
-    except StoreDamaged as error:
-        return CommitFailed(str(error), DAMAGED)
-    except StorageError as error:
-        return CommitFailed(str(error), REFUSED)
     except Exception as error:
-        return CommitFailed(f"the commit failed: {error!r}", MISTAKE, error)
+        return CommitFailed(*_failure(error, "the commit failed"))
     return CommitDone()
+
+
+def run_checkpoint(store: Store, job: CheckpointJob) -> CheckpointDone | CheckpointFailed:
+    """Make a checkpoint, and return a report in any case: the next one waits for it."""
+    try:
+        store.checkpoint(job)
+        return CheckpointDone(store.usage().checkpoint_bytes)
+    except Exception as error:
+        return CheckpointFailed(*_failure(error, "the checkpoint failed"))
+
+
+def _failure(error: Exception, what: str) -> tuple[str, str, Exception | None]:
+    """Return the reason of a failure, its kind, and the error itself when it is a mistake of the program."""
+    if isinstance(error, StoreFull):
+        return str(error), FULL, None
+    if isinstance(error, StoreDamaged):
+        return str(error), DAMAGED, None
+    if isinstance(error, StorageError):
+        return str(error), REFUSED, None
+    return f"{what}: {error!r}", MISTAKE, error
 
 
 def read_back(store: Store, request: ReloadPartition) -> PartitionFound:
     """Read everything of one partition, and return a report in any case: the partition waits.
 
     It costs a pass over the journal, during which nothing is committed; only a partition that fails again and again
-    causes one.
+    causes one. A checkpoint may be made meanwhile: without the log, messages that it moves into pages would be found
+    neither there nor here.
     """
     try:
-        return PartitionFound(request, read_partition(store.recover(), request.partition_id))
+        with store.log_held():
+            return PartitionFound(request, read_partition(store.recover(), request.partition_id))
     except StorageError as error:
         log.error("partition %d cannot be read back: %s", request.partition_id, error)
     except Exception:
@@ -143,6 +185,21 @@ class WriterThread(pykka.ThreadingActor):
         self._runtime.post_from_thread(message.reply_to, report)
 
 
+class CheckpointThread(pykka.ThreadingActor):
+    """Makes checkpoints."""
+
+    use_daemon_thread = True
+
+    def __init__(self, store: Store, runtime: Runtime) -> None:
+        super().__init__()
+        self._store = store
+        self._runtime = runtime
+
+    def on_receive(self, message: _Checkpoint) -> None:
+        """Make a checkpoint, and report."""
+        self._runtime.post_from_thread(message.reply_to, run_checkpoint(self._store, message.job))
+
+
 class ReaderThread(pykka.ThreadingActor):
     """Reads pages."""
 
@@ -162,17 +219,22 @@ class ReaderThread(pykka.ThreadingActor):
 
 
 class ThreadedStore:
-    """The store behind its two threads."""
+    """The store behind its threads."""
 
     def __init__(self, store: Store, runtime: Runtime) -> None:
         self._store = store
         self._writer: pykka.ActorRef[WriterThread] = WriterThread.start(store, runtime)
+        self._checkpoints: pykka.ActorRef[CheckpointThread] = CheckpointThread.start(store, runtime)
         self._reader: pykka.ActorRef[ReaderThread] = ReaderThread.start(store, runtime)
         self._report_to: Address | None = None
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
         self._writer.tell(_Write(job, reply_to))
+
+    def checkpoint(self, job: CheckpointJob, reply_to: Address) -> None:
+        """Make a checkpoint, one at a time; answer with CheckpointDone or CheckpointFailed."""
+        self._checkpoints.tell(_Checkpoint(job, reply_to))
 
     def reload(self, request: ReloadPartition, reply_to: Address) -> None:
         """Read everything of one partition; answer with PartitionFound."""
@@ -193,6 +255,7 @@ class ThreadedStore:
     def stop(self) -> None:
         """Stop the threads, after the work that has been queued."""
         self._writer.stop()
+        self._checkpoints.stop()
         self._reader.stop()
 
 

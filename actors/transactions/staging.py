@@ -10,7 +10,7 @@ from random import Random
 from typing import Final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled
-from sluicegate.actors.messages.spool import PageRead, PagesWritten, ReadPage, WritePages, WriteTables
+from sluicegate.actors.messages.spool import PageRead, ReadPage, StagedMessages, WriteTables
 from sluicegate.actors.messages.staging import (
     AbortStaged,
     CommitStaged,
@@ -79,7 +79,7 @@ class StagingActor(LoopActor):
         self._found = found
         self._token = 0
         self._answers: dict[int, LoopFuture[str]] = {}
-        self._written: dict[int, LoopFuture[bool]] = {}  # first sequence of a page -> whether it is stored
+        self._being_stored: set[int] = set()  # first sequences of pages
         self._ended: set[int] = set()  # pages being stored whose transaction has ended
         self._reads: dict[int, list[LoopFuture[PageRead]]] = {}
         self._timer: TimerHandle | None = None
@@ -91,7 +91,6 @@ class StagingActor(LoopActor):
             AbortStaged: lambda message: run(self.runtime, self._abort(message)),
             FinishDecided: self._finish_decided,
             DescribeStaging: lambda _: self._overview(),
-            PagesWritten: self._pages_written,
             PageRead: self._page_read,
             Confirmed: lambda message: self._answers.pop(message.token).set(""),
             PublishFailed: lambda message: self._answers.pop(message.token).set(message.reason),
@@ -136,12 +135,10 @@ class StagingActor(LoopActor):
         if page is None:
             return Staged(0, already=True)
         gate.count_in(count, size)
-        written = self._written[page.first] = LoopFuture()
         plan = PagePlan(page.first, page.end, _runs(page.first, batches))
-        self._spool.post(WritePages(self.cell.inbox, self._partition_id, [plan]))
-        reason = await self._write([page_row(page)])  # mostly in the same commit, but a turn may end between the two
-        if not await written:
-            reason = reason or "its page could not be written"
+        self._being_stored.add(page.first)
+        reason = await self._write([page_row(page)], staged=StagedMessages(self._partition_id, plan))
+        self._being_stored.remove(page.first)
         if page.first in self._ended:
             self._ended.remove(page.first)
             self._delete([page.first])
@@ -221,15 +218,14 @@ class StagingActor(LoopActor):
             self._area.drop(page)
             self._services.gate.count_out(page.end - page.first, page.usage_bytes)
         firsts = [page.first for page in pages]
-        self._ended.update([first for first in firsts if first in self._written])
+        self._ended.update([first for first in firsts if first in self._being_stored])
         self._spool.post(Settled(self._partition_id, [(page.first, page.end) for page in pages], [], [], True))
-        self._delete([first for first in firsts if first not in self._written])
+        self._delete([first for first in firsts if first not in self._being_stored])
 
     def _delete(self, firsts: list[int]) -> None:
-        """Delete pages and their rows, in one commit, however often the store refuses it."""
+        """Delete the rows of pages, however often the store refuses it, and then the pages."""
+        self._forget([TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts])
         self._spool.post(Settled(self._partition_id, [], [], firsts, True))
-        rows = [TableWrite(Table.TRANSACTIONS, page_key(first), None) for first in firsts]
-        self._forget(rows)
 
     async def _until_deleted(self) -> None:
         """Wait until the store has deleted everything dropped so far, including pages that are still being stored."""
@@ -273,9 +269,11 @@ class StagingActor(LoopActor):
         answer = self._answers[token] = LoopFuture[str]()
         return answer
 
-    def _write(self, rows: list[TableWrite], *, until_done: bool = False) -> LoopFuture[str]:
+    def _write(
+        self, rows: list[TableWrite], *, until_done: bool = False, staged: StagedMessages | None = None
+    ) -> LoopFuture[str]:
         token = self.next_token()
-        self._spool.post(WriteTables(self._own(rows), self.cell.inbox, token, until_done))
+        self._spool.post(WriteTables(self._own(rows), self.cell.inbox, token, until_done, staged=staged))
         return self.answer_to(token)
 
     def _forget(self, rows: list[TableWrite]) -> None:
@@ -283,10 +281,6 @@ class StagingActor(LoopActor):
 
     def _own(self, rows: list[TableWrite]) -> list[TableWrite]:
         return [row.under(self._services.space.row_prefix) for row in rows]
-
-    def _pages_written(self, message: PagesWritten) -> None:
-        for plan in message.plans:
-            self._written.pop(plan.first).set(not message.failed)
 
     def _page_read(self, message: PageRead) -> None:
         if message.failed:  # a disk error: the page is not lost

@@ -16,7 +16,7 @@ from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.storage.interface import CommitJob, PageWrite
+from sluicegate.storage.interface import CheckpointJob, PageWrite
 from sluicegate.storage.records.page import Run, encode_page
 from sluicegate.storage.store.store import SpoolStore
 
@@ -57,7 +57,7 @@ def page_out(log: RetainedLog, store: SpoolStore) -> None:
     """Move all rows into pages of the store."""
     for plan in log.plan_pages(page_bytes=PAGE_BYTES, bytes_to_free=1 << 40, through_record=None):
         page = encode_page([Run(first, batch) for first, batch in plan.runs])
-        store.commit(CommitJob(page_writes=[PageWrite(PARTITION_ID, page)]))
+        store.checkpoint(CheckpointJob(applied=0, needed_from=1, page_writes=[PageWrite(PARTITION_ID, page)]))
         log.pages_written(plan)
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from time import perf_counter_ns, thread_time_ns
-from typing import Final
+from typing import Final, TypeVar
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.storage.interface import CommitJob, PageKey, PageWrite
+from sluicegate.storage.interface import CheckpointJob, CommitJob, PageKey, PageWrite
 from sluicegate.storage.records import batch as record
 from sluicegate.storage.records.batch import decode_batch, encode_batch
 from sluicegate.storage.records.cursor import CursorRecord
@@ -37,6 +37,8 @@ PAGE_MESSAGES: Final = 250
 BACKLOG_PAGES: Final = 4_000  # a million messages
 ROUNDS: Final = 9
 COMMITS: Final = 300
+
+Job = TypeVar("Job", CommitJob, CheckpointJob)
 
 
 def batch_of(count: int, *, topic_count: int = 1, headers: Headers | None = None) -> MessageBatch:
@@ -102,41 +104,48 @@ def bench_commits(store: SpoolStore, after: str) -> None:
     pages = [PageWrite(9, encode_page([Run(first * PAGE_MESSAGES, batch_of(PAGE_MESSAGES))])) for first in range(8)]
     number = store.recover().next_record_number
 
+    settled = encode_journal_record([], [Settlement(9, 5, 6)])
+
     def journal_job(step: int) -> CommitJob:
-        return CommitJob(record_number=number + step, record=record_bytes)
+        return CommitJob(number=number + step, record=record_bytes)
 
     def settle_job(step: int) -> CommitJob:
-        return CommitJob(
-            journal_delete_through=number + step,
-            cursor_puts=[CursorRecord(9, step, [(step + 3, step + 4)], 1 << 20, [])],
-            uses_reserve=True,
-        )
+        return CommitJob(number=number + COMMITS + step, record=settled, uses_reserve=True)
 
-    measure_commits(store, "a record of 300 messages", journal_job, COMMIT_MESSAGES)
-    measure_commits(store, "one record trimmed, one cursor put", settle_job, 0)
-    measure_commits(store, "8 pages of 250 put", lambda _: CommitJob(page_writes=pages), 8 * PAGE_MESSAGES)
+    def cursor_job(step: int) -> CheckpointJob:
+        cursor = CursorRecord(9, step, [(step + 3, step + 4)], 1 << 20, [])
+        return CheckpointJob(applied=number + step, needed_from=number + step, cursor_puts=[cursor])
+
+    def pages_job(_: int) -> CheckpointJob:
+        applied = number + 2 * COMMITS - 1
+        return CheckpointJob(applied=applied, needed_from=applied + 1, page_writes=pages)
+
+    measure(store.commit, "a record of 300 messages", journal_job, COMMIT_MESSAGES)
+    measure(store.commit, "a record of one settlement", settle_job, 0)
+    measure(store.checkpoint, "a checkpoint with one cursor, one record trimmed", cursor_job, 0)
+    measure(store.checkpoint, "a checkpoint with 8 pages of 250", pages_job, 8 * PAGE_MESSAGES)
+    last = pages_job(0).applied
     keys = [PageKey(9, first * PAGE_MESSAGES) for first in range(8)]
-    store.commit(CommitJob(page_deletes=keys, uses_reserve=True))
-    number += COMMITS
-
-    def both_job(step: int) -> CommitJob:
-        return CommitJob(record_number=number + step, record=record_bytes, journal_delete_through=number + step - 3)
-
-    measure_commits(store, "a record of 300 put, one trimmed", both_job, COMMIT_MESSAGES)
-    store.commit(CommitJob(journal_delete_through=1 << 40, uses_reserve=True))
+    store.checkpoint(CheckpointJob(applied=last, needed_from=last + 1, page_deletes=keys))
 
 
-def measure_commits(store: SpoolStore, name: str, job_of: Callable[[int], CommitJob], messages: int) -> None:
-    """Print the median processor and wall time of one commit."""
+def measure(work: Callable[[Job], None], name: str, job_of: Callable[[int], Job], messages: int) -> None:
+    """Print the median processor and wall time of one commit or checkpoint."""
     processor: list[float] = []
     wall: list[float] = []
     for step in range(COMMITS):
         job = job_of(step)
         start, start_wall = thread_time_ns(), perf_counter_ns()
-        store.commit(job)
+        work(job)
         processor.append((thread_time_ns() - start) / 1000)
         wall.append((perf_counter_ns() - start_wall) / 1000)
     report(f"{name} (wall {statistics.median(wall):.0f} us)", statistics.median(processor), messages)
+
+
+def checkpoint_of(store: SpoolStore, pages: list[PageWrite]) -> CheckpointJob:
+    """Return a checkpoint of everything that is committed, which no longer needs the log."""
+    number = store.recover().next_record_number
+    return CheckpointJob(applied=number - 1, needed_from=number, page_writes=pages)
 
 
 def fill_backlog(store: SpoolStore) -> None:
@@ -144,7 +153,8 @@ def fill_backlog(store: SpoolStore) -> None:
     batch = batch_of(PAGE_MESSAGES)
     for start in range(0, BACKLOG_PAGES, 100):
         firsts = [page * PAGE_MESSAGES for page in range(start, start + 100)]
-        store.commit(CommitJob(page_writes=[PageWrite(1, encode_page([Run(first, batch)])) for first in firsts]))
+        pages = [PageWrite(1, encode_page([Run(first, batch)])) for first in firsts]
+        store.checkpoint(checkpoint_of(store, pages))
 
 
 def bench_recovery(folder: Path) -> None:
@@ -179,9 +189,11 @@ def print_growth(moment: str, before: dict[str, int]) -> None:
 
 
 def bench_purge(store: SpoolStore) -> None:
-    """Delete the backlog in one commit."""
+    """Delete the backlog in one commit, and the checkpoint that applies it."""
+    number = store.recover().next_record_number
     start, start_wall = thread_time_ns(), perf_counter_ns()
-    store.commit(CommitJob(partition_purges=[1], uses_reserve=True))
+    store.commit(CommitJob(number=number, partition_purges=[1], uses_reserve=True))
+    store.checkpoint(CheckpointJob(applied=number, needed_from=number + 1))
     wall = (perf_counter_ns() - start_wall) / 1000
     report(f"purge the backlog (wall {wall:.0f} us)", (thread_time_ns() - start) / 1000, BACKLOG_PAGES * PAGE_MESSAGES)
 

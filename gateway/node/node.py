@@ -43,7 +43,7 @@ from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn
 from sluicegate.storage.environment.file_rights import describe_rights, make_folder, open_to_others
 from sluicegate.storage.errors import StorageError, StoreDamaged
-from sluicegate.storage.interface import CommitJob, Store
+from sluicegate.storage.interface import Store
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import RESERVE_BYTES, SPOOL_FILES, SpoolStore
 
@@ -333,6 +333,7 @@ class Node:
         await self.operator_ports.stop()
         await self._wait_for_spool()
         closed = [each for vpn in self.vpns.values() for each in await vpn.close_ledgers()]
+        self.services.spool_actor().checkpoints.close()
         await self._wait_for_spool()
         if self.trace_export is not None:
             await self.trace_export.stop()
@@ -348,8 +349,7 @@ class Node:
         """Write what a clean start reads. Raises StoreFull and StoreFailed."""
         if self.services.spool_health.is_damaged():
             raise StoreDamaged(self.services.spool_gate.blocked)  # nothing is written beside damage
-        if states:
-            self.services.store.commit(CommitJob(cursor_puts=states, uses_reserve=True))
+        self.services.store.checkpoint(self.services.planner.last_checkpoint(states))
         self.services.store.mark_clean()
 
     async def _wait_for_spool(self) -> None:

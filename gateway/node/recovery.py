@@ -12,7 +12,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import PartitionIds, staging_partition_id
 from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
-from sluicegate.storage.commit.planner import CommitPlanner
+from sluicegate.storage.commit.planner import LOG_BYTES_MAX, LOG_SHARE_MAX, CommitPlanner
 from sluicegate.storage.interface import Store
 from sluicegate.storage.records.batch import decode_batch
 from sluicegate.storage.records.cursor import CursorRecord
@@ -32,6 +32,7 @@ class Recovered:
     incarnation: int
     records: list[tuple[int, list[Publication]]] = field(default_factory=list)
     damaged_count: int = 0
+    unapplied_count: int = 0  # records of the log that the stored cursors do not include
 
     def stored(self, vpn: str) -> StoredVpn:
         """Return what the store has of a message VPN, or nothing."""
@@ -44,10 +45,15 @@ def read_store(store: Store) -> Recovered:
     partitions, records = read_partitions(recovery)
     vpns = read_vpns(recovery.tables)
     partition_ids = find_lost(vpns, partitions)
+    if recovery.torn:
+        log.info("%s", recovery.torn)
     for entry in recovery.quarantined:
         log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
     return Recovered(
-        planner=CommitPlanner(next_record_number=recovery.next_record_number),
+        planner=CommitPlanner(
+            next_record_number=recovery.next_record_number,
+            log_bytes_max=min(LOG_BYTES_MAX, store.usage().map_bytes_max // LOG_SHARE_MAX),
+        ),
         partitions=partitions,
         vpns=vpns,
         partition_ids=partition_ids,
@@ -55,6 +61,7 @@ def read_store(store: Store) -> Recovered:
         incarnation=recovery.incarnation,
         records=records,
         damaged_count=len(recovery.quarantined),
+        unapplied_count=recovery.next_record_number - 1 - recovery.applied,
     )
 
 
@@ -73,6 +80,7 @@ def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> N
             cursor.settle(first, end)
     for number, publications in recovered.records:
         planner.recovered(number, publications)
+    planner.checkpoints.recovered(recovered.unapplied_count)
 
 
 def restore_retained(stored: StoredVpn, space: TopicSpace) -> None:

@@ -290,6 +290,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
     Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),
+    Metric("sluicegate_spool_checkpoints_total", COUNTER, "Checkpoints: the log applied to the data file"),
+    Metric("sluicegate_spool_checkpoint_seconds_total", COUNTER, "Time spent in checkpoints, fsync included"),
+    Metric("sluicegate_spool_checkpoint_failures_total", COUNTER, "Checkpoints that failed"),
+    Metric("sluicegate_spool_log_bytes", GAUGE, "Bytes of the log that are needed"),
+    Metric("sluicegate_spool_log_records", GAUGE, "Records of the log that are needed: a start reads them"),
     Metric(
         "sluicegate_spool_failed",
         GAUGE,

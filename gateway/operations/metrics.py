@@ -272,6 +272,9 @@ def _spool(node: Node) -> Iterator[Sample]:
     yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
     for kind, count in actor.commits_failed.items():
         yield Sample("sluicegate_spool_commit_failures_total", count, (kind,))
+    yield Sample("sluicegate_spool_checkpoints_total", actor.checkpoints.count)
+    yield Sample("sluicegate_spool_checkpoint_seconds_total", actor.checkpoints.taken_ns / 1e9)
+    yield Sample("sluicegate_spool_checkpoint_failures_total", actor.checkpoints.failed_count)
     for kind in FAILURES:
         yield Sample("sluicegate_spool_failed", 1 if node.services.spool_health.kind == kind else 0, (kind,))
     yield Sample("sluicegate_spool_unread_partitions", len(node.services.spool_health.unread_partitions))
@@ -280,6 +283,8 @@ def _spool(node: Node) -> Iterator[Sample]:
     damaged = node.services.recovered.damaged_count + actor.damaged_pages_count
     yield Sample("sluicegate_spool_damaged_records_total", damaged)
     usage = node.services.store.usage()
+    yield Sample("sluicegate_spool_log_bytes", usage.log_bytes)
+    yield Sample("sluicegate_spool_log_records", usage.log_records)
     yield Sample("sluicegate_spool_used_bytes", usage.used_bytes)
     yield Sample("sluicegate_spool_limit_bytes", usage.map_bytes_max)
     yield Sample("sluicegate_spool_disk_room_bytes", usage.disk_room_bytes())

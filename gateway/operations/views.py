@@ -301,7 +301,8 @@ def spool_view(node: Node, staging: Sequence[StagingOverview]) -> SpoolView:
         memory_bytes_max=node.services.memory.bytes_max,
         file_bytes=usage.file_bytes,
         disk_free_bytes=usage.disk_free_bytes,
-        journal_records=usage.journal_entries,
+        log_bytes=usage.log_bytes,
+        journal_records=usage.log_records,
         pages=usage.page_entries,
         quarantined=usage.quarantine_entries,
     )

@@ -65,6 +65,7 @@ def _tell(examination: Examination, salvaged: Salvaged, folder: Path) -> None:
 _LOST = {
     "catalog": ": queues, users or profiles, which must be created again",
     "journal": ": messages and settlements of all queues; settled messages may be delivered again",
+    "log": ": recent messages, settlements and rows of all tables",
     "pages": ": messages, listed below by queue where it is known",
     "readers": ": durable cursors with their positions",
     "retained": ": retained messages",

@@ -61,9 +61,10 @@ class SpoolView:
     unacked_count_max: int
     memory_bytes: int  # of messages in memory
     memory_bytes_max: int
-    file_bytes: int  # the data file; its unused space is used again
+    file_bytes: int  # the data file and the log; their unused space is used again
     disk_free_bytes: int
-    journal_records: int
+    log_bytes: int  # what a start reads of the log
+    journal_records: int  # records in that part of the log
     pages: int
     quarantined: int  # damaged records that are kept aside
 

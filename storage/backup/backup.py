@@ -12,13 +12,15 @@ from typing import Final, final
 import xxhash
 
 from sluicegate.storage.backup.folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
-from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders
+from sluicegate.storage.catalog.copied_log import copy_records, first_needed
+from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders, translated
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupEnded, BackupRefused
 from sluicegate.storage.interface import Store
 
 # Space to leave on the disk of the backup: it may be the disk of the spool.
 SPARE_BYTES: Final = 64 << 20
+_PIECE_BYTES: Final = 1 << 20
 _FLUSH_EVERY_BYTES: Final = 32 << 20  # 0.1 s of an ordinary disk
 
 
@@ -67,24 +69,39 @@ class Backup:
             raise BackupRefused(f"there is no room for the backup in {self.folder}: {text}")
 
     def _copy_into(self, descriptor: int) -> BackupNote:
-        digest = xxhash.xxh3_128()
+        """Copy the data file as of the last checkpoint, and the records of the log behind it into the copy."""
 
         def write(piece: bytes) -> None:
             if self._ended:
                 raise BackupEnded(self._ended)
-            digest.update(piece)
             self._write(descriptor, piece)
 
-        self._store.stream_copy(write)
+        partial = self.folder / PARTIAL_FILE
+        with self._store.log_held():
+            self._store.stream_copy(write)
+            with translated(self.folder, needed_bytes=0):
+                records = self._store.log_records(first_needed(partial))
+                copy_records(partial, records, log_bytes=self._store.usage().log_bytes)
         os.fsync(descriptor)
+        size, digest = self._digest(descriptor)
         return BackupNote(
             incarnation=self._incarnation,
             taken_ms=self._taken_ms,
             node=self._node,
             release=self._release,
-            data_bytes=self.written_bytes,
-            data_xxh3=digest.hexdigest(),
+            data_bytes=size,
+            data_xxh3=digest,
         )
+
+    def _digest(self, descriptor: int) -> tuple[int, str]:
+        digest = xxhash.xxh3_128()
+        size = 0
+        while piece := os.pread(descriptor, _PIECE_BYTES, size):
+            if self._ended:
+                raise BackupEnded(self._ended)
+            digest.update(piece)
+            size += len(piece)
+        return size, digest.hexdigest()
 
     def _write(self, descriptor: int, piece: bytes) -> None:
         try:

@@ -24,16 +24,20 @@ from sluicegate.messaging.partitions.recovery import StoredPartition, restore
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.partitions.state.segments import Gap
 from sluicegate.storage.backup.folder import read_note
+from sluicegate.storage.catalog.copied_log import CopiedLog, holds_records, positions_of
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import StoredQueue, stored_queues
 from sluicegate.storage.catalog.recovered import StoredVpn, read_partitions, read_vpns
 from sluicegate.storage.catalog.recovery import RecoveryScan, checked_page
-from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.environment.databases import PAGE_KEY, Databases, key_numbers
 from sluicegate.storage.environment.environment import open_to_read, translated
 from sluicegate.storage.environment.identity import read_clean, read_incarnation
 from sluicegate.storage.environment.quarantine import browse, describe_page
 from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound, UnknownRow
 from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
+from sluicegate.storage.log.journal import LOG_FOLDER, Journal
+from sluicegate.storage.log.replay import Replay
+from sluicegate.storage.log.tail import LogTail
 from sluicegate.storage.records.page import PageRuns
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
@@ -183,8 +187,8 @@ class SpoolReader:
         """Use `open_backup` or `open_folder`; this takes over the environment."""
         self._env = env
         self._databases = Databases(env)
-        scan = RecoveryScan(env, self._databases, repairs=False)
-        recovery = self._recovery(scan, where)
+        self._tail = LogTail()
+        recovery = self._recovery(where)
         self.incarnation = recovery.incarnation
         self.was_clean = recovery.was_clean
         self.damage: list[Quarantined] = recovery.quarantined  # unreadable items, which were omitted
@@ -223,6 +227,9 @@ class SpoolReader:
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         """Return the readable part of a page. Raises PageNotFound, DamagedRecord, UnsupportedFormat, StoreFailed."""
+        data = self._tail.page(PageKey(partition_id, first_sequence))
+        if data is not None:
+            return checked_page(data, partition_id, first_sequence)
         with translated(Path(), needed_bytes=0), self._env.begin() as txn:
             data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
@@ -261,22 +268,35 @@ class SpoolReader:
     ) -> None:
         self.close()
 
-    def _recovery(self, scan: RecoveryScan, where: Path) -> Recovery:
+    def _recovery(self, where: Path) -> Recovery:
+        place = f"the store in {where}"
         with self._env.begin() as txn:
-            incarnation = read_incarnation(txn, self._databases, f"the store in {where}")
+            incarnation = read_incarnation(txn, self._databases, place)
             if incarnation is None:
                 raise BackupRefused(f"there is no spool in {where}")
             clean = read_clean(txn, self._databases)
-            with txn.cursor(db=self._databases.journal) as cursor:
-                last = key_numbers(RECORD_KEY, cursor.key())[0] if cursor.last() else 0
+            is_copy = holds_records(txn, self._databases)
+        source: Journal | CopiedLog
+        if is_copy:
+            source = CopiedLog(self._env, self._databases)
+        else:
+            source = Journal(where / LOG_FOLDER, incarnation, segment_bytes=0, sync=False)
+        with self._env.begin() as txn:
+            positions, damaged = positions_of(txn, self._databases, source, place)
+        replay = Replay(source, positions)
+        scan = RecoveryScan(self._env, self._databases, replay, repairs=False)
+        scan.quarantined += damaged
+        for number, record in replay.unapplied():
+            self._tail.add(number, record)
         return Recovery(
             incarnation=incarnation,
-            was_clean=clean,
-            next_record_number=last + 1,
+            was_clean=clean and source.last_number <= positions.applied,
+            next_record_number=max(source.last_number, positions.applied) + 1,
             cursors=scan.cursors(),
             pages=scan.pages(),
             journal=scan.journal(),
             tables={table: scan.rows(table) for table in Table},
             quarantined=scan.quarantined,
             lost_cursors=scan.lost_cursors,
+            applied=positions.applied,
         )

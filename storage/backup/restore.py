@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import lmdb
-
 from sluicegate.storage.backup.backup import SPARE_BYTES
 from sluicegate.storage.backup.folder import PARTIAL_FILE, BackupNote, checked_pieces, read_note
-from sluicegate.storage.environment.databases import DATABASE_COUNT, Databases
+from sluicegate.storage.catalog.copied_log import open_copy
+from sluicegate.storage.environment.databases import Databases
 from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders, translated
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
@@ -25,7 +24,6 @@ from sluicegate.storage.environment.identity import write_clean, write_incarnati
 from sluicegate.storage.errors import BackupRefused
 
 _LOST_AND_FOUND: Final = "lost+found"  # in an empty file system, such as the volume an orchestrator provides
-_ROOM_BYTES: Final = 1 << 20  # of the map, for the pages of a new identity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +56,7 @@ def restore_backup(backup: Path, folder: Path, *, incarnation: int, copied: Call
             partial = folder / PARTIAL_FILE
             try:
                 _copy(backup, note, partial, copied)
-                _identify(partial, note, incarnation)
+                _identify(partial, incarnation)
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
@@ -90,11 +88,9 @@ def _copy(backup: Path, note: BackupNote, partial: Path, copied: Callable[[int],
         os.fsync(file.fileno())
 
 
-def _identify(partial: Path, note: BackupNote, incarnation: int) -> None:
+def _identify(partial: Path, incarnation: int) -> None:
     """Give the copy its identity. No other process has it open: the folder is locked, and the file has no name yet."""
-    env = lmdb.open(
-        str(partial), subdir=False, lock=False, map_size=note.data_bytes + _ROOM_BYTES, max_dbs=DATABASE_COUNT
-    )
+    env = open_copy(partial, 0)
     try:
         databases = Databases(env)
         with env.begin(write=True) as txn:

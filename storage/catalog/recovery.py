@@ -1,4 +1,6 @@
-"""Recovery: reads the whole store at a start, moves damaged records into the quarantine, and serves the rest.
+"""Recovery: reads state and log at a start, moves damaged records into the quarantine, and serves the rest.
+
+What the log has and the state has not is read as if the state had it; nothing is applied here.
 
 A damaged cursor is copied to the quarantine and also stays in place until a new cursor overwrites it: its presence
 shows that sequences were assigned. Without it, a start that ends early would make the partition look new to the next
@@ -8,8 +10,10 @@ Iterators hold no transaction while their caller works: they read a part, close 
 a long recovery pins no old database pages, and damaged records can be moved while it runs.
 """
 
+import heapq
 from collections.abc import Iterator
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, final
 
 import lmdb
@@ -22,11 +26,13 @@ from sluicegate.storage.environment.databases import (
     Databases,
     key_numbers,
 )
-from sluicegate.storage.environment.quarantine import describe_page, set_aside
+from sluicegate.storage.environment.quarantine import describe_page, is_kept, keep_bytes, set_aside
 from sluicegate.storage.errors import DamagedRecord, PageNotFound
-from sluicegate.storage.interface import PageEntry, Quarantined, QuarantineReason, Table
+from sluicegate.storage.interface import LogEntry, PageEntry, Quarantined, QuarantinedBytes, QuarantineReason, Table
+from sluicegate.storage.log.replay import Replay
+from sluicegate.storage.log.tail import TailChanges
 from sluicegate.storage.records.cursor import CursorRecord, decode_cursor
-from sluicegate.storage.records.journal import JournalRecord, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.journal import JournalRecord
 from sluicegate.storage.records.page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
 from sluicegate.storage.records.table import decode_row, stored_key
 
@@ -43,10 +49,13 @@ class RecoveryScan:
     Without `repairs` the scan moves nothing, and the environment may be open for reading only.
     """
 
-    def __init__(self, env: lmdb.Environment, databases: Databases, *, repairs: bool = True) -> None:
+    def __init__(self, env: lmdb.Environment, databases: Databases, replay: Replay, *, repairs: bool = True) -> None:
+        """Begin a pass over the state and, from `replay`, the log. Raises OSError, UnsupportedFormat."""
         self._env = env
         self._databases = databases
+        self._replay = replay
         self._repairs = repairs
+        self._changes = TailChanges([record for _, record in replay.unapplied()])
         self.quarantined: list[Quarantined] = []
         self.lost_cursors: set[int] = set()  # partitions with an unreadable cursor
 
@@ -67,43 +76,48 @@ class RecoveryScan:
                 self._set_aside("cursors", key, where, "misplaced", f"it belongs to {cursor.partition_id}")
                 continue
             cursors[partition_id] = cursor
+        self._changes.change_cursors(cursors, lost=self.lost_cursors)
         return cursors
 
     def pages(self) -> list[PageEntry]:
         """Return the directory of all pages. A damaged row is rebuilt from its page."""
         pages: list[PageEntry] = []
         for key, row in self._rows(self._databases.directory):
-            owner, first_sequence = key_numbers(PAGE_KEY, key)
-            summary = self._summary(key, row, owner, first_sequence)
+            partition_id, first_sequence = key_numbers(PAGE_KEY, key)
+            summary = self._summary(key, row, partition_id, first_sequence)
             if summary is not None:
-                pages.append(PageEntry(owner, summary))
-        return pages
+                pages.append(PageEntry(partition_id, summary))
+        return self._changes.change_pages(pages)
 
     def journal(self) -> Iterator[tuple[int, JournalRecord]]:
         """Yield the readable journal records in commit order, reading each on demand."""
-        for key in self._journal_keys():
-            number = key_numbers(RECORD_KEY, key)[0]
-            where = f"journal record {number}"
-            with self._env.begin() as txn:
-                data = txn.get(key, db=self._databases.journal)
-            if data is None:
-                continue  # trimmed meanwhile
-            try:
-                record = decode_journal_record(data, where)
-            except DamagedRecord as error:
-                self._set_aside("journal", key, where, "damaged", error.reason)
-                continue
-            if record.lost:
-                self._keep_the_rest(key, where, record)
-            yield number, record
+        yield from self._replay.journal()
+        known: dict[int, bool] = {}  # a record may have several damages
+        for entry, what in self._replay.damaged:
+            if entry.number not in known:
+                known[entry.number] = self._keep_entry(entry, what)
+            if not known[entry.number]:
+                self.quarantined.append(what)
+        self.quarantined += self._replay.missing
 
     def rows(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
         """Yield the readable rows of a table; for the catalog, also the rows that only its copy has."""
-        known: set[bytes] = set()
+        changed = self._changes.rows[table]
+        known: set[bytes] = set(changed)
+        written = [(key, _decoded(key, data, table)) for key, data in sorted(changed.items()) if data is not None]
+        for _, row in heapq.merge(self._stored_rows(table, known), written, key=itemgetter(0)):
+            yield row
+        if table is Table.CATALOG:
+            yield from self._only_in_copy(known)
+
+    def _stored_rows(self, table: Table, known: set[bytes]) -> Iterator[tuple[bytes, tuple[bytes, bytes]]]:
+        """Yield the readable rows that the state has under keys which are not known, and make the keys known."""
         database = self._databases.tables.get(table)
         for key, data in () if database is None else self._rows(database):
             if not key:
                 raise DamagedRecord("data.mdb", f"a key of {table} in it has 0 bytes: restore a backup")
+            if key in known:
+                continue
             known.add(key)
             try:
                 row = _decoded(key, data, table)
@@ -119,9 +133,7 @@ class RecoveryScan:
             else:
                 if table is Table.CATALOG:
                     self._check_copy(key, data)
-            yield row
-        if table is Table.CATALOG:
-            yield from self._only_in_copy(known)
+            yield key, row
 
     def _from_copy(self, key: bytes) -> bytes | None:
         """Return a row of the catalog from its copy, None when that is missing or damaged too."""
@@ -204,18 +216,18 @@ class RecoveryScan:
                 return
             first = part[-1][0] + b"\x00"  # the smallest key behind the last one
 
-    def _journal_keys(self) -> list[bytes]:
-        with self._env.begin() as txn, txn.cursor(db=self._databases.journal) as cursor:
-            return list(cursor.iternext(keys=True, values=False))
+    def _keep_entry(self, entry: LogEntry, what: Quarantined) -> bool:
+        """Copy a damaged record of the log into quarantine, and return whether an earlier start did so.
 
-    def _keep_the_rest(self, key: bytes, where: str, record: JournalRecord) -> None:
-        """Replace a journal record by its readable part, and move the record into quarantine."""
-        entry = Quarantined(where, "damaged", record.lost)
-        if self._repairs:
-            with self._env.begin(write=True) as txn:
-                set_aside(txn, self._databases, "journal", key, entry)
-                txn.put(key, encode_journal_record(record.entries, record.settlements), db=self._databases.journal)
-        self.quarantined.append(entry)
+        What is readable of it is read again by each start, until the log is trimmed.
+        """
+        item = QuarantinedBytes(0, what, "log", RECORD_KEY.pack(entry.number), entry.data)
+        with self._env.begin(write=self._repairs) as txn:
+            if is_kept(txn, self._databases, item):
+                return True
+            if self._repairs:
+                keep_bytes(txn, self._databases, item, once=False)
+        return False
 
     def _set_aside(self, source: str, key: bytes, where: str, reason: QuarantineReason, detail: str) -> None:
         entry = Quarantined(where, reason, detail)

@@ -1,100 +1,94 @@
-"""The records in the journal, and the number of the last record that may be trimmed from its head.
+"""The records of the log with messages that no page has, and the first record that is needed for them.
 
-Records are trimmed oldest first, so a needed record keeps all later records. Trimming waits until several records can
-go, because each trim writes the cursors of all changed partitions. It does not wait when the unneeded records take too
-much room: otherwise they could fill the store.
+A record is needed while one of its messages is neither settled nor in a page. It keeps all later records, because the
+log is trimmed at its head. So what keeps the head of a long log is moved into pages.
 
-See also: the writes of a trim, and the time of a commit (storage.commit.planner).
+See also: the checkpoint that trims the log (storage.commit.checkpoint), the time of a commit (storage.commit.planner).
 """
 
 from collections import deque
-from typing import Final, final
+from typing import final
 
 from sluicegate.messaging.message.publication import Publication
 
-RECORDS_TRIMMED_MIN: Final = 64
-# Limit of messages in unneeded records: a quarter of the smallest possible map. A broker that writes 100 MB/s trims
-# every 40 ms.
-SPENT_BYTES_MAX: Final = 4 << 20
-
 
 @final
-class JournalSlot:
-    """One record of the journal, with the number of its publications that are still needed."""
+class LogSlot:
+    """One record of the log with messages, and the number of its publications that are still needed."""
 
-    __slots__ = ("bytes_held", "needed_count", "number", "partition_ids")
+    __slots__ = ("needed_count", "number", "partition_ids", "start")
 
-    def __init__(self, number: int, needed: list[Publication], bytes_held: int) -> None:
+    def __init__(self, number: int, needed: list[Publication], start: int) -> None:
         self.number = number
         self.needed_count = len(needed)
-        self.partition_ids = {match.partition_id for each in needed for match in each.matches}
-        self.bytes_held = bytes_held  # approximate, of all its messages
+        self.partition_ids = tuple({match.partition_id for each in needed for match in each.matches})
+        self.start = start  # bytes of the log before it, since the start of the process
 
 
 @final
-class JournalIndex:
-    """The records of the journal, oldest first.
+class LogIndex:
+    """The records of the log from the first needed one on, oldest first.
 
-    Invariants: slots ascend by number; only a run of unneeded records at the head is trimmed.
+    Invariant: slots ascend by number, and the first of them is needed.
     """
 
-    def __init__(self, records_trimmed_min: int) -> None:
-        self.records_trimmed_min = records_trimmed_min
-        self.slots: deque[JournalSlot] = deque()
-        self.holds_too_much = False  # in unneeded records at its head
-        self._by_number: dict[int, JournalSlot] = {}
+    def __init__(self) -> None:
+        self.slots: deque[LogSlot] = deque()
+        self.end = 0  # bytes of the log, since the start of the process
+        self._by_number: dict[int, LogSlot] = {}
 
-    def add(self, number: int, publications: list[Publication], needed: list[Publication]) -> None:
-        """Add a record with these publications, of which some are needed."""
-        slot = JournalSlot(number, needed, sum([each.batch.memory_bytes() for each in publications]))
-        self.slots.append(slot)
-        self._by_number[number] = slot
+    def add(self, number: int, needed: list[Publication], record_bytes: int) -> None:
+        """Add a record with these needed publications."""
+        if needed:
+            slot = LogSlot(number, needed, self.end)
+            self.slots.append(slot)
+            self._by_number[number] = slot
+        self.end += record_bytes
 
-    def take_back(self) -> None:
+    def take_back(self, number: int) -> None:
         """Remove the newest record: it was not written."""
-        del self._by_number[self.slots.pop().number]
-        self.measure_head()
+        if self.slots and self.slots[-1].number == number:
+            self.slots.pop()
+            del self._by_number[number]
 
-    def released(self, number: int) -> None:
-        """Note that a publication of a record is no longer needed. A record that is missing here was trimmed."""
+    def released(self, number: int) -> bool:
+        """Note that a publication of a record is no longer needed; return whether the head of the log is not either."""
         slot = self._by_number.get(number)
-        if slot is not None:
-            assert slot.needed_count > 0, "a publication is drained once"
-            slot.needed_count -= 1
-            if slot.needed_count == 0:
-                self.measure_head()
+        if slot is None:
+            return False
+        assert slot.needed_count > 0, "a publication is drained once"
+        slot.needed_count -= 1
+        count = len(self.slots)
+        while self.slots and self.slots[0].needed_count == 0:
+            del self._by_number[self.slots.popleft().number]
+        return len(self.slots) < count
 
     def readopt(self, number: int) -> None:
-        """Note one more user of a publication of a record: a partition was read back from it."""
+        """Note one more user of a publication of a record: a partition was read back from the log."""
         slot = self._by_number.get(number)
         if slot is not None:
             slot.needed_count += 1
-            self.measure_head()
 
-    def measure_head(self) -> None:
-        """Check whether the unneeded records are worth a commit."""
-        self.holds_too_much = self._spent(0)[2] >= SPENT_BYTES_MAX
+    def needed_from(self, end: int) -> int:
+        """Return the number of the first needed record, and `end` when none is needed."""
+        return min(self.slots[0].number, end) if self.slots else end
 
-    def trimmed_through(self, unwritten: int) -> int:
-        """Return the last record to trim, excluding `unwritten` ones; 0 while too few records can go."""
-        through, count, size = self._spent(unwritten)
-        return through if count >= self.records_trimmed_min or size >= SPENT_BYTES_MAX else 0
+    def needed_bytes(self) -> int:
+        """Return the bytes of the log from the first needed record on."""
+        return self.end - self.slots[0].start if self.slots else 0
 
-    def cut_off(self, through: int) -> None:
-        """Remove records that are no longer in the store."""
-        while self.slots and self.slots[0].number <= through:
-            del self._by_number[self.slots.popleft().number]
-        self.measure_head()
+    def page_out(self, *, records: int, size: int) -> tuple[int, set[int]]:
+        """Return the last of the first `records`, or of the first `size` bytes, and the partitions that keep these.
 
-    def _spent(self, unwritten: int) -> tuple[int, int, int]:
-        """Return the last number, the count and the bytes of the unneeded run at the head."""
+        At least the first needed record is among them.
+        """
         through = 0
-        count = 0
-        size = 0
+        partition_ids: set[int] = set()
         for slot in self.slots:
-            if slot.needed_count > 0 or slot.number == unwritten:
+            first = self.slots[0]
+            if slot is not first and (slot.number - first.number >= records or slot.start - first.start >= size):
                 break
             through = slot.number
-            count += 1
-            size += slot.bytes_held
-        return through, count, size
+            if slot.needed_count > 0:
+                partition_ids.update(slot.partition_ids)
+        return through, partition_ids

@@ -1,16 +1,18 @@
-"""The plan of the next commit, and of the journal's trimming. The pure core of the spool actor.
+"""The plan of the next commit: one record of the log. The pure core of the spool actor.
 
 Publications and settlements collect here until a commit takes them. A publication whose messages are all settled by
-then is never written: its publisher is confirmed at once. Journal records are trimmed oldest first, once all their
-messages are settled or paged; by then the partitions' cursors contain their settlements.
+then is never written: its publisher is confirmed at once.
 
 A publication that moves messages, or is a transaction, carries settlements of other partitions. The record that has the
 publication also has these settlements. So a moving message is in exactly one of its two places, even after a power
 failure. A move takes room only briefly, so it may use the reserve of a full store.
 
-See also: the publications that are due for a commit (storage.commit.pending), the records that may be trimmed
-(storage.commit.journal), the time between two commits (the spool actor), the bytes (storage.records), LMDB
-(storage.store.store).
+A page is deleted, and a record of the log given up, after the commit with the settlements that make it unnecessary, and
+with the rows that name it. Else a power failure would lose what the commit was to replace.
+
+See also: the publications that are due for a commit (storage.commit.pending), the records that keep the log
+(storage.commit.journal), checkpoints (storage.commit.checkpoint), the time between two commits (the spool actor), the
+bytes (storage.log, storage.records).
 """
 
 from collections.abc import Callable
@@ -18,47 +20,23 @@ from typing import Final, final
 
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
 from sluicegate.messaging.message.ranges import RangeSet
-from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN, JournalIndex, JournalSlot
+from sluicegate.storage.commit.checkpoint import Checkpoint, CheckpointPlanner
+from sluicegate.storage.commit.cursors import SEQUENCES_RESERVED, PartitionCursor
+from sluicegate.storage.commit.journal import LogIndex
 from sluicegate.storage.commit.pending import PendingPublications
-from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite, Table, TableWrite
+from sluicegate.storage.interface import CheckpointJob, CommitJob, PageWrite, Reservation, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalEntry, Match, Settlement, encode_journal_record
 
-# Per partition and reservation; a crash skips what is left of it. Consumers get messages before they are on disk, so
-# half of it has to outlast the slowest commit: half a second at a million messages per second in one partition.
-SEQUENCES_RESERVED: Final = 1 << 20
+# The part of the log with messages that no page has: above it, what keeps the head of the log is moved into pages.
+LOG_BYTES_MAX: Final = 64 << 20
+LOG_SHARE_MAX: Final = 16  # the log of a small store is at most one part of so many
+LOG_RECORDS_MAX: Final = 16_384
+# A log of so many times its maximum takes no commit until a checkpoint has trimmed it.
+LOG_OVERRUN_MAX: Final = 2
 
-
-@final
-class PartitionCursor:
-    """The settled sequences of a partition, as the next commits will store them."""
-
-    def __init__(self, partition_id: int, floor: int, next_sequence_reserved: int) -> None:
-        self.partition_id = partition_id
-        self.floor = floor
-        self.settled = RangeSet()  # above the floor
-        self.next_sequence_reserved = next_sequence_reserved
-
-    def settle(self, first: int, end: int) -> None:
-        """Note `[first, end)` as settled."""
-        if first > self.floor:
-            self.settled.add(first, end)
-            return
-        if end > self.floor:
-            self.floor = end
-        settled = self.settled
-        while settled.total > 0 and settled.lowest() <= self.floor:
-            if settled.lowest_end() > self.floor:
-                self.floor = settled.lowest_end()
-            settled.discard(settled.lowest(), settled.lowest_end())
-
-    def state(
-        self, redelivered: list[tuple[int, int, int]], delays: tuple[tuple[int, int, int], ...] = ()
-    ) -> CursorRecord:
-        """Return the form that is written."""
-        return CursorRecord(
-            self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered, delays
-        )
+_RECORD_BYTES: Final = 64  # of a record without content, about: its frame and its head
+_RESERVATION_BYTES: Final = 12
 
 
 @final
@@ -70,16 +48,20 @@ class Commit:
         job: CommitJob,
         publications: list[Publication],
         tables: "list[TableRequest]",
-        pages: "list[PageRequest]",
         settlements: list[Settlement],
         elided: list[Publication],
+        page_deletes: list[tuple[int, list[int]]],
+        released: list[int],
+        began_ms: int,
     ) -> None:
         self.job = job
+        self.began_ms = began_ms
         self.publications = publications
         self.elided = elided  # only their session rows are written
         self.tables = tables
-        self.pages = pages
         self.settlements = settlements
+        self.page_deletes = page_deletes  # partition and first sequences of pages that nobody needs afterwards
+        self.released = released  # numbers of records; each has a publication that nobody needs afterwards
 
 
 @final
@@ -90,6 +72,7 @@ class TableRequest:
     rows that must not outlive the deletions of the same commit: they are retried with it until it succeeds.
     `settlements` take effect with the commit that writes the request, and never when the request is given up before.
     `left` is called when the rows are written or never will be, and the planner no longer keeps the request.
+    `staged_pages` are written by the same commit as the rows that name them.
     """
 
     def __init__(
@@ -101,8 +84,10 @@ class TableRequest:
         until_done: bool = False,
         settlements: list[Settlement] | None = None,
         left: Callable[[], None] | None = None,
+        staged_pages: list[PageWrite] | None = None,
     ) -> None:
         self.writes = writes
+        self.staged_pages = staged_pages
         self.left = left
         self.settlements = settlements
         self.done = done
@@ -125,38 +110,30 @@ class TableRequest:
 
 
 @final
-class PageRequest:
-    """Pages to write, and the callback for when they are safe (True) or cannot be written."""
-
-    def __init__(self, pages: list[PageWrite], done: Callable[[bool], None]) -> None:
-        self.pages = pages
-        self.done = done
-
-
-@final
 class CommitPlanner:
     """Collects work for the store and accounts for the journal.
 
     Invariant: at most one commit is in progress.
     """
 
-    def __init__(self, *, next_record_number: int, records_trimmed_min: int = RECORDS_TRIMMED_MIN) -> None:
+    def __init__(self, *, next_record_number: int, log_bytes_max: int = LOG_BYTES_MAX) -> None:
         self.next_record_number = next_record_number
-        self.journal = JournalIndex(records_trimmed_min)
+        self.journal = LogIndex()
+        self.log_bytes_max = log_bytes_max
         self.cursors: dict[int, PartitionCursor] = {}
+        self.checkpoints = CheckpointPlanner(self.cursors, log_bytes_max)
         self.elided_count = 0  # messages that needed no write
         self.written_count = 0  # messages
         self.pending = PendingPublications()  # candidates for the next commit
+        self._last_committed = next_record_number - 1
         self._consumed: list[Publication] = []  # they need no write; their publishers are not confirmed yet
         self._elided: list[Publication] = []  # they need no write, but their session rows do
         self._settled: dict[int, RangeSet] = {}
         self._settled_is_urgent = False
-        self._changed_cursors: set[int] = set()
-        self._urgent_cursors: set[int] = set()
+        self._reserving: set[int] = set()  # partitions whose reservation is not in the log
         self._tables: list[TableRequest] = []
-        self._pages: list[PageRequest] = []
-        self._page_deletes: list[PageKey] = []
-        self._page_damages: list[PageDamage] = []
+        self._page_deletes: list[tuple[int, list[int]]] = []
+        self._released: list[int] = []  # records with a publication that is needed until the next commit is made
         self._purged: list[int] = []
         self._proof_wanted = False
         self._out: Commit | None = None
@@ -175,7 +152,7 @@ class CommitPlanner:
         cursor = self.cursors[partition_id]
         if next_sequence + SEQUENCES_RESERVED // 2 > cursor.next_sequence_reserved:
             cursor.next_sequence_reserved = next_sequence + SEQUENCES_RESERVED
-            self._urgent_cursors.add(partition_id)
+            self._reserving.add(partition_id)
 
     def store(self, publication: Publication, now_ms: int) -> None:
         """Take a publication to which all its partitions have assigned sequences."""
@@ -204,43 +181,41 @@ class CommitPlanner:
         if self.pending.drop(publication):
             self._elide(publication)
             return
-        self.journal.released(publication.record_number)
+        self._released.append(publication.record_number)
+        if self._settled:  # what waits for a commit with another reason would keep the log
+            self._settled_is_urgent = True
+        self._pass_on()
 
     def readopt(self, publication: Publication) -> None:
         """Note one more user of a publication of the journal: a partition was read back from it."""
         self.journal.readopt(publication.record_number)
 
     def settled_of(self, partition_id: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the floor of a partition and the settled ranges above it, including those of the next commit."""
+        """Return the floor of a partition and settled ranges, including those of this commit and the next one."""
         cursor = self.cursors[partition_id]
+        ranges = cursor.settled.ranges()
+        if self._out is not None:
+            out = _settlements_of(self._out)
+            ranges = ranges + [(each.first, each.end) for each in out if each.partition_id == partition_id]
         pending = self._settled.get(partition_id)
-        return cursor.floor, cursor.settled.ranges() + ([] if pending is None else pending.ranges())
+        return cursor.floor, ranges + ([] if pending is None else pending.ranges())
 
     def write_tables(self, request: TableRequest) -> None:
         """Take rows of the catalog, retained or session tables."""
         self._tables.append(request)
 
-    def write_pages(self, request: PageRequest) -> None:
-        """Take pages to write."""
-        self._pages.append(request)
-
     def drop_pages(self, partition_id: int, first_sequences: list[int]) -> None:
-        """Take pages to delete."""
-        self._page_deletes += [PageKey(partition_id, first) for first in first_sequences]
-
-    def quarantine_page(self, damage: PageDamage) -> None:
-        """Take an unreadable page, to move it into quarantine."""
-        self._page_damages.append(damage)
+        """Take pages to delete once all that was taken before is committed."""
+        self._page_deletes.append((partition_id, first_sequences))
+        self._pass_on()
 
     def forget(self, partition_id: int) -> None:
         """Take a partition to delete, with all its data in the store."""
         self.cursors.pop(partition_id, None)
         self._settled.pop(partition_id, None)
-        self._changed_cursors.discard(partition_id)
-        self._urgent_cursors.discard(partition_id)
-        self._page_deletes = [delete for delete in self._page_deletes if delete.partition_id != partition_id]
-        for request in self._pages:  # a page that the purging commit wrote would stay
-            request.pages = [page for page in request.pages if page.partition_id != partition_id]
+        self._reserving.discard(partition_id)
+        self._page_deletes = [delete for delete in self._page_deletes if delete[0] != partition_id]
+        self.checkpoints.forget(partition_id)
         self._purged.append(partition_id)
 
     def prove(self) -> None:
@@ -248,8 +223,10 @@ class CommitPlanner:
         self._proof_wanted = True
 
     def recovered(self, number: int, publications: list[Publication]) -> None:
-        """Start the account of a record that was in the journal at the start."""
-        self.journal.add(number, publications, [each for each in publications if each.open_count > 0])
+        """Start the account of a record that was in the log at the start."""
+        assert number < self.next_record_number, "it is in the log"
+        size = sum([each.batch.content_bytes() for each in publications])
+        self.journal.add(number, [each for each in publications if each.open_count > 0], size)
 
     # --- commits ---
 
@@ -266,14 +243,10 @@ class CommitPlanner:
         at_once = (
             self._elided
             or self._tables
-            or self._pages
             or self._settled_is_urgent
-            or self._page_deletes
-            or self._page_damages
             or self._purged
             or self._proof_wanted
-            or self._urgent_cursors
-            or self.journal.holds_too_much
+            or self._reserving
         )
         return 0 if at_once else self.pending.due_ms(patience_ms)
 
@@ -287,32 +260,30 @@ class CommitPlanner:
         publications = self.pending.take() if takes_publications else []
         elided, self._elided = self._elided, []
         tables, self._tables = self._tables, []
-        pages, self._pages = self._pages, []
         page_deletes, self._page_deletes = self._page_deletes, []
-        page_damages, self._page_damages = self._page_damages, []
+        released, self._released = self._released, []
         purges, self._purged = self._purged, []
-        proves, self._proof_wanted = self._proof_wanted, False
+        reserving, self._reserving = self._reserving, set()
+        self._proof_wanted = False
         settlements = self._take_settlements()
-        record = self._record(publications, settlements, _moved(publications) + _asked(tables))
-        number = self.next_record_number - 1 if record is not None else 0
-        delete_through, cursor_ids = self._trim(number)
+        number = self.next_record_number
+        self.next_record_number = number + 1
         job = CommitJob(
-            record_number=number,
-            record=record,
-            journal_delete_through=delete_through,
-            page_writes=[page for request in pages for page in request.pages],
-            page_deletes=page_deletes,
-            page_quarantines=page_damages,
-            cursor_puts=[self.cursors[each].state([]) for each in cursor_ids],
-            partition_purges=purges,
+            number=number,
+            record=self._record(publications, settlements, _moved(publications) + _asked(tables)),
+            staged_pages=[page for request in tables for page in request.staged_pages or ()],
+            reservations=[self._reservation(each) for each in sorted(reserving)],
             # Sessions' later rows come behind those of publications, which were made before them.
             table_writes=_session_rows(publications + elided) + [row for request in tables for row in request.writes],
+            partition_purges=purges,
             # What settles, deletes or moves makes room; what publishes needs it.
             uses_reserve=all(each.only_moves for each in publications)
             and all(request.uses_reserve for request in tables),
-            proves=proves,
         )
-        self._out = Commit(job, publications, tables, pages, settlements, elided)
+        for publication in publications:
+            publication.record_number = number
+        self.journal.add(number, publications, _size_of(job))
+        self._out = Commit(job, publications, tables, settlements, elided, page_deletes, released, now_ms)
         return self._out
 
     def committed(self) -> Commit:
@@ -320,17 +291,26 @@ class CommitPlanner:
         commit = self._out
         assert commit is not None
         self._out = None
-        self.journal.cut_off(commit.job.journal_delete_through)
+        self._last_committed = commit.job.number
+        self.checkpoints.committed(_size_of(commit.job), commit.began_ms)
         self.written_count += _count(commit.publications)
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
             self._settled_is_urgent = True
-        # Not earlier: settlements of a failed commit must have no effect.
-        for settlement in _moved(commit.publications) + _asked(commit.tables):
+        # Not earlier: settlements of a failed commit must have no effect, and no checkpoint may have them.
+        for settlement in _settlements_of(commit):
             cursor = self.cursors.get(settlement.partition_id)
             if cursor is not None:  # else its queue was deleted meanwhile
                 cursor.settle(settlement.first, settlement.end)
-                self._changed_cursors.add(settlement.partition_id)
+                self.checkpoints.changed(settlement.partition_id)
+        for reservation in commit.job.reservations:
+            if reservation.partition_id in self.cursors:
+                self.checkpoints.changed(reservation.partition_id)
+        for partition_id, first_sequences in commit.page_deletes:
+            if partition_id in self.cursors:
+                self.checkpoints.drop_pages(partition_id, first_sequences)
+        self._release(commit.released)
+        self._pass_on()
         return commit
 
     def failed(self, *, gives_up: str = "") -> Commit:
@@ -343,10 +323,9 @@ class CommitPlanner:
         assert commit is not None
         self._out = None
         job = commit.job
-        if job.record is not None:
-            self.journal.take_back()
-            for publication in commit.publications:
-                publication.record_number = UNWRITTEN
+        self.journal.take_back(job.number)
+        for publication in commit.publications:
+            publication.record_number = UNWRITTEN
         for partition_id, first, end in commit.settlements:
             self.settle(partition_id, [(first, end)], written=True)
         self._elided = commit.elided + self._elided  # they have been consumed: there is nothing to refuse any more
@@ -370,11 +349,54 @@ class CommitPlanner:
                 given_up.append(publication)
         self.pending.put_back(moves)
         commit.publications = given_up
-        self._page_deletes = job.page_deletes + self._page_deletes
-        self._page_damages = job.page_quarantines + self._page_damages
+        self._page_deletes = [each for each in commit.page_deletes if each[0] in self.cursors] + self._page_deletes
+        self._released = commit.released + self._released
         self._purged = job.partition_purges + self._purged
-        self._urgent_cursors.update([put.partition_id for put in job.cursor_puts if put.partition_id in self.cursors])
+        self._reserving.update([each.partition_id for each in job.reservations if each.partition_id in self.cursors])
         return commit
+
+    # --- checkpoints ---
+
+    def next_checkpoint(self) -> Checkpoint:
+        """Plan a checkpoint of all that is committed."""
+        end = self._last_committed + 1
+        needed_from = self.journal.needed_from(end)
+        return self.checkpoints.next_checkpoint(applied=self._last_committed, needed_from=needed_from)
+
+    def last_checkpoint(self, states: list[CursorRecord]) -> CheckpointJob:
+        """Return the checkpoint of a clean stop: with these cursors, and without pages that are not written yet."""
+        needed_from = self.journal.needed_from(self._last_committed + 1)
+        return self.checkpoints.last_checkpoint(states, applied=self._last_committed, needed_from=needed_from)
+
+    def log_is_too_long(self) -> bool:
+        """Return whether commits have to wait for a checkpoint."""
+        size = max(self.journal.needed_bytes(), self.checkpoints.log_bytes())
+        return size > LOG_OVERRUN_MAX * self.log_bytes_max
+
+    def wanted_pages(self) -> tuple[int, set[int]]:
+        """Return the record up to which messages should move into pages, and the partitions that have some of them.
+
+        (0, set()) when the log is short enough.
+        """
+        index = self.journal
+        records = self._last_committed + 1 - index.needed_from(self._last_committed + 1)
+        if records <= LOG_RECORDS_MAX and index.needed_bytes() <= self.log_bytes_max:
+            return 0, set()
+        return index.page_out(records=LOG_RECORDS_MAX // 4, size=self.log_bytes_max // 4)
+
+    def _pass_on(self) -> None:
+        """Give pages and records to the next checkpoint when nothing is left to commit before they go."""
+        if self._out is None and not (self._settled or self._tables or self._purged):
+            for partition_id, first_sequences in self._page_deletes:
+                self.checkpoints.drop_pages(partition_id, first_sequences)
+            self._page_deletes = []
+            self._release(self._released)
+            self._released = []
+
+    def _release(self, numbers: list[int]) -> None:
+        for number in numbers:
+            if self.journal.released(number):
+                self.checkpoints.log_spent()
 
     def _elide(self, publication: Publication) -> None:
         """Skip the write of a publication that is settled completely."""
@@ -383,19 +405,12 @@ class CommitPlanner:
             self.settle(settlement.partition_id, [(settlement.first, settlement.end)], written=True)
         (self._consumed if publication.session_rows is None else self._elided).append(publication)
 
-    def oldest_needed(self, records_max: int) -> JournalSlot | None:
-        """Return the record at the journal's head when the journal has grown beyond `records_max`, else None."""
-        slots = self.journal.slots
-        return slots[0] if len(slots) > records_max else None
-
     def _take_settlements(self) -> list[Settlement]:
-        settlements: list[Settlement] = []
-        for partition_id, ranges in self._settled.items():
-            cursor = self.cursors[partition_id]
-            for first, end in ranges.ranges():
-                settlements.append(Settlement(partition_id, first, end))
-                cursor.settle(first, end)
-            self._changed_cursors.add(partition_id)
+        settlements = [
+            Settlement(partition_id, first, end)
+            for partition_id, ranges in self._settled.items()
+            for first, end in ranges.ranges()
+        ]
         self._settled.clear()
         self._settled_is_urgent = False
         return settlements
@@ -403,14 +418,9 @@ class CommitPlanner:
     def _record(
         self, publications: list[Publication], settlements: list[Settlement], moved: list[Settlement]
     ) -> bytes | None:
-        """Number and encode the journal record, if there is anything to record."""
+        """Encode the journal record, if there is anything to record."""
         if not publications and not settlements and not moved:
             return None
-        number = self.next_record_number
-        self.next_record_number = number + 1
-        for publication in publications:
-            publication.record_number = number
-        self.journal.add(number, publications, publications)
         entries = [
             JournalEntry(each.batch, [Match(m.partition_id, m.first_sequence, m.rows) for m in each.matches])
             for each in publications
@@ -418,16 +428,23 @@ class CommitPlanner:
         there = [each for each in moved if each.partition_id in self.cursors]
         return encode_journal_record(entries, settlements + there if there else settlements)
 
-    def _trim(self, number: int) -> tuple[int, list[int]]:
-        """Trim the journal's unneeded head; return the last trimmed record and the partitions with cursors to write."""
-        cursor_ids = self._urgent_cursors
-        self._urgent_cursors = set()
-        through = self.journal.trimmed_through(number)
-        if through == 0:
-            return 0, sorted(cursor_ids)
-        cursor_ids |= self._changed_cursors
-        self._changed_cursors = set()
-        return through, sorted(cursor_ids)
+    def _reservation(self, partition_id: int) -> Reservation:
+        cursor = self.cursors[partition_id]
+        return Reservation(partition_id, cursor.floor, cursor.next_sequence_reserved)
+
+
+def _size_of(job: CommitJob) -> int:
+    """Return about the bytes of a job in the log."""
+    size = _RECORD_BYTES + _RESERVATION_BYTES * len(job.reservations)
+    if job.record is not None:
+        size += len(job.record)
+    size += sum([len(write.page) for write in job.staged_pages])
+    return size + sum([len(row.key) + (0 if row.value is None else len(row.value)) for row in job.table_writes])
+
+
+def _settlements_of(commit: Commit) -> list[Settlement]:
+    """Return all settlements that take effect with a commit."""
+    return commit.settlements + _moved(commit.publications) + _asked(commit.tables)
 
 
 def _count(publications: list[Publication]) -> int:

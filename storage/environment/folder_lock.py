@@ -28,6 +28,7 @@ class FolderLock:
         """Take the lock, with the data file if there is one. Raises FolderInUse with the holder's process id."""
         self._folder = folder
         self._path = folder / LOCK_FILE
+        self._data_path = str(folder / DATA_FILE)
         self._data_descriptor = -1
         self._descriptor = _locked_file(folder)
         while not _is_named(
@@ -51,9 +52,10 @@ class FolderLock:
 
     def check_data(self) -> None:
         """Raise StoreDamaged when the folder no longer contains the locked data file."""
-        path = self._folder / DATA_FILE
-        if not _is_named(self._data_descriptor, path):
-            raise StoreDamaged(f"{path} was removed or replaced while the node runs: what it writes would be lost")
+        if not _is_named(self._data_descriptor, self._data_path):
+            raise StoreDamaged(
+                f"{self._data_path} was removed or replaced while the node runs: what it writes would be lost"
+            )
 
     def withdraw(self) -> None:
         """Remove the lock file and release the lock, for a folder in which nothing was created."""
@@ -102,9 +104,9 @@ def _holder(folder: Path) -> int | None:
     return int(said) if said.isdigit() else None
 
 
-def _is_named(descriptor: int, path: Path) -> bool:
+def _is_named(descriptor: int, path: Path | str) -> bool:
     """Return whether the path still names the open file."""
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False

@@ -1,28 +1,43 @@
-"""The identity of a store: its format, its incarnation, and the mark of a clean shutdown.
+"""The identity of a store: its format, its incarnation, its place in the log, and the mark of a clean shutdown.
 
 The identity is a sealed record (`records.seal`) of kind SGM under the key "store"; its version is the format of the
-whole store, its content the incarnation as u64. The presence of the key "clean" marks a clean shutdown. The key "turn"
-changes when the caller needs a commit without other content: to free pages, or to test whether the store is writable.
+whole store, its content the incarnation as u64. Format 1 had no log: its journal records were in the sub-database
+`journal`. The place in the log is a sealed record of kind SGN under the key "log", with two numbers of log records as
+u64: the last one that the state includes, and the first one with messages that no page has. The key "clean" marks a
+clean shutdown, unless the log has later records. The key "turn" changes when the caller needs a commit without other
+content: to free pages.
 """
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import lmdb
 
 from sluicegate.storage.environment.databases import Databases
-from sluicegate.storage.records.seal import SEAL_BYTES, seal, unseal_whole
+from sluicegate.storage.records.seal import SEAL_BYTES, seal, sealed_version, unseal_whole
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
 
 STORE_KIND: Final = b"SGM"
-STORE_FORMAT: Final = 1
+STORE_FORMAT: Final = 2
+STORE_FORMAT_OLDEST: Final = 1
+POSITIONS_KIND: Final = b"SGN"
+POSITIONS_FORMAT: Final = 1
 
-_IDENTITY_KEY: Final = b"store"
+IDENTITY_KEY: Final = b"store"
 _CLEAN_KEY: Final = b"clean"
 _TURN_KEY: Final = b"turn"
+LOG_KEY: Final = b"log"
 _INCARNATION: Final = struct.Struct("<Q")
+_POSITIONS: Final = struct.Struct("<QQ")
+
+
+class Positions(NamedTuple):
+    """What the state includes of the log. Both are numbers of log records."""
+
+    applied: int  # the state includes the records up to this one; 0: none
+    needed_from: int  # no page has the messages of records from this one on
 
 
 def read_incarnation(txn: "Transaction", databases: Databases, where: str) -> int | None:
@@ -30,10 +45,10 @@ def read_incarnation(txn: "Transaction", databases: Databases, where: str) -> in
 
     A damaged identity is refused and not replaced: readers elsewhere hold sequences of the old incarnation.
     """
-    data = txn.get(_IDENTITY_KEY, db=databases.meta)
+    data = txn.get(IDENTITY_KEY, db=databases.meta)
     if data is None:
         return None
-    unseal_whole(data, STORE_KIND, STORE_FORMAT, where)
+    unseal_whole(data, STORE_KIND, STORE_FORMAT, where, oldest=STORE_FORMAT_OLDEST)
     incarnation: int = _INCARNATION.unpack_from(data, SEAL_BYTES)[0]
     return incarnation
 
@@ -41,7 +56,27 @@ def read_incarnation(txn: "Transaction", databases: Databases, where: str) -> in
 def write_incarnation(txn: "Transaction", databases: Databases, incarnation: int) -> None:
     """Give a new store its identity."""
     data = seal(STORE_KIND, STORE_FORMAT, _INCARNATION.pack(incarnation))
-    txn.put(_IDENTITY_KEY, data, db=databases.meta)
+    txn.put(IDENTITY_KEY, data, db=databases.meta)
+
+
+def has_log(txn: "Transaction", databases: Databases) -> bool:
+    """Return whether a store with a sound identity has a log: one of format 1 has none."""
+    data = txn.get(IDENTITY_KEY, db=databases.meta)
+    return data is not None and sealed_version(data, 0) > 1
+
+
+def read_positions(txn: "Transaction", databases: Databases, where: str) -> Positions:
+    """Return the place in the log. Raises UnsupportedFormat and DamagedRecord."""
+    data = txn.get(LOG_KEY, db=databases.meta)
+    if data is None:
+        return Positions(0, 1)
+    unseal_whole(data, POSITIONS_KIND, POSITIONS_FORMAT, where)
+    return Positions(*_POSITIONS.unpack_from(data, SEAL_BYTES))
+
+
+def write_positions(txn: "Transaction", databases: Databases, positions: Positions) -> None:
+    """Set the place in the log."""
+    txn.put(LOG_KEY, seal(POSITIONS_KIND, POSITIONS_FORMAT, _POSITIONS.pack(*positions)), db=databases.meta)
 
 
 def read_clean(txn: "Transaction", databases: Databases) -> bool:

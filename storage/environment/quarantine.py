@@ -1,8 +1,8 @@
 """The quarantine: unreadable records are kept here, apart from the readable ones.
 
 The key of an item is a number, counted up from 1. An item is sealed (`records.seal`) as kind SGQ, version 1. Content,
-in the fields of `records.fields`: text where, text reason, text detail, text source (the sub-database), bytes key, then
-the record's own bytes to the end.
+in the fields of `records.fields`: text where, text reason, text detail, text source (the sub-database, or `log`), bytes
+key, then the record's own bytes to the end.
 """
 
 from collections.abc import Iterator
@@ -39,29 +39,35 @@ def set_aside(
     data = txn.get(key, db=database)
     if data is None:
         return False
-    if stays and _has(txn, databases, source, key, data):
-        return True
-    out: list[bytes] = []
-    for text in (entry.where, entry.reason, entry.detail, source):
-        put_text(out, text)
-    put_bytes(out, key)
-    out.append(data)
-    with txn.cursor(db=databases.quarantine) as cursor:
-        number = key_numbers(RECORD_KEY, cursor.key())[0] + 1 if cursor.last() else 1
-    txn.put(RECORD_KEY.pack(number), seal(QUARANTINE_KIND, QUARANTINE_FORMAT, b"".join(out)), db=databases.quarantine)
+    keep_bytes(txn, databases, QuarantinedBytes(0, entry, source, key, data), once=stays)
     if not stays:
         txn.delete(key, db=database)
     return True
 
 
-def _has(txn: "Transaction", databases: Databases, source: str, key: bytes, data: bytes) -> bool:
+def keep_bytes(txn: "Transaction", databases: Databases, item: QuarantinedBytes, *, once: bool) -> None:
+    """Add an item under the next number; with `once`, only when no item has the same bytes of the same place."""
+    if once and is_kept(txn, databases, item):
+        return
+    out: list[bytes] = []
+    for text in (item.entry.where, item.entry.reason, item.entry.detail, item.source):
+        put_text(out, text)
+    put_bytes(out, item.key)
+    out.append(item.data)
+    with txn.cursor(db=databases.quarantine) as cursor:
+        number = key_numbers(RECORD_KEY, cursor.key())[0] + 1 if cursor.last() else 1
+    txn.put(RECORD_KEY.pack(number), seal(QUARANTINE_KIND, QUARANTINE_FORMAT, b"".join(out)), db=databases.quarantine)
+
+
+def is_kept(txn: "Transaction", databases: Databases, item: QuarantinedBytes) -> bool:
+    """Return whether the quarantine has the bytes of an item, from the same place."""
     with txn.cursor(db=databases.quarantine) as cursor:
         for number, value in cursor.iternext():
             try:
-                item = _decode(key_numbers(RECORD_KEY, number)[0], value)
+                kept = _decode(key_numbers(RECORD_KEY, number)[0], value)
             except DamagedRecord:
                 continue
-            if (item.source, item.key, item.data) == (source, key, data):
+            if (kept.source, kept.key, kept.data) == (item.source, item.key, item.data):
                 return True
     return False
 

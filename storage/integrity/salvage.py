@@ -23,9 +23,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple, final
 
+from sluicegate.storage.catalog.copied_log import COPIED_FORMAT, COPIED_KIND
 from sluicegate.storage.catalog.partition_owners import owned_partition
 from sluicegate.storage.environment.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
-from sluicegate.storage.environment.identity import STORE_FORMAT, STORE_KIND
+from sluicegate.storage.environment.identity import (
+    IDENTITY_KEY,
+    LOG_KEY,
+    POSITIONS_FORMAT,
+    POSITIONS_KIND,
+    STORE_FORMAT,
+    STORE_FORMAT_OLDEST,
+    STORE_KIND,
+)
 from sluicegate.storage.environment.quarantine import QUARANTINE_FORMAT, QUARANTINE_KIND
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
 from sluicegate.storage.integrity.pages import (
@@ -41,7 +50,7 @@ from sluicegate.storage.integrity.pages import (
 from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeDamage, TreeWalk, WalkedTree, readable_roots
 from sluicegate.storage.interface import Table
 from sluicegate.storage.records.cursor import decode_cursor
-from sluicegate.storage.records.journal import decode_journal_record
+from sluicegate.storage.records.journal import JOURNAL_KIND, decode_journal_record
 from sluicegate.storage.records.page import decode_page, decode_page_summary, directory_row
 from sluicegate.storage.records.seal import unseal_whole
 from sluicegate.storage.records.table import decode_row, stored_key
@@ -218,7 +227,10 @@ def fits(name: str, key: bytes, value: bytes) -> bool:
 
 
 def _is_record(key: bytes, value: bytes) -> bool:
-    decode_journal_record(value)
+    if value.startswith(JOURNAL_KIND):
+        decode_journal_record(value)
+    else:
+        unseal_whole(value, COPIED_KIND, COPIED_FORMAT, "")
     return len(key) == RECORD_KEY.size
 
 
@@ -241,9 +253,12 @@ def _is_item(key: bytes, value: bytes) -> bool:
     return len(key) == RECORD_KEY.size
 
 
-def _is_identity(_: bytes, value: bytes) -> bool:
-    unseal_whole(value, STORE_KIND, STORE_FORMAT, "")
-    return True
+def _is_meta(key: bytes, value: bytes) -> bool:
+    if key == IDENTITY_KEY:
+        unseal_whole(value, STORE_KIND, STORE_FORMAT, "", oldest=STORE_FORMAT_OLDEST)
+    elif key == LOG_KEY:
+        unseal_whole(value, POSITIONS_KIND, POSITIONS_FORMAT, "")
+    return key in (IDENTITY_KEY, LOG_KEY)
 
 
 def _is_owner(key: bytes, value: bytes) -> bool:
@@ -260,6 +275,6 @@ _FITS: Final[dict[str, Callable[[bytes, bytes], bool]]] = {
     "directory": _is_summary,
     "cursors": _is_cursor,
     "quarantine": _is_item,
-    "meta": _is_identity,
+    "meta": _is_meta,
     Table.OWNERS.value: _is_owner,
 }

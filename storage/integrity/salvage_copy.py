@@ -1,9 +1,10 @@
 """Writes the rows found in a damaged spool into a new one, from which a node can then start.
 
 As after a restore, the new spool has its own incarnation and counts as not cleanly shut down, and its file gets its
-name last. The copy repairs the relations between rows: a page without a directory row gets one, a row without its page
-is removed, and a partition whose cursor is lost gets an unreadable cursor, so that the start reuses no sequence
-(storage.catalog.recovery).
+name last. The records of the log go into the new data file, and the first start moves them into a log of their own
+(storage.catalog.copied_log). The copy repairs the relations between rows: a page without a directory row gets one, a
+row without its page is removed, and a partition whose cursor is lost gets an unreadable cursor, so that the start
+reuses no sequence (storage.catalog.recovery).
 """
 
 import os
@@ -17,18 +18,27 @@ import lmdb
 
 from sluicegate.storage.backup.folder import PARTIAL_FILE
 from sluicegate.storage.backup.restore import check_empty
+from sluicegate.storage.catalog.copied_log import sealed_entry
 from sluicegate.storage.catalog.partition_owners import owned_partition
 from sluicegate.storage.catalog.queues import stored_queues
 from sluicegate.storage.catalog.recovered import read_vpns
-from sluicegate.storage.environment.databases import DATABASE_COUNT, PAGE_KEY, PARTITION_KEY, Databases
+from sluicegate.storage.environment.databases import DATABASE_COUNT, PAGE_KEY, PARTITION_KEY, RECORD_KEY, Databases
 from sluicegate.storage.environment.environment import sync_folders, translated
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, FolderLock
-from sluicegate.storage.environment.identity import STORE_FORMAT, STORE_KIND, write_incarnation
+from sluicegate.storage.environment.identity import (
+    IDENTITY_KEY,
+    LOG_KEY,
+    STORE_FORMAT,
+    STORE_FORMAT_OLDEST,
+    STORE_KIND,
+    write_incarnation,
+)
 from sluicegate.storage.errors import UnknownRow, UnsupportedFormat
 from sluicegate.storage.integrity.pages import DataFile
 from sluicegate.storage.integrity.salvage import TABLES, Findings
 from sluicegate.storage.interface import PageKey, Table
+from sluicegate.storage.log.journal import LOG_FOLDER, Journal, incarnation_in
 from sluicegate.storage.records.page import PageSummary, decode_page_summary, directory_row
 from sluicegate.storage.records.seal import unseal_whole
 from sluicegate.storage.records.table import decode_row
@@ -37,7 +47,7 @@ _COMMIT_BYTES: Final = 64 << 20
 _MAP_FACTOR: Final = 3  # addresses only: rows that are put in order fill their pages, and half of them at worst
 _MAP_BYTES_MIN: Final = 64 << 20
 _LOST_CURSOR: Final = b""  # no seal accepts it
-_IDENTITY: Final = b"store"
+_LOST_POSITIONS: Final = b""  # nor this one: then all of the log is applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +89,8 @@ def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Ca
     with DataFile(data_file) as file:
         findings = Findings(file, looked)
         for key, value in findings.rows("meta"):
-            if key == _IDENTITY:
-                unseal_whole(value, STORE_KIND, STORE_FORMAT, f"the store in {data_file}")
+            if key == IDENTITY_KEY:
+                unseal_whole(value, STORE_KIND, STORE_FORMAT, f"the store in {data_file}", oldest=STORE_FORMAT_OLDEST)
         make_folder(folder)
         check_empty(folder)
         lock = FolderLock(folder)
@@ -91,7 +101,7 @@ def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Ca
             try:
                 with translated(folder, needed_bytes=file.file_bytes):
                     os.close(make_file(partial))
-                    salvaged = _written(findings, partial, incarnation)
+                    salvaged = _written(findings, data_file.parent / LOG_FOLDER, partial, incarnation)
                     os.rename(partial, folder / DATA_FILE)
                     sync_folders(folder)
             except BaseException:
@@ -104,13 +114,18 @@ def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Ca
     return salvaged
 
 
-def _written(findings: Findings, partial: Path, incarnation: int) -> Salvaged:
-    map_bytes = _MAP_FACTOR * findings.file.file_bytes + _MAP_BYTES_MIN
+def _written(findings: Findings, log: Path, partial: Path, incarnation: int) -> Salvaged:
+    found = incarnation_in(log)
+    journal = None if found is None else Journal(log, found, segment_bytes=0, sync=False)
+    log_bytes = 0 if journal is None else journal.held_bytes()
+    map_bytes = _MAP_FACTOR * (findings.file.file_bytes + log_bytes) + _MAP_BYTES_MIN
     env = lmdb.open(str(partial), subdir=False, lock=False, map_size=map_bytes, max_dbs=DATABASE_COUNT, sync=False)
     try:
         databases = Databases(env)
         copy = _Copy(findings, env, databases, Salvaged(incarnation, unclaimed=findings.unclaimed))
         copy.run()
+        if journal is not None:
+            copy.run_log(journal)
         with env.begin(write=True) as txn:
             write_incarnation(txn, databases, incarnation)
         env.sync(True)
@@ -137,6 +152,14 @@ class _Copy:
         self._copy_pages()
         if not self.salvaged.tables["cursors"].is_whole():
             self._mark_lost_cursors()
+
+    def run_log(self, journal: Journal) -> None:
+        """Copy the records of the log, and the place in it where that is known."""
+        entries = [(RECORD_KEY.pack(entry.number), sealed_entry(entry)) for entry in journal.read(1)]
+        found = self._put("journal", entries)
+        self.salvaged.tables["log"] = TableAccount(found, None if journal.damages else found)
+        positions = [row for row in self._findings.rows("meta") if row[0] == LOG_KEY]
+        self._put("meta", positions or [(LOG_KEY, _LOST_POSITIONS)])
 
     def _noting(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._findings.rows(name):

@@ -43,6 +43,7 @@ from sluicegate.storage.integrity.pages import (
     readable_nodes,
     tree_root,
 )
+from sluicegate.storage.log.journal import LOG_FOLDER, incarnation_in
 
 FREE_LIST: Final = "free list"
 NAMES: Final = "table of tables"
@@ -319,6 +320,8 @@ def check_spool(folder: Path, *, was_held: bool) -> None:
     """
     path = folder / DATA_FILE
     names = [name for name in (DATA_FILE, READERS_FILE) if (folder / name).is_file()]
+    if incarnation_in(folder / LOG_FOLDER) is not None:
+        names.append(LOG_FOLDER)
     if was_held:
         names.append(LOCK_FILE)
     if not path.exists():

@@ -36,6 +36,13 @@ class CursorRecord(NamedTuple):
     delays: tuple[tuple[int, int, int], ...] = ()
 
 
+def with_reservation(cursor: CursorRecord | None, partition_id: int, floor: int, next_sequence: int) -> CursorRecord:
+    """Return the cursor with its reserved bound raised to `next_sequence`, or a new one that begins at `floor`."""
+    if cursor is None:
+        return CursorRecord(partition_id, floor, [], next_sequence, [])
+    return cursor._replace(next_sequence=max(cursor.next_sequence, next_sequence))
+
+
 def encode_cursor(cursor: CursorRecord) -> bytes:
     """Return the cursor's bytes. Raises ValueError when its ranges do not ascend from the floor."""
     out: list[bytes] = []

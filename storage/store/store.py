@@ -1,14 +1,18 @@
-"""SpoolStore: the Store on a disk, one LMDB environment in one data folder.
+"""SpoolStore: the Store on a disk, a journal and an LMDB environment in one data folder.
 
-A commit is one write transaction and a real fsync. See also: the sub-databases (storage.environment.databases), the
-effect of a job on them (storage.store.apply), recovery (storage.catalog.recovery). The caller decides what to delete
-and when.
+A commit appends one record to the journal, with a real fdatasync. A checkpoint applies the records to LMDB in one write
+transaction, with a real fsync, and trims the journal. LMDB writes its list of free pages anew in each transaction, and
+that list grows with everything the file once held: so many commits share a transaction. See also: the journal
+(storage.log), the sub-databases (storage.environment.databases), the effect of a checkpoint on them
+(storage.store.apply), recovery (storage.catalog.recovery). The caller decides when a checkpoint is made, and what to
+delete.
 
 Space. LMDB cannot delete without writing, so a full database could never be emptied. Therefore jobs with new messages
 may not use the last `reserve_bytes` of the map and of the disk; jobs that settle, delete or move may
-(`CommitJob.uses_reserve`). While LMDB is open its map ends below the reserve. Only a job that may use the reserve, and
-does not fit otherwise, sees the whole map, during its transaction. The map costs address space only, and the file grows
-with its content, so a small map that grows would save nothing: 1 TiB opens in 0.6 ms with a file of 8 KiB.
+(`CommitJob.uses_reserve`). A message is charged when it is appended: it will need as much room in a page, should it
+stay. While LMDB is open its map ends below the reserve. Only a checkpoint that does not fit otherwise sees the whole
+map, during its transaction. The map costs address space only, and the file grows with its content, so a small map that
+grows would save nothing: 1 TiB opens in 0.6 ms with a file of 8 KiB.
 
 Threads. `_remap` keeps the map in place while `read_page` reads from it; no thread holds it over a decode or an fsync.
 A copy (`stream_copy`) takes too long to wait for: the store ends it before it moves the map.
@@ -17,14 +21,16 @@ A copy (`stream_copy`) takes too long to wait for: the store ends it before it m
 import secrets
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, final
 
 import lmdb
 
 from sluicegate.storage.backup.folder import PARTIAL_FILE
+from sluicegate.storage.catalog.copied_log import check_begun, holds_records, move_records, positions_of
 from sluicegate.storage.catalog.recovery import RecoveryScan, checked_page
-from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY, Databases, key_numbers
+from sluicegate.storage.environment.databases import PAGE_KEY, Databases
 from sluicegate.storage.environment.environment import (
     READERS_FILE,
     disk_free_bytes,
@@ -36,32 +42,52 @@ from sluicegate.storage.environment.environment import (
 from sluicegate.storage.environment.file_rights import make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from sluicegate.storage.environment.identity import (
+    Positions,
     read_clean,
     read_incarnation,
     write_clean,
     write_incarnation,
     write_turn,
 )
-from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.errors import SpoolMissing, StoreFull
 from sluicegate.storage.integrity.walk import check_spool
-from sluicegate.storage.interface import CommitJob, Quarantined, Recovery, StoreUsage, Table
+from sluicegate.storage.interface import (
+    CheckpointJob,
+    CommitJob,
+    LogEntry,
+    PageKey,
+    Quarantined,
+    Recovery,
+    StoreUsage,
+    Table,
+)
+from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
+from sluicegate.storage.log.record import LogRecord, encode_log_record, record_of
+from sluicegate.storage.log.replay import Replay
+from sluicegate.storage.log.segment import frame_bytes
+from sluicegate.storage.log.tail import LogTail, growth_of
 from sluicegate.storage.records.page import PageRuns
-from sluicegate.storage.store.apply import apply_job, copy_catalog, growth_bytes, touched_databases
+from sluicegate.storage.store.apply import apply_checkpoint, copy_catalog, growth_bytes
 from sluicegate.storage.store.copy import Copying
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
 
 # All files of a data folder; the last one exists during a restore.
-SPOOL_FILES: Final = (DATA_FILE, READERS_FILE, LOCK_FILE, PARTIAL_FILE)
+SPOOL_FILES: Final = (DATA_FILE, READERS_FILE, LOCK_FILE, PARTIAL_FILE, LOG_FOLDER)
 
 RESERVE_BYTES: Final = 32 << 20  # a purge writes 8 bytes for each 4 KiB it frees: enough for one of 16 GiB
 RESERVE_SHARE_MAX: Final = 2  # the reserve is at most half of the map
 
 SPOOL_FULL: Final = "the spool became full, and what a backup holds could not be used again"
 
-COMMIT_FAILED: Final = "a commit failed, and could not be taken back while a backup was made"
+CHECKPOINT_FAILED: Final = "a checkpoint failed, and could not be taken back while a backup was made"
 
+SEGMENT_BYTES_MAX: Final = 16 << 20
+SEGMENT_BYTES_MIN: Final = 256 << 10
+SEGMENTS_IN_MAP: Final = 64  # so that the log of a small spool leaves room for its state
+
+_NUMBER_BYTES: Final = 8  # of a page in LMDB's list of free pages
 _META_PAGES: Final = 3  # LMDB's two meta pages and the root of its table of sub-databases
 
 _Row = TypeVar("_Row")
@@ -81,6 +107,7 @@ class SpoolStore:
         reserve_bytes: int,
         incarnation: int | None,
         cut_short: Quarantined | None,
+        sync: bool,
     ) -> None:
         """Take over an open environment; callers use `open`."""
         self.folder = folder
@@ -97,9 +124,20 @@ class SpoolStore:
         self._names = self._databases.named()
         self._used_pages: dict[str, int] = {}
         self._entries: dict[str, int] = {}
-        self._incarnation, self._was_clean = self._identify(incarnation)
-        self._marked_clean = self._was_clean
-        self._last_record_number = self._read_last_record_number()
+        self._incarnation, self._marked_clean = self._identify(incarnation)
+        self._holding = threading.Lock()
+        self._holders = 0  # copies that need the log as it is
+        self._log = self._open_log(sync=sync)
+        self._tail = LogTail()
+        with env.begin() as txn:
+            self._positions, self._damaged = positions_of(txn, self._databases, self._log, f"the store in {folder}")
+        replay = Replay(self._log, self._positions)
+        if replay.is_missing():
+            raise SpoolMissing(folder / LOG_FOLDER, "has no records", [DATA_FILE])
+        for number, record in replay.unapplied():
+            self._tail.add(number, record)
+        self._was_clean = self._marked_clean and self._log.last_number <= self._positions.applied
+        self._log.open_for_appending(self._positions.applied)
 
     @classmethod
     def open(
@@ -136,6 +174,7 @@ class SpoolStore:
                         reserve_bytes=reserve_bytes,
                         incarnation=incarnation,
                         cut_short=cut_short,
+                        sync=sync,
                     )
                 except BaseException:
                     env.close()
@@ -150,66 +189,107 @@ class SpoolStore:
         return store
 
     def commit(self, job: CommitJob) -> None:
-        """Apply the whole job, and return when it is on the disk. See `interface.Store.commit`."""
-        if job.record is not None and job.record_number <= self._last_record_number:
-            raise ValueError(f"journal record {job.record_number} after {self._last_record_number}")
-        growth = growth_bytes(job)
+        """Append the job to the log, and return when it is on the disk. See `interface.Store.commit`."""
+        record = record_of(job)
+        data = encode_log_record(record)
         if not job.uses_reserve:
-            self._keep_reserve(growth)
+            self._keep_reserve(growth_of(record) + frame_bytes(len(data)))
+        with translated(self.folder, needed_bytes=len(data)):
+            self._lock.check_data()
+            self._log.append(job.number, data, uses_reserve=job.uses_reserve)
+        self._tail.add(job.number, record)
+
+    def checkpoint(self, job: CheckpointJob) -> None:
+        """Apply the log and the job to the state, and trim the log. See `interface.Store.checkpoint`."""
+        records = self._tail.through(job.applied)
+        growth = growth_bytes(job)
         with translated(self.folder, needed_bytes=growth):
             self._lock.check_data()
             try:
-                self._transact(job)
+                self._transact(records, job)
             except lmdb.MapFullError:
                 with self._copying.barred(SPOOL_FULL):
-                    self._turn_over_and_transact(job)
-        self._last_record_number = max(self._last_record_number, job.record_number)
+                    self._turn_over_and_transact(records, job)
+            self._tail.applied(job.applied)
+            self._positions = Positions(job.applied, job.needed_from)
+            with self._holding:  # who begins to hold the log waits until it is trimmed
+                if self._holders == 0:
+                    self._log.trim(min(job.needed_from, job.applied + 1))
+            self._log.prepare()
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         """Return the readable part of a page. See `interface.Store.read_page`."""
-        key = PAGE_KEY.pack(partition_id, first_sequence)
-        with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
-            data = txn.get(key, db=self._databases.pages)
+        data = self._tail.page(PageKey(partition_id, first_sequence))
+        if data is None:
+            key = PAGE_KEY.pack(partition_id, first_sequence)
+            with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
+                data = txn.get(key, db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
 
     def recover(self) -> Recovery:
         """Return the stored content. See `interface.Store.recover`."""
-        scan = RecoveryScan(self._env, self._databases)
-        if self._cut_short is not None:
-            scan.quarantined.append(self._cut_short)
         with translated(self.folder, needed_bytes=0):
+            scan = RecoveryScan(self._env, self._databases, Replay(self._log, self._positions))
+            scan.quarantined += self._damaged
+            if self._cut_short is not None:
+                scan.quarantined.append(self._cut_short)
             return Recovery(
                 incarnation=self._incarnation,
                 was_clean=self._was_clean,
-                next_record_number=self._last_record_number + 1,
+                next_record_number=self._log.last_number + 1,
                 cursors=scan.cursors(),
                 pages=scan.pages(),
                 journal=self._guarded(scan.journal()),
                 tables={table: self._guarded(scan.rows(table)) for table in Table},
                 quarantined=scan.quarantined,
                 lost_cursors=scan.lost_cursors,
+                applied=self._positions.applied,
+                torn=self._log.torn,
             )
+
+    @contextmanager
+    def log_held(self) -> Iterator[None]:
+        """Keep the log as it is within the block. See `interface.Store.log_held`."""
+        with self._holding:
+            self._holders += 1
+        try:
+            yield
+        finally:
+            with self._holding:
+                self._holders -= 1
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         """Pass a consistent copy of the data file to `sink`. See `interface.Store.stream_copy`."""
         with translated(self.folder, needed_bytes=0):
             self._copying.stream(sink)
 
+    def log_records(self, first: int) -> Iterator[LogEntry]:
+        """Yield the records of the log from number `first` on. See `interface.Store.log_records`."""
+        last = self._log.last_number
+        with translated(self.folder, needed_bytes=0):
+            for entry in self._log.read(first):
+                if entry.number > last:  # it is being written
+                    return
+                yield entry
+
     def usage(self) -> StoreUsage:
         """Return the usage of the store: a statvfs and a few additions, no transaction."""
+        used_bytes, file_bytes = self._used_bytes(), self._file_bytes()
         return StoreUsage(
-            used_bytes=self._used_bytes(),
-            file_bytes=self._file_bytes(),
+            used_bytes=used_bytes + self._log.held_bytes() + self._tail.growth_bytes,
+            file_bytes=file_bytes + self._log.file_bytes(),
             map_bytes_max=self._map_bytes_max,
             reserve_bytes=self._reserve_bytes,
             disk_free_bytes=disk_free_bytes(self.folder),
-            journal_entries=self._entries["journal"],
+            log_bytes=self._log.held_bytes(),
+            log_records=self._log.records_count(),
+            checkpoint_bytes=_NUMBER_BYTES * max(0, file_bytes - used_bytes) // self._page_bytes,
             page_entries=self._entries["pages"],
             quarantine_entries=self._entries["quarantine"],
         )
 
     def mark_clean(self) -> None:
-        """Mark a clean shutdown, as the last commit. Another commit removes the mark."""
+        """Mark a clean shutdown, after the last checkpoint. Another commit voids the mark."""
         with translated(self.folder, needed_bytes=0), self._env.begin(write=True) as txn:
             write_clean(txn, self._databases, clean=True)
         self._marked_clean = True
@@ -220,40 +300,38 @@ class SpoolStore:
             return
         self._closed = True
         self._copying.close()
+        self._log.close()
         with self._remap:
             self._env.close()
         self._lock.release()
 
-    def _transact(self, job: CommitJob) -> None:
+    def _transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
         with self._env.begin(write=True) as txn:
             try:
                 if self._marked_clean:
                     write_clean(txn, self._databases, clean=False)
-                apply_job(txn, self._databases, job)
-                sizes = self._measure(txn, touched_databases(job))
+                apply_checkpoint(txn, self._databases, records, job)
+                sizes = self._measure(txn)
             except BaseException as error:  # before it aborts, py-lmdb waits for the end of a copy
-                self._copying.end(SPOOL_FULL if isinstance(error, lmdb.MapFullError) else COMMIT_FAILED)
+                self._copying.end(SPOOL_FULL if isinstance(error, lmdb.MapFullError) else CHECKPOINT_FAILED)
                 raise
         self._marked_clean = False
         self._take_sizes(sizes)
 
-    def _turn_over_and_transact(self, job: CommitJob) -> None:
-        """Retry after another commit, and with the whole map for a job that may use the reserve. No copy is running.
+    def _turn_over_and_transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
+        """Retry after another transaction, with the whole map. No copy is running.
 
-        LMDB reuses the pages that a commit freed from the second commit after it. Without a commit in between, a store
-        whose last settlement made room would refuse publishes until an unrelated commit.
+        LMDB reuses the pages that a transaction freed from the second one after it. What is applied was admitted when
+        it was appended, and moving it into pages makes room in the log: so a checkpoint may use the reserve.
         """
         limit = self._map_bytes_max - self._reserve_bytes
         self._set_map_bytes(self._map_bytes_max)
         try:
             with self._env.begin(write=True) as txn:
                 write_turn(txn, self._databases)
-            if job.uses_reserve:
-                self._transact(job)
+            self._transact(records, job)
         finally:
             self._set_map_bytes(limit)  # LMDB keeps the size in use, if that is larger
-        if not job.uses_reserve:
-            self._transact(job)
 
     def _set_map_bytes(self, map_bytes: int) -> None:
         with self._remap:
@@ -261,11 +339,12 @@ class SpoolStore:
 
     def _keep_reserve(self, growth: int) -> None:
         """Refuse growth that would leave less than the reserve, in the map or on the disk."""
-        used, limit = self._used_bytes(), self._map_bytes_max - self._reserve_bytes
+        used = self._used_bytes() + self._log.held_bytes() + self._tail.growth_bytes
+        limit = self._map_bytes_max - self._reserve_bytes
         if used + growth > limit:
             raise StoreFull("map", f"{used} bytes are in use and {growth} would come, of {limit} for messages")
         free = disk_free_bytes(self.folder)
-        if free < self._reserve_bytes + growth and self._file_bytes() - used < growth:
+        if free < self._reserve_bytes + growth and self._file_bytes() - self._used_bytes() < growth:
             raise StoreFull("disk", f"{free} bytes are free, of which {self._reserve_bytes} are kept in reserve")
 
     def _identify(self, incarnation: int | None) -> tuple[int, bool]:
@@ -276,17 +355,28 @@ class SpoolStore:
                 write_incarnation(txn, self._databases, known)
             copy_catalog(txn, self._databases)
             clean = read_clean(txn, self._databases)
-            self._take_sizes(self._measure(txn, set(self._names)))
+            self._take_sizes(self._measure(txn))
         return known, clean
 
-    def _read_last_record_number(self) -> int:
-        with self._env.begin() as txn, txn.cursor(db=self._databases.journal) as cursor:
-            return key_numbers(RECORD_KEY, cursor.key())[0] if cursor.last() else 0
+    def _open_log(self, *, sync: bool) -> Journal:
+        """Open the log, and move the records of an older spool or a backup into it."""
+        folder = make_log_folder(self.folder)
+        segment_bytes = min(SEGMENT_BYTES_MAX, max(SEGMENT_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP))
+        with self._env.begin() as txn:
+            has_records = holds_records(txn, self._databases)
+        log = Journal(folder, self._incarnation, segment_bytes=segment_bytes, sync=sync)
+        if has_records and log.last_number:
+            check_begun(log, self._env, self._databases)
+            remove_log(folder)
+            log = Journal(folder, self._incarnation, segment_bytes=segment_bytes, sync=sync)
+        if has_records:
+            move_records(self._env, self._databases, log, f"the store in {self.folder}")
+        return log
 
-    def _measure(self, txn: "Transaction", names: set[str]) -> dict[str, tuple[int, int]]:
+    def _measure(self, txn: "Transaction") -> dict[str, tuple[int, int]]:
         sizes: dict[str, tuple[int, int]] = {}
-        for name in names:  # 1.2 us each, so only the ones that a commit touched
-            stat = txn.stat(self._names[name])
+        for name, database in self._names.items():
+            stat = txn.stat(database)
             sizes[name] = (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"], stat["entries"])
         return sizes
 

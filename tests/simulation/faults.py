@@ -34,9 +34,13 @@ def _store_fails(world: World) -> None:
         job.store_fails()
 
 
-def _full(world: World, _: Step) -> None:
+def _full(world: World, step: Step) -> None:
+    """Have no room for messages, for checkpoints, or for both."""
     _store_fails(world)
-    world.faults.full = True
+    world.faults.full = step.what % 4 != 1
+    if step.what % 2:
+        world.faults.checkpoints_full_left += 1 + step.amount % 3
+        world.want_checkpoint()
 
 
 def _room(world: World, _: Step) -> None:
@@ -44,8 +48,14 @@ def _room(world: World, _: Step) -> None:
 
 
 def _refuse(world: World, step: Step) -> None:
+    """Refuse commits, checkpoints, or both."""
     _store_fails(world)
-    world.faults.failures_left += 1 + step.amount % 3
+    times = 1 + step.amount % 3
+    if step.what % 4 != 1:
+        world.faults.failures_left += times
+    if step.what % 2:
+        world.faults.checkpoint_failures_left += times
+        world.want_checkpoint()
 
 
 def _broken(world: World, step: Step) -> None:
@@ -59,6 +69,7 @@ def _broken(world: World, step: Step) -> None:
 
 def _slow(world: World, step: Step) -> None:
     world.pace.slow_left += 1 + step.amount % 6
+    world.pace.slow_checkpoints_left += step.what % 3
 
 
 def _damage(world: World, step: Step) -> None:

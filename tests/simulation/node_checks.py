@@ -6,7 +6,7 @@ add up, whatever clients can see of them.
 
 from collections.abc import Iterator
 
-from simulation.memory_store import Image
+from simulation.image import Image
 from simulation.targets import Violation
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.queues.core import QueueCore
@@ -15,7 +15,6 @@ from sluicegate.actors.transactions.staging import StagingActor
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.partitions.ledger import Ledger
-from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
 
 
 def queues_of(node: Node) -> list[QueueHandle]:
@@ -103,9 +102,9 @@ def check_at_rest(node: Node, image: Image) -> None:
                 raise Violation(f"{queue.name} is empty, and its floor is {ledger.floor} of {ledger.next_sequence}")
     needed = [slot.number for slot in node.services.planner.journal.slots if slot.needed_count > 0]
     if needed:
-        raise Violation(f"nothing waits, and the journal keeps records {needed}")
-    if len(image.journal) > 2 * RECORDS_TRIMMED_MIN:
-        raise Violation(f"nothing waits, and the journal has {len(image.journal)} records")
+        raise Violation(f"nothing waits, and the log keeps records {needed}")
+    if image.positions.needed_from <= image.positions.applied:
+        raise Violation(f"nothing waits, and the last checkpoint left {image.positions}")
     if image.pages:
         raise Violation(f"nothing waits, and the store keeps pages {sorted(image.pages)}")
 

@@ -69,9 +69,68 @@ FAULTS = (
         seed=1,
     ),
     Planted(
-        "a trim of the journal takes one record too many",
-        (Edit("storage/commit/planner.py", "        return through, ", "        return through + 1, "),),
-        seed=3,
+        "a checkpoint trims the log of one record too many",
+        (
+            Edit(
+                "storage/commit/journal.py",
+                "return min(self.slots[0].number, end)",
+                "return min(self.slots[0].number + 1, end)",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a checkpoint includes the settlements of a commit that is not made",
+        (
+            Edit(
+                "storage/commit/planner.py",
+                "        settlements = self._take_settlements()\n",
+                "        settlements = self._take_settlements()\n"
+                "        for partition_id, first, end in settlements:\n"
+                "            self.cursors[partition_id].settle(first, end)\n"
+                "            self.checkpoints.changed(partition_id)\n",
+            ),
+        ),
+        seed=2,
+    ),
+    Planted(
+        "a page is deleted before the settlements of its messages are committed",
+        (
+            Edit(
+                "storage/commit/planner.py",
+                "        self._page_deletes.append((partition_id, first_sequences))\n",
+                "        self.checkpoints.drop_pages(partition_id, first_sequences)\n",
+            ),
+        ),
+        seed=6,
+    ),
+    Planted(
+        "a page is written of messages whose record is then refused",
+        (Edit("messaging/partitions/paging.py", " or not publication.confirmed:", ":"),),
+        seed=2,
+    ),
+    Planted(
+        "a reservation that was refused is not made again",
+        (
+            Edit(
+                "storage/commit/planner.py",
+                "        self._reserving.update([each.partition_id for each in job.reservations"
+                " if each.partition_id in self.cursors])\n",
+                "",
+            ),
+        ),
+        seed=2,
+    ),
+    Planted(
+        "a start forgets the reservations that no checkpoint includes",
+        (
+            Edit(
+                "storage/log/tail.py",
+                "            for reservation in record.reservations:\n",
+                "            for reservation in record.reservations[:0]:\n",
+            ),
+        ),
+        seed=2,
     ),
     Planted(
         "what a crash left is delivered without the redelivered flag",
@@ -109,7 +168,7 @@ FAULTS = (
                 "return NOT_HELD",
             ),
         ),
-        seed=3,
+        seed=8,
     ),
     Planted(
         "a commit publishes, and what it settles is not written with that",

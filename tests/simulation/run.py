@@ -56,8 +56,7 @@ def run(seed: int, steps: list[Step] | None = None, *, count: int = STEPS_DEFAUL
 def drain(world: World) -> None:
     """Mend everything, let willing consumers take what is left, and see that nothing is lost and nothing left over."""
     world.reseed(0)
-    world.faults.full = False
-    world.faults.failures_left = 0
+    world.faults.end()
     world.finish_admin()
     world.advance(MENDING_US)
     for name in NAMES:
@@ -116,7 +115,7 @@ def drain(world: World) -> None:
     for transactor in world.transactors.values():
         for transaction in transactor.transactions:
             transaction.reckon()
-    for _ in range(2):  # the journal is trimmed by the commit that comes after what was kept is not any more
+    for _ in range(2):
         for name, plan in world.scenario.queues.items():
             if "retention_time_s" in plan.attributes and name in world.truth.targets:
                 world.ask(world.change(name, {"retention_time_s": 0}))
@@ -125,10 +124,12 @@ def drain(world: World) -> None:
         will.check()
     look_at_what_is_retained(world)
     check_nothing_is_lost(world.truth)
+    world.checkpoint()
     check_at_rest(world.node, world.image)
     world.restart()
     look_at_what_is_retained(world)
     check_nothing_is_lost(world.truth)
+    world.checkpoint()
     check_at_rest(world.node, world.image)
 
 

@@ -3,21 +3,19 @@
 A message that a named publisher sends again has one sequence in a partition.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from simulation.memory_store import Image
 from simulation.mqtt_tap import number_of
 from simulation.targets import Violation
 from sluicegate.storage.interface import CommitJob
-from sluicegate.storage.records.cursor import decode_cursor
 from sluicegate.storage.records.journal import decode_journal_record
 
 
 class SequenceBook:
     """Every sequence that a commit wrote, over all lives of the node."""
 
-    def __init__(self, image: Image, *, is_stored_once: Callable[[int, int], bool]) -> None:
-        self._image = image
+    def __init__(self, reserved: Mapping[int, int], *, is_stored_once: Callable[[int, int], bool]) -> None:
+        self._reserved = reserved  # partition id -> the first sequence that is not reserved, in the log by now
         self._is_stored_once = is_stored_once  # told a partition id and the number of a message
         self._sequences: dict[tuple[int, int], int] = {}  # partition id, number of a message that is stored once
         self._messages: dict[tuple[int, int], int] = {}  # partition id, sequence -> message number
@@ -25,6 +23,7 @@ class SequenceBook:
 
     def committed(self, job: CommitJob) -> None:
         """Check the rows of a commit. Rows for partitions that are gone do not count."""
+        self._gone.difference_update([each.partition_id for each in job.reservations])  # of a queue never stored
         self._gone.update(job.partition_purges)
         if job.record is None:
             return
@@ -42,8 +41,7 @@ class SequenceBook:
         if self._messages.setdefault(place, number) != number:
             raise Violation(f"{place} stood for message {self._messages[place]} and now for {number}")
         self.note_place(partition_id, sequence, number)
-        cursor = self._image.cursors.get(partition_id)
-        reserved = 0 if cursor is None else decode_cursor(cursor).next_sequence
+        reserved = self._reserved.get(partition_id, 0)
         if sequence >= reserved:
             raise Violation(f"{place} was written while only sequences below {reserved} were reserved")
 

@@ -26,7 +26,7 @@ def test_a_damaged_store_refuses_publishes_and_a_stop_does_not_wait_for_it(world
     publisher.connect(clean_start=False)
     world.advance(A_WHILE_US)
     assert publisher.state == ONLINE
-    journal = dict(world.image.journal)
+    records = world.image.log
     world.faults.broken = True
     publisher.publish("work/a/x", "k", 1, 10)
     world.advance(A_WHILE_US)
@@ -34,7 +34,7 @@ def test_a_damaged_store_refuses_publishes_and_a_stop_does_not_wait_for_it(world
     publisher.publish("work/a/x", "k", 1, 10)
     world.advance(A_WHILE_US)
     assert world.node.services.spool_health.is_damaged()
-    assert world.image.journal == journal
+    assert world.image.log == records
 
     before_us = world.loop.now_us
     world.ask(world.node.stop())

@@ -6,6 +6,7 @@ from simulation.client import OFFLINE, ONLINE
 from simulation.run import look_at_what_is_retained
 from simulation.world import World
 from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.storage.interface import Table
 
 A_WHILE_US, A_MOMENT_US = 2_000_000, 100
 
@@ -33,7 +34,7 @@ def test_a_deletion_is_not_answered_before_a_store_that_refuses_has_taken_it(wor
     world.ask(world.view.delete_queue("first"))
 
     assert world.faults.failures_left == 0
-    assert b"queue/first" not in [key for table in world.image.tables.values() for key in table]
+    assert b"queue/first" not in world.image.keys(Table.CATALOG)
 
 
 def test_that_a_queue_is_gone_is_said_when_the_store_has_deleted_it(world: World) -> None:
@@ -46,7 +47,7 @@ def test_that_a_queue_is_gone_is_said_when_the_store_has_deleted_it(world: World
     with pytest.raises(QueueNotFound):
         world.ask(world.view.delete_queue("first"))
 
-    assert b"queue/first" not in [key for table in world.image.tables.values() for key in table]
+    assert b"queue/first" not in world.image.keys(Table.CATALOG)
 
 
 async def deleted(world: World) -> None:

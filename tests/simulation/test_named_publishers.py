@@ -5,7 +5,6 @@ from contextlib import nullcontext
 import pytest
 
 from simulation.flow_tap import FlowHolder, FlowTap
-from simulation.memory_store import Image
 from simulation.scenario import PLAIN
 from simulation.sequences import SequenceBook
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
@@ -143,7 +142,7 @@ def test_an_extended_lock_lasts_its_whole_time_from_then_on(scene: Scene) -> Non
 
 
 def test_a_message_that_is_stored_twice_in_a_partition_is_noticed() -> None:
-    book = SequenceBook(Image(), is_stored_once=lambda partition_id, number: True)
+    book = SequenceBook({}, is_stored_once=lambda partition_id, number: True)
     book.note_place(1, 5, 77)
     book.note_place(2, 9, 77)
     with pytest.raises(Violation, match="stored twice"):
@@ -197,4 +196,4 @@ def test_a_publisher_that_is_forgotten_is_gone_from_a_store_that_refuses_at_firs
 
 
 def rows_of_publishers(world: World) -> list[bytes]:
-    return [key for key in world.image.tables[Table.SESSIONS] if ROW_PREFIX in key]
+    return [key for key in world.image.keys(Table.SESSIONS) if ROW_PREFIX in key]

@@ -19,9 +19,10 @@ from simulation.cursor_reader import CURSOR, Reader
 from simulation.flow_tap import FlowTap
 from simulation.http_clients import Program, Requester
 from simulation.http_tap import RequestTap
+from simulation.image import Image
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener, Wire
-from simulation.memory_store import Faults, Image, MemoryStore
+from simulation.memory_store import Faults, MemoryStore
 from simulation.mqtt_tap import Tap
 from simulation.named_publisher import Returner
 from simulation.node_checks import check_inside, is_being_read_back, queues_of
@@ -44,12 +45,14 @@ from simulation.scenario import (
 from simulation.sequences import SequenceBook
 from simulation.staging_job import Job
 from simulation.stepwise_store import Pace, StepwiseStore
+from simulation.store_book import StoreBook
 from simulation.targets import PARTITIONED, Target, Violation
 from simulation.transacting_client import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
 from simulation.wills import Will
 from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.node import Queues, Spool
@@ -59,8 +62,8 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
-from sluicegate.storage.commit.journal import RECORDS_TRIMMED_MIN
-from sluicegate.storage.interface import CommitJob
+from sluicegate.storage.commit.planner import LOG_SHARE_MAX
+from sluicegate.storage.interface import CheckpointJob, CommitJob
 from support.referees.flow.consumer import SettleTimes
 from support.referees.wire import judged
 
@@ -68,6 +71,7 @@ WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
 ADMIN_US_MAX = 60_000_000
 THOROUGH_CHECK_EVERY = 8
+CHECKPOINT_S_MAX = 20
 BROKEN_US_MIN = 1_000_000  # by then a partition has failed as often as it will, and is being read back or is not
 
 AnyClient = Client | Transactor | Returner | Resumer | Requester
@@ -139,7 +143,8 @@ class World:
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
         self.large_share = rng.choice((0.05, 0.05, 0.5))
-        self._records_trimmed_min = rng.choice((1, 4, RECORDS_TRIMMED_MIN))
+        rng.choice((1, 4, 64))  # so that what is drawn behind it stays for each seed
+        self._draw_log(Random(f"log {seed}"))
         self._config = Config(
             admin=Admin(enabled=False),
             spool=Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10))),
@@ -148,7 +153,8 @@ class World:
         )
         self._violations: list[Violation] = []
         self._wire_violations: list[str] = []  # what the referees of the wire have seen
-        self._book = SequenceBook(self.image, is_stored_once=self._is_stored_once)
+        self._store_book = StoreBook()
+        self._sequence_book = SequenceBook(self._store_book.reserved, is_stored_once=self._is_stored_once)
         self._admin: Any = None  # the task of an administrator's request
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
         self._checks_count = 0
@@ -160,10 +166,19 @@ class World:
         self._inside: list[asyncio.Task[None]] = []  # what jobs and the reader do in this life of the node
         self.start()
 
+    def _draw_log(self, rng: Random) -> None:
+        self._segment_records = rng.choice((1, 5, 50))
+        self._map_bytes = LOG_SHARE_MAX * rng.choice((8 << 10, 128 << 10, 4 << 20))  # it says how long the log may be
+        self._checkpoint_share = rng.choice((0.0, 0.0, 0.05, 0.3))  # of steps, beside those that are due
+
     def reseed(self, salt: int) -> None:
         """Begin a step: what is drawn from here on depends on its salt only."""
         self.salted.seed(salt)
         self.pace.rng.seed(salt)
+        self.pace.checkpoint_rng.seed(f"checkpoints {salt}")
+        self.faults.rng.seed(f"faults {salt}")
+        if self.faults.rng.random() < self._checkpoint_share:
+            self.want_checkpoint()
         for client in self._everybody():
             client.rng.seed(salt)
 
@@ -178,10 +193,14 @@ class World:
         """Bring up a node from the image."""
         self.truth.life += 1
         self._inside = []
-        store = MemoryStore(self.image, self.faults, self._committed)
+        store = MemoryStore(
+            self.image, self.faults, self, segment_records=self._segment_records, map_bytes=self._map_bytes
+        )
+        self._store_book.compare(store.recover())
+
         times = SettleTimes(lambda name: self.scenario.rules(name).lock_ms, lambda: self.loop.now_us // 1000)
         environment = Environment(
-            store_threads=lambda store, runtime: StepwiseStore(store, runtime, self.pace),
+            store_threads=lambda _, runtime: self._begin_threads(store, runtime),
             listener=judged(self._wire_violations, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
         )
@@ -190,7 +209,6 @@ class World:
             clock = VirtualClock(self.loop, look_ns=self._look_ns)
             rng = Random(self._rng.getrandbits(32))
             self.node = Node(self._config, store=store, clock=clock, rng=rng, environment=environment)
-            self.node.services.planner.journal.records_trimmed_min = self._records_trimmed_min
             await self.node.start()
             return self.node
 
@@ -203,10 +221,15 @@ class World:
             self._run_inside(partial(self.reader.read_on, self.node))
         self.check()
 
+    def _begin_threads(self, store: MemoryStore, runtime: Runtime) -> StepwiseStore:
+        self._threads = StepwiseStore(store, runtime, self.pace)
+        return self._threads
+
     def power_fails(self) -> None:
         """Lose everything but the image, and come back after a while."""
         self.truth.crashes += 1
         self.truth.begins_after_stop = False
+        self._threads.power_fails(self.faults.rng)
         self._let_go()
         for will in self.wills:
             will.crashed()
@@ -218,14 +241,15 @@ class World:
 
     def restart(self) -> None:
         """Stop in good order, and start. A store that cannot be written is none, so faults end before."""
-        self.faults.full = False
-        self.faults.failures_left = 0
+        self.faults.end()
         self.advance(5_000_000)
         self.finish_admin()
         self.truth.ends(TEMPORARY)
         for task in self._inside:
             task.cancel()
+        self._store_book.is_stopping = True
         self.ask(self.node.stop())
+        self._store_book.is_stopping = False
         for client in self._everybody():
             client.node_died()
         self.loop.close()
@@ -267,10 +291,36 @@ class World:
         self._admin = None
         self.loop.close()
 
-    def _committed(self, job: CommitJob) -> None:
+    # --- the store ---
+
+    def committed(self, job: CommitJob) -> None:
+        """A record is in the log."""
         if job.record is not None:
             self.trace.update(job.record)
-        self._judge(self._book.committed, job)
+        self._judge(self._store_book.committed, job)
+        self._judge(self._sequence_book.committed, job)
+
+    def checkpointed(self, store: MemoryStore, job: CheckpointJob) -> None:
+        """A checkpoint is made."""
+        self.trace.update(b"%d %d" % (job.applied, job.needed_from))
+        self._judge(lambda job: self._store_book.checkpointed(store, job), job)
+        self._judge(lambda _: self._store_book.check_pages(self.image.pages, self.image.changes().purged), job)
+
+    def want_checkpoint(self) -> None:
+        """Have a checkpoint made soon."""
+        services = self.node.services
+        services.planner.checkpoints.wait(lambda _: None)
+        services.spool_actor().turn_ended()
+
+    def checkpoint(self) -> None:
+        """Have a checkpoint made now."""
+        made = self._threads.checkpoints_made
+        self.want_checkpoint()
+        for _ in range(CHECKPOINT_S_MAX):
+            self.advance(1_000_000)
+            if self._threads.checkpoints_made > made:
+                return
+        raise Violation(f"no checkpoint was made in {CHECKPOINT_S_MAX} s")
 
     def _is_stored_once(self, partition_id: int, number: int) -> bool:
         """Return whether a message has one place in a partition: else it came from several queues, or was sent anew."""

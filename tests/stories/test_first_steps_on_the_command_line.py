@@ -199,7 +199,7 @@ def test_rows_of_another_release_are_named_and_reported_as_no_internal_error(tmp
     store = SpoolStore.open(tmp_path, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
     value = {"definition": {"name": "newer", "colour": "red"}, "kind": "named", "partition_ids": [1]}
     stored = value if row.startswith("queue") else value["definition"]
-    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, row.encode(), orjson.dumps(stored))]))
+    store.commit(CommitJob(number=1, table_writes=[TableWrite(Table.CATALOG, row.encode(), orjson.dumps(stored))]))
     store.close()
     started = subprocess.run(
         [*PYTHON, "serve", "--data", str(tmp_path), *FREE_PORTS],

@@ -14,14 +14,14 @@ from typing import Any, final
 from sluicegate.actors.messages.spool import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.actors.spool.store_threads import PageReads, read_back, run_commit, store_has_room
+from sluicegate.actors.spool.store_threads import PageReads, read_back, run_checkpoint, run_commit, store_has_room
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.messaging.message.address import Address
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop
 from sluicegate.protocols.transport.loop.selector import SocketSelector
-from sluicegate.storage.interface import CommitJob, Store
+from sluicegate.storage.interface import CheckpointJob, CommitJob, Store
 
 _WALL_START_MS = 1_700_000_000_000
 _NOT_OPENED = ("mqtt_websocket", "amqp", "flow", "http")
@@ -75,7 +75,7 @@ class _JumpingLoop(SocketLoop):
 
 @final
 class _StoreAtOnce:
-    """The two threads of the store, on the loop: a request is done when the call returns."""
+    """The threads of the store, on the loop: a request is done when the call returns."""
 
     def __init__(self, store: Store, _: Runtime) -> None:
         self._store = store
@@ -84,6 +84,9 @@ class _StoreAtOnce:
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         reply_to.post(run_commit(self._store, job))
+
+    def checkpoint(self, job: CheckpointJob, reply_to: Address) -> None:
+        reply_to.post(run_checkpoint(self._store, job))
 
     def reload(self, request: ReloadPartition, reply_to: Address) -> None:
         reply_to.post(read_back(self._store, request))

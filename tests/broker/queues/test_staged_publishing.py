@@ -196,7 +196,7 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     commit, refused = store.commit, list[CommitJob]()
 
     def refuse_once(job: CommitJob) -> None:
-        if job.page_deletes and not refused:
+        if any(write.value is None for write in job.table_writes) and not refused:
             refused.append(job)
             raise StoreFull("disk", "no room")
         commit(job)
@@ -209,31 +209,25 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     assert list((await orders.read())[0].values()) == [b"x"]
 
 
-async def test_staging_is_refused_when_only_its_row_could_be_written(
+async def test_staging_is_refused_when_it_could_not_be_written_and_leaves_nothing(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Page and row come to the spool one after the other: a turn may end between them, and the page's commit fail."""
+    """Page and row are written together, or neither is."""
     orders = await orders_of(broker)
-    store, spool = broker.node.services.store, broker.node.services.spool_actor()
+    store = broker.node.services.store
     commit, refused = store.commit, list[CommitJob]()
-    write_tables = spool.handlers[WriteTables]
 
     def refuse_the_page(job: CommitJob) -> None:
-        if job.page_writes:
+        if job.staged_pages:
             refused.append(job)
             raise StoreFailed("input/output error")
         commit(job)
 
-    def in_a_later_commit(message: WriteTables) -> None:
-        monkeypatch.setitem(spool.handlers, WriteTables, write_tables)
-        spool.when_idle(lambda: broker.node.services.spool.inbox.post(message))
-
     monkeypatch.setattr(store, "commit", refuse_the_page)
-    monkeypatch.setitem(spool.handlers, WriteTables, in_a_later_commit)
-    with pytest.raises(StagingRefused, match="its page could not be written"):
+    with pytest.raises(StagingRefused, match="input/output error"):
         await orders.stage("job/7", 0, b"x")
 
-    assert [job.table_writes for job in refused] == [[]]
+    assert [len(job.table_writes) for job in refused] == [1]
     assert (await orders.staging()).staged_pages_count == 0
     await until(lambda: not broker.node.services.spool_gate.blocked, "the store has room again")
     await broker.restart()

@@ -4,15 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
+from sluicegate.storage.environment.databases import PAGE_KEY
 from sluicegate.storage.records.journal import JournalEntry, Match
 from sluicegate.storage.records.page import Run, directory_row
+from sluicegate.storage.store.store import SpoolStore
 from support.broker.browser_client import Browser
 from support.broker.named_queues import create, shown, shows
 from support.broker.running_broker import RunningBroker
 from support.storage.half_records import half, page_of_version_1, record_of_version_1
 from support.storage.sample_records import batch
 from support.storage.spool_file import put_raw
+from support.storage.store_work import commit
 
 Q, OTHER = 1, 2  # partition ids, as the two queues are created
 
@@ -56,7 +58,9 @@ async def test_a_half_message_in_the_journal_is_left_out(broker: RunningBroker) 
         JournalEntry(half(3), [Match(Q, 2, None), Match(OTHER, 4, [0, 2])]),
         JournalEntry(batch(2, payload=b"after"), [Match(Q, 5, None)]),
     ]
-    put_raw(folder, "journal", RECORD_KEY.pack(1 << 32), record_of_version_1(entries))
+    store = SpoolStore.open(folder, map_bytes_max=broker.config.spool.map_bytes_max)
+    commit(store, record=record_of_version_1(entries))
+    store.close()
     await broker.start()
 
     assert broker.node.services.recovered.damaged_count == 1

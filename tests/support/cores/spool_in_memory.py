@@ -1,9 +1,10 @@
-"""A spool on a dict: the real planner, ledgers and record formats, and a store that commits or fails on command.
+"""A spool on dicts: the real planner, ledgers and record formats, and a store that obeys or fails on command.
 
 Beside it is a plain model of the store's promises: which messages were written, and which were settled.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 from sluicegate.gateway.node.recovery import Recovered, read_store, register_partitions
@@ -15,9 +16,22 @@ from sluicegate.messaging.partitions.paging import page_loaded, pages_written, p
 from sluicegate.messaging.partitions.recovery import redelivered_ranges, restore
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
-from sluicegate.storage.commit.planner import Commit, CommitPlanner, PageRequest
+from sluicegate.storage.commit.checkpoint import Checkpoint, PageRequest
+from sluicegate.storage.commit.planner import Commit, CommitPlanner
 from sluicegate.storage.errors import StoreFailed
-from sluicegate.storage.interface import CommitJob, PageEntry, PageKey, PageWrite, Recovery, StoreUsage, Table
+from sluicegate.storage.interface import (
+    CheckpointJob,
+    CommitJob,
+    LogEntry,
+    PageEntry,
+    PageKey,
+    PageWrite,
+    Recovery,
+    StoreUsage,
+    Table,
+)
+from sluicegate.storage.log.record import LogRecord, decode_log_record, encode_log_record, record_of
+from sluicegate.storage.log.tail import TailChanges
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
 from sluicegate.storage.records.page import PageRuns, Run, decode_page, decode_page_summary, encode_page
@@ -32,34 +46,39 @@ class Place(NamedTuple):
 
 
 class DictStore:
-    """What storage.store.store keeps on a disk, in dicts."""
+    """What storage.store.store keeps on a disk, in dicts. The log is trimmed of everything that is not needed."""
 
     def __init__(self) -> None:
-        self.journal: dict[int, bytes] = {}
+        self.log: dict[int, bytes] = {}
+        self.applied = 0
+        self.needed_from = 1
         self.pages: dict[PageKey, bytes] = {}
         self.cursors: dict[int, bytes] = {}
         self.clean = False
 
     def commit(self, job: CommitJob) -> None:
+        assert job.number > self._last_number()
+        self.log[job.number] = encode_log_record(record_of(job))
+
+    def checkpoint(self, job: CheckpointJob) -> None:
+        assert self.applied <= job.applied <= self._last_number()
         self.clean = False
+        changes = TailChanges(self._unapplied(job.applied))
+        cursors = {partition_id: decode_cursor(data) for partition_id, data in self.cursors.items()}
+        changes.change_cursors(cursors, lost=set())
+        cursors.update({cursor.partition_id: cursor for cursor in job.cursor_puts})
+        self.cursors = {partition_id: encode_cursor(cursor) for partition_id, cursor in cursors.items()}
+        self.pages = {key: page for key, page in self.pages.items() if key.partition_id not in changes.purged}
         for damage in job.page_quarantines:
             self.pages.pop(PageKey(damage.partition_id, damage.first_sequence), None)
-        for partition_id in job.partition_purges:
-            self.pages = {key: page for key, page in self.pages.items() if key.partition_id != partition_id}
-            self.cursors.pop(partition_id, None)
         for key in job.page_deletes:
             assert self.pages.pop(key, None) is not None, "a page is deleted once"
-        for number in [number for number in self.journal if number <= job.journal_delete_through]:
-            del self.journal[number]
         for write in job.page_writes:
             key = PageKey(write.partition_id, decode_page_summary(write.page).first_sequence)
             assert key not in self.pages, "a page is written once"
             self.pages[key] = write.page
-        for cursor in job.cursor_puts:
-            self.cursors[cursor.partition_id] = encode_cursor(cursor)
-        if job.record is not None:
-            assert job.record_number > max(self.journal, default=0)
-            self.journal[job.record_number] = job.record
+        self.applied, self.needed_from = job.applied, job.needed_from
+        self.log = {number: data for number, data in self.log.items() if number >= self._oldest_number()}
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         return decode_page(self.pages[PageKey(partition_id, first_sequence)])
@@ -67,20 +86,44 @@ class DictStore:
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         raise StoreFailed("there is no data file")
 
+    def log_held(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def log_records(self, first: int) -> Iterator[LogEntry]:
+        for number, data in self.log.items():
+            if number >= first:
+                yield LogEntry(number, data, is_sound=True)
+
     def recover(self) -> Recovery:
+        changes = TailChanges(self._unapplied(self._last_number()))
+        cursors = {partition_id: decode_cursor(data) for partition_id, data in self.cursors.items()}
+        changes.change_cursors(cursors, lost=set())
+        pages = [PageEntry(key.partition_id, decode_page_summary(page)) for key, page in sorted(self.pages.items())]
         return Recovery(
             incarnation=1,
-            was_clean=self.clean,
-            next_record_number=max(self.journal, default=0) + 1,
-            cursors={partition_id: decode_cursor(data) for partition_id, data in self.cursors.items()},
-            pages=[PageEntry(key.partition_id, decode_page_summary(page)) for key, page in sorted(self.pages.items())],
+            was_clean=self.clean and self._last_number() == self.applied,
+            next_record_number=self._last_number() + 1,
+            cursors=cursors,
+            pages=changes.change_pages(pages),
             journal=self._records(),
             tables={table: iter(()) for table in Table},
             quarantined=[],
+            applied=self.applied,
         )
 
     def usage(self) -> StoreUsage:
-        raise AssertionError("nobody asks how full a dict is")
+        return StoreUsage(
+            used_bytes=0,
+            file_bytes=0,
+            map_bytes_max=1 << 40,
+            reserve_bytes=0,
+            disk_free_bytes=1 << 40,
+            log_bytes=0,
+            log_records=len(self.log),
+            checkpoint_bytes=0,
+            page_entries=len(self.pages),
+            quarantine_entries=0,
+        )
 
     def mark_clean(self) -> None:
         self.clean = True
@@ -88,16 +131,28 @@ class DictStore:
     def close(self) -> None:
         pass
 
+    def _last_number(self) -> int:
+        return max([self.applied, *self.log])
+
+    def _oldest_number(self) -> int:
+        """Return the number of the oldest record that is needed."""
+        return min(self.needed_from, self.applied + 1)
+
+    def _unapplied(self, through: int) -> list[LogRecord]:
+        numbers = [number for number in self.log if self.applied < number <= through]
+        return [decode_log_record(self.log[number], "record", is_sound=True) for number in numbers]
+
     def _records(self) -> Iterator[tuple[int, JournalRecord]]:
-        for number in sorted(self.journal):
-            yield number, decode_journal_record(self.journal[number])
+        for number, data in self.log.items():
+            journal = decode_log_record(data, "record", is_sound=True).journal
+            if journal is not None:
+                yield number, decode_journal_record(journal)
 
 
 class SpoolInMemory:
     """A node's spool and partitions through one life after the other."""
 
-    def __init__(self, partition_ids: list[int], *, records_trimmed_min: int = 1) -> None:
-        self.records_trimmed_min = records_trimmed_min
+    def __init__(self, partition_ids: list[int]) -> None:
         self.store = DictStore()
         self.partition_ids = partition_ids
         self.rules = DeliveryRules()
@@ -105,6 +160,7 @@ class SpoolInMemory:
         self.promised_settled: set[Place] = set()
         self.given_out: set[Place] = set()  # in any life
         self.commit_out: Commit | None = None
+        self.checkpoint_out: Checkpoint | None = None
         self.start()
 
     # --- lives ---
@@ -112,12 +168,12 @@ class SpoolInMemory:
     def start(self) -> None:
         """Come up from what is in the store; the first commit reserves sequences before anybody publishes."""
         self.commit_out = None
+        self.checkpoint_out = None
         self.confirmed: list[Publication] = []
         self.refused: list[Publication] = []
         recovered: Recovered = read_store(self.store)
         self.planner: CommitPlanner = recovered.planner
-        self.paging: set[int] = set()  # partitions with pages that wait for a commit
-        self.planner.journal.records_trimmed_min = self.records_trimmed_min
+        self.paging: set[int] = set()  # partitions with pages that wait for a checkpoint
         self.ledgers: dict[int, Ledger] = {}
         for partition_id in self.partition_ids:
             ledger = self.ledgers[partition_id] = Ledger(durable=True, rules=self.rules)
@@ -130,8 +186,16 @@ class SpoolInMemory:
         self.begin_commit()
         self.end_commit(succeeds=True)
 
-    def crash(self) -> dict[Place, bytes]:
-        """Nothing that was in memory is left, and a commit that was out was not made. Return what has to come back."""
+    def crash(self, *, keeps_commit: bool = False, keeps_checkpoint: bool = False) -> dict[Place, bytes]:
+        """Nothing that was in memory is left. Return what has to come back.
+
+        A commit or a checkpoint that was out was made or not.
+        """
+        if keeps_commit and self.commit_out is not None:
+            self.store.commit(self.commit_out.job)
+            self._promise(self.commit_out)
+        if keeps_checkpoint and self.checkpoint_out is not None:
+            self.store.checkpoint(self.checkpoint_out.job)
         expected = self.unsettled()
         self.start()
         return expected
@@ -139,12 +203,13 @@ class SpoolInMemory:
     def stop_and_start(self) -> dict[Place, bytes]:
         """Commit all there is, write the last cursors, and come up again. Return what has to come back."""
         self.commit_everything()
+        self.end_checkpoint(succeeds=True)
         states = []
         for partition_id, ledger in self.ledgers.items():
             cursor = self.planner.cursors[partition_id]
             cursor.next_sequence_reserved = ledger.next_sequence
             states.append(cursor.state(redelivered_ranges(ledger)))
-        self.store.commit(CommitJob(cursor_puts=states))
+        self.store.checkpoint(self.planner.last_checkpoint(states))
         self.store.mark_clean()
         expected = self.unsettled()
         self.start()
@@ -215,7 +280,7 @@ class SpoolInMemory:
             for plan in plans if written else []:
                 pages_written(ledger, plan)
 
-        self.planner.write_pages(PageRequest(pages, paged))
+        self.planner.checkpoints.write_pages(PageRequest(pages, paged), now_ms=0)
 
     def carry_out_effects(self) -> None:
         for partition_id, ledger in self.ledgers.items():
@@ -223,7 +288,8 @@ class SpoolInMemory:
             self.planner.settle(partition_id, effects.settled, written=effects.settled_written)
             for publication in effects.released_publications:
                 self.planner.released(publication)
-            self.planner.drop_pages(partition_id, effects.dropped_pages)
+            if effects.dropped_pages:
+                self.planner.drop_pages(partition_id, effects.dropped_pages)
             effects.settled, effects.released_publications, effects.dropped_pages = [], [], []
             effects.settled_written = False
 
@@ -251,8 +317,6 @@ class SpoolInMemory:
             commit = self.planner.failed()
             for publication in commit.publications:
                 self._withdraw(publication)
-        for page in commit.pages:
-            page.done(succeeds)
         for table in commit.tables:
             table.done("" if succeeds else "it failed")
         self.carry_out_effects()
@@ -263,6 +327,33 @@ class SpoolInMemory:
         while self.commit_out is not None:
             self.end_commit(succeeds=True)
             self.begin_commit()
+
+    # --- checkpoints ---
+
+    def begin_checkpoint(self) -> None:
+        """Begin a checkpoint if it would change anything, due or not."""
+        if self.checkpoint_out is None and not self.planner.checkpoints.is_idle():
+            self.checkpoint_out = self.planner.next_checkpoint()
+
+    def end_checkpoint(self, *, succeeds: bool) -> None:
+        if self.checkpoint_out is None:
+            return
+        if succeeds:
+            self.store.checkpoint(self.checkpoint_out.job)
+            checkpoint = self.planner.checkpoints.succeeded(overhead_bytes=0)
+        else:
+            checkpoint = self.planner.checkpoints.failed()
+        self.checkpoint_out = None
+        checkpoint.end(succeeded=succeeds)
+        self.carry_out_effects()
+
+    def checkpoint_everything(self) -> None:
+        """Commit all there is, and have the state include it."""
+        self.end_checkpoint(succeeds=True)
+        for _ in range(2):  # messages that have moved into pages let pages and records go
+            self.commit_everything()
+            self.begin_checkpoint()
+            self.end_checkpoint(succeeds=True)
 
     # --- what can be seen ---
 

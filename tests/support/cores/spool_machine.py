@@ -1,4 +1,4 @@
-"""Any order of publishes, deliveries, commits and crashes over a spool in memory."""
+"""Any order of publishes, deliveries, commits, checkpoints and crashes over a spool in memory."""
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -91,10 +91,24 @@ class SpoolMachine(RuleBasedStateMachine):
     def end_commit(self, succeeds: bool) -> None:
         self.spool.end_commit(succeeds=succeeds)
 
-    @rule(likely=st.sampled_from([False, False, True]))
-    def crash(self, likely: bool) -> None:
+    @rule()
+    def begin_checkpoint(self) -> None:
+        self.spool.begin_checkpoint()
+
+    @precondition(lambda self: self.spool.checkpoint_out is not None)
+    @rule(succeeds=st.sampled_from([True, True, True, False]))
+    def end_checkpoint(self, succeeds: bool) -> None:
+        self.spool.end_checkpoint(succeeds=succeeds)
+
+    @rule()
+    def checkpoint(self) -> None:
+        self.spool.checkpoint_everything()
+
+    @rule(likely=st.sampled_from([False, False, True]), keeps_commit=st.booleans(), keeps_checkpoint=st.booleans())
+    def crash(self, likely: bool, keeps_commit: bool, keeps_checkpoint: bool) -> None:
         if likely:
-            self.comes_back(self.spool.crash(), after_a_crash=True)
+            expected = self.spool.crash(keeps_commit=keeps_commit, keeps_checkpoint=keeps_checkpoint)
+            self.comes_back(expected, after_a_crash=True)
 
     @rule(likely=st.sampled_from([False, False, True]))
     def stop_cleanly(self, likely: bool) -> None:
@@ -140,9 +154,10 @@ class SpoolMachine(RuleBasedStateMachine):
         self.comes_back(self.spool.crash(), after_a_crash=True)
         for partition_id, ledger in self.spool.ledgers.items():
             self.spool.settle(partition_id, 1, ledger.next_sequence, ACCEPTED)
-        self.spool.commit_everything()
+        self.spool.checkpoint_everything()
         assert self.spool.unsettled() == {}
         assert self.spool.store.pages == {}
         assert all(slot.needed_count == 0 for slot in self.spool.planner.journal.slots), (
-            "the journal needs nothing any more"
+            "the log needs nothing any more"
         )
+        assert self.spool.store.log == {}

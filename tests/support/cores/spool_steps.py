@@ -2,15 +2,16 @@
 
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.storage.commit.planner import Commit, CommitPlanner
+from sluicegate.storage.interface import CheckpointJob
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
 from support.cores.messages import numbered, published
 
 P, Q = 3, 8  # two partitions
 
 
-def planner_with(*partition_ids: int, records_trimmed_min: int = 1) -> CommitPlanner:
+def planner_with(*partition_ids: int) -> CommitPlanner:
     """Return a planner with these partitions; their first reservation is committed."""
-    planner = CommitPlanner(next_record_number=1, records_trimmed_min=records_trimmed_min)
+    planner = CommitPlanner(next_record_number=1)
     for partition_id in partition_ids:
         planner.register(partition_id, floor=1, next_sequence_reserved=1)
     committed(planner)
@@ -28,6 +29,13 @@ def publication_to(first_by_partition: dict[int, int], *, count: int = 2) -> Pub
 def committed(planner: CommitPlanner) -> Commit:
     planner.next_commit(now_ms=0, patience_ms=0)
     return planner.committed()
+
+
+def checkpointed(planner: CommitPlanner) -> CheckpointJob:
+    """Return the job of a checkpoint that was made."""
+    job = planner.next_checkpoint().job
+    planner.checkpoints.succeeded(overhead_bytes=0).end(succeeded=True)
+    return job
 
 
 def stored(planner: CommitPlanner, first_by_partition: dict[int, int]) -> Publication:

@@ -83,9 +83,10 @@ SPOOL: Final = SpoolView(
     memory_bytes_max=12,
     file_bytes=13,
     disk_free_bytes=14,
-    journal_records=15,
-    pages=16,
-    quarantined=17,
+    log_bytes=15,
+    journal_records=16,
+    pages=17,
+    quarantined=18,
 )
 
 

@@ -167,7 +167,7 @@ def attributes_of(any_batch: MessageBatch) -> tuple[int, int, bool, str, int, in
 def publish_job(number: int, *, payload: bytes = b"21.5", count: int = 3, partition_id: int = 1) -> CommitJob:
     """Return a job that journals one batch for one partition."""
     entry = JournalEntry(batch(count, payload=payload), [Match(partition_id, number * 1000, None)])
-    return CommitJob(record_number=number, record=encode_journal_record([entry], []))
+    return CommitJob(number=number, record=encode_journal_record([entry], []))
 
 
 def page_bytes(first_sequence: int, *, count: int = 3, payload: bytes = b"21.5") -> bytes:

@@ -1,143 +1,23 @@
 """When the spool commits, and when publishers hear: the actor on virtual time, with a disk that takes everything."""
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, StorePublication
+from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.messages.partitions import PageOut, Withdraw
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.messages.spool import WriteTables
-from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.runtime import ActorCell, Runtime
-from sluicegate.actors.runtime.supervision import ONE_CONNECTION
-from sluicegate.actors.spool.actor import JOURNAL_RECORDS_MAX, TRY_AGAIN_MS, Spool
-from sluicegate.actors.spool.health import SpoolHealth
-from sluicegate.actors.spool.store_threads import CommitDone, CommitFailed
-from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.publication import UNWRITTEN, Publication
-from sluicegate.messaging.queues.admission import SpoolGate
-from sluicegate.storage.interface import CommitJob, Table, TableWrite
+from sluicegate.actors.spool.actor import TRY_AGAIN_MS
+from sluicegate.messaging.message.publication import UNWRITTEN
+from sluicegate.storage.commit.planner import LOG_RECORDS_MAX
+from sluicegate.storage.interface import Table, TableWrite
 from support.cores.lone_actors import recorder
-from support.cores.messages import numbered
-from support.cores.spool_steps import P, Q, planner_with, publication_to
-
-INTERVAL_MS = 4
-COMMIT_US = 1_000
-
-
-class Publisher(LoopActor):
-    """Hears what becomes of what was published."""
-
-    def __init__(
-        self, cell: ActorCell, confirmed: Callable[[Confirmed], None], refused: Callable[[PublishFailed], None]
-    ) -> None:
-        super().__init__(cell)
-        self.handlers = {Confirmed: confirmed, PublishFailed: refused}
-
-
-class Keeper:
-    """A spool, its disk, and the publisher of everything. Times are in microseconds."""
-
-    def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
-        self.loop = virtual_loop(MONOTONIC_START_US)
-        clock = VirtualClock(self.loop, look_ns=0)
-        self.runtime = Runtime(loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail)
-        self.planner = planner_with(P, Q)
-        self.partitions: dict[int, Address] = {}
-        self.cell = self.runtime.spawn(
-            lambda cell: Spool(
-                cell,
-                planner=self.planner,
-                writer=self,
-                gate=SpoolGate(usage_bytes_max=1 << 40),
-                health=SpoolHealth(),
-                commit_interval_ms=interval_ms,
-                partitions=self.partitions,
-                tracing=None,
-            ),
-            kind="spool",
-            name="spool",
-            policy=ONE_CONNECTION,
-        )
-        self._publisher = self.runtime.spawn(
-            lambda cell: Publisher(cell, self._confirmed, self._refused),
-            kind="publisher",
-            name="publisher",
-            policy=ONE_CONNECTION,
-        )
-        self.published: dict[int, Publication] = {}  # by token; its messages have one sequence each
-        self.came_us: dict[int, int] = {}
-        self.confirmed_us: dict[int, int] = {}
-        self.refused: dict[int, str] = {}  # token -> why
-        self.began_us: list[int] = []  # of each commit
-        self.failures_left = 0  # so many of the next commits are not made
-
-    # --- the disk ---
-
-    def write(self, job: CommitJob, reply_to: Address) -> None:
-        self.began_us.append(self.now_us())
-        report: CommitDone | CommitFailed = CommitDone()
-        if self.failures_left > 0:
-            self.failures_left -= 1
-            report = CommitFailed("input/output error", "refused")
-        self.loop.call_later(COMMIT_US / 1_000_000, reply_to.post, report)
-
-    def reload(self, request: object, reply_to: Address) -> None:
-        raise AssertionError("no partition fails")
-
-    def report_reads(self, report_to: Address) -> None:
-        """Nothing is read."""
-
-    def has_room(self) -> bool:
-        return True
-
-    # --- the publisher, and the partition ---
-
-    def _confirmed(self, message: Confirmed) -> None:
-        assert message.token not in self.confirmed_us, "a publisher hears once"
-        self.confirmed_us[message.token] = self.now_us()
-
-    def _refused(self, message: PublishFailed) -> None:
-        assert message.token not in self.refused, "a publisher hears once"
-        self.refused[message.token] = message.reason
-
-    def publish(self, *, consumers: bool) -> int:
-        """Publish a message that is at once with a consumer, or waits for one; return its token."""
-        token = len(self.published) + 1
-        publication = Publication(numbered(1), publisher=self._publisher.inbox, token=token, partitions_count=1)
-        publication.sequenced(P, token, None)
-        if consumers:
-            publication.undelivered_count = 0
-        self.published[token] = publication
-        self.came_us[token] = self.now_us()
-        self.cell.inbox.post(StorePublication(publication))
-        return token
-
-    def settle(self, token: int) -> None:
-        publication = self.published[token]
-        publication.open_count = 0
-        is_written = publication.record_number != UNWRITTEN
-        self.cell.inbox.post(Settled(P, [(token, token + 1)], [publication], [], is_written))
-
-    def write_a_row(self, reply_to: Address | None = None, token: int = 0) -> None:
-        self.cell.inbox.post(WriteTables([TableWrite(Table.CATALOG, b"k", b"v")], reply_to, token))
-
-    # --- time ---
-
-    def now_us(self) -> int:
-        return self.loop.now_us - MONOTONIC_START_US
-
-    def passes(self, *, us: int = 0) -> None:
-        self.loop.advance(us)
-
-    def fail(self, error: BaseException) -> None:
-        raise error
+from support.cores.lone_spool import COMMIT_US, INTERVAL_MS, Keeper
+from support.cores.spool_steps import P, publication_to
 
 
 @pytest.fixture
@@ -281,28 +161,28 @@ def test_who_watches_commits_hears_of_each_until_it_watches_no_more(spool: Keepe
     assert heard == {"staying": [CommitSeen(), CommitSeen()], "leaving": [CommitSeen()]}
 
 
-def test_who_holds_up_the_head_of_a_long_journal_is_asked_to_move_into_pages(spool: Keeper) -> None:
+def test_who_holds_up_the_head_of_a_long_log_is_asked_to_move_into_pages(spool: Keeper) -> None:
     """Once, with those a little behind it; and again if what was asked for may not have been written."""
-    heard: dict[int, list[object]] = {1: [], 2: [], 3: []}  # at the head, behind it, far behind
+    heard: dict[int, list[object]] = {1: [], 2: [], 3: [], 4: []}  # at the head, behind it, far behind, no longer there
     spool.partitions.update({each: recorder(spool.runtime, heard[each]).inbox for each in heard})
-    through = 1 + JOURNAL_RECORDS_MAX // 4
-    for number in range(1, JOURNAL_RECORDS_MAX + 2):
-        partition_id = {1: 1, 2: 3, through: 2, through + 1: 3}.get(number)
-        publications = [] if partition_id is None else [publication_to({partition_id: number})]
-        for publication in publications:
-            publication.record_number = number
-        spool.planner.recovered(number, publications)
-        if number == 2:
-            spool.planner.released(publications[0])
+    through = LOG_RECORDS_MAX // 4
+    spool.planner.next_record_number = LOG_RECORDS_MAX + 2
+    for number in range(1, LOG_RECORDS_MAX + 2):
+        partition_id = {1: 1, through: 2, through + 1: 3}.get(number, 4)
+        publication = publication_to({partition_id: number})
+        publication.record_number = number
+        spool.planner.recovered(number, [publication])
+        if partition_id == 4:
+            spool.planner.released(publication)
     for failures in (0, 0, 1):
         spool.failures_left = failures
         spool.write_a_row()
         spool.passes(us=1_000_000)
-    assert heard == {1: [PageOut(through)], 2: [PageOut(through)], 3: []}
+    assert heard == {1: [PageOut(through)], 2: [PageOut(through)], 3: [], 4: []}
 
     spool.write_a_row()
     spool.passes(us=1_000_000)
-    assert heard == {1: [PageOut(through)] * 2, 2: [PageOut(through)] * 2, 3: []}
+    assert heard == {1: [PageOut(through)] * 2, 2: [PageOut(through)] * 2, 3: [], 4: []}
 
 
 def test_refused_messages_are_withdrawn_and_their_publisher_is_told(spool: Keeper) -> None:

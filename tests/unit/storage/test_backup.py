@@ -19,11 +19,12 @@ from sluicegate.storage.backup.folder import (
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.backup.restore import restore_backup
 from sluicegate.storage.environment.folder_lock import DATA_FILE
-from sluicegate.storage.errors import BackupEnded, BackupRefused, FolderInUse, StoreFull, UnsupportedFormat
-from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.errors import BackupEnded, BackupRefused, FolderInUse, UnsupportedFormat
+from sluicegate.storage.interface import CheckpointJob, PageWrite, Reservation, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SPOOL_FULL, SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
+from support.storage.store_work import checkpoint, commit
 from unit.storage.conftest import OpenStore
 
 KIB = b"x" * 1024
@@ -53,16 +54,12 @@ def backup_of(store: object, folder: Path) -> Backup:
 
 
 def filled(store: SpoolStore, count: int = 20) -> None:
-    """Journal some records, and store a page, a cursor and a row."""
+    """Commit some records and a row, and store a cursor and pages."""
     for number in range(1, count + 1):
         store.commit(publish_job(number, payload=KIB, count=24))
-    store.commit(
-        CommitJob(
-            page_writes=[PageWrite(2, page_bytes(1))],
-            cursor_puts=[CursorRecord(1, 5, [], 9, [])],
-            table_writes=[TableWrite(Table.CATALOG, b"k", b"v")],
-        )
-    )
+    commit(store, rows=[TableWrite(Table.CATALOG, b"k", b"v")])
+    pages = [PageWrite(2, page_bytes(100 * number, payload=KIB, count=24)) for number in range(count)]
+    checkpoint(store, pages=pages, cursors=[CursorRecord(1, 5, [], 9, [])])
 
 
 def restored(backup: Path, folder: Path, incarnation: int = 99) -> SpoolStore:
@@ -70,12 +67,12 @@ def restored(backup: Path, folder: Path, incarnation: int = 99) -> SpoolStore:
     return SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
 
 
-def test_a_backup_has_what_was_committed_before_it_and_nothing_that_came_while_it_was_made(
+def test_a_backup_has_what_was_committed_before_it_and_no_part_of_what_comes_later(
     store: SpoolStore, tmp_path: Path
 ) -> None:
-    """Spark reference 3.1: a consistent copy. Commits go on meanwhile."""
+    """Spark reference 3.1: a consistent copy. Commits go on meanwhile: it has those up to some moment."""
     filled(store)
-    meanwhile = iter(range(21, 1000))
+    meanwhile = iter(range(22, 1000))
 
     note = backup_of(HookedStore(store, lambda: store.commit(publish_job(next(meanwhile)))), tmp_path / "b" / "1").run()
 
@@ -84,8 +81,9 @@ def test_a_backup_has_what_was_committed_before_it_and_nothing_that_came_while_i
     assert (note.incarnation, note.node, note.taken_ms) == (7, "n", 1_700_000_000_000)
     again = restored(tmp_path / "b" / "1", tmp_path / "data")
     recovery = again.recover()
-    assert [number for number, _ in recovery.journal] == list(range(1, 21))
-    assert [page.partition_id for page in recovery.pages] == [2]
+    numbers = [number for number, _ in recovery.journal]
+    assert numbers == [*range(1, 21), *range(22, numbers[-1] + 1)]
+    assert [page.partition_id for page in recovery.pages] == [2] * 20
     assert recovery.cursors[1].floor == 5
     assert dict(recovery.tables[Table.CATALOG]) == {b"k": b"v"}
     assert recovery.quarantined == []
@@ -147,21 +145,20 @@ def test_a_store_that_is_closed_ends_its_backup(store: SpoolStore, tmp_path: Pat
 def test_a_spool_that_becomes_full_ends_its_backup_and_takes_its_room_back(tmp_path: Path) -> None:
     """What is settled while a backup is made cannot be used again before its end: consumers go first."""
     store = SpoolStore.open(tmp_path / "spool", map_bytes_max=2 << 20, reserve_bytes=256 << 10)
-    publish_until_full(store)
-    pages = [PageWrite(1, page_bytes(first * 100, payload=KIB, count=24)) for first in range(8)]
-    moving = Meanwhile(lambda: store.commit(CommitJob(page_writes=pages, uses_reserve=True)))
+    stored = page_until_almost_full(store)
+    moving = Meanwhile(lambda: store.checkpoint(MORE_PAGES))
 
     with pytest.raises(BackupEnded, match=SPOOL_FULL):
         backup_of(HookedStore(store, moving), tmp_path / "b" / "1").run()
     moving.join()
 
-    assert len(store.recover().pages) == 8
+    assert len(store.recover().pages) == stored + 8
     store.close()
 
 
 def test_a_full_spool_goes_on_though_the_disk_of_its_backup_does_not_answer(tmp_path: Path) -> None:
     store = SpoolStore.open(tmp_path / "spool", map_bytes_max=2 << 20, reserve_bytes=256 << 10)
-    publish_until_full(store)
+    stored = page_until_almost_full(store)
     answers, has_begun = threading.Event(), threading.Event()
     told: list[str] = []
 
@@ -179,11 +176,10 @@ def test_a_full_spool_goes_on_though_the_disk_of_its_backup_does_not_answer(tmp_
     making.start()
     has_begun.wait(50)
 
-    pages = [PageWrite(1, page_bytes(first * 100, payload=KIB, count=24)) for first in range(8)]
-    store.commit(CommitJob(page_writes=pages, uses_reserve=True))
+    store.checkpoint(MORE_PAGES)
 
     assert making.is_alive(), "the disk has not answered yet"
-    assert len(store.recover().pages) == 8
+    assert len(store.recover().pages) == stored + 8
     answers.set()
     making.join()
     assert told == [SPOOL_FULL]
@@ -191,12 +187,20 @@ def test_a_full_spool_goes_on_though_the_disk_of_its_backup_does_not_answer(tmp_
     store.close()
 
 
-def publish_until_full(store: SpoolStore) -> None:
-    for number in range(1, 10_000):
-        try:
-            store.commit(publish_job(number, payload=KIB, count=24))
-        except StoreFull:
-            return
+def page_until_almost_full(store: SpoolStore) -> int:
+    """Store pages until fewer than eight more fit without the reserve; return their number."""
+    count = 0
+    while store.usage().used_bytes < (2 << 20) - (256 << 10) - (128 << 10):
+        store.checkpoint(CheckpointJob(applied=0, needed_from=1, page_writes=[large_page(2, count)]))
+        count += 1
+    return count
+
+
+def large_page(partition_id: int, number: int) -> PageWrite:
+    return PageWrite(partition_id, page_bytes(number * 100, payload=KIB, count=24))
+
+
+MORE_PAGES = CheckpointJob(applied=0, needed_from=1, page_writes=[large_page(1, number) for number in range(8)])
 
 
 def test_a_folder_that_holds_something_is_not_touched(store: SpoolStore, tmp_path: Path) -> None:
@@ -308,17 +312,95 @@ def test_a_restore_that_was_killed_can_be_done_again(store: SpoolStore, tmp_path
 def test_a_reader_changes_nothing_and_names_what_is_damaged(store: SpoolStore, tmp_path: Path) -> None:
     filled(store)
     store.close()
-    damaged = bytearray((store.folder / DATA_FILE).read_bytes())
+    segment = segments_in(store.folder)[0]
+    damaged = bytearray(segment.read_bytes())
     at = damaged.index(b"SGJ")
     damaged[at + 100] ^= 1
-    (store.folder / DATA_FILE).write_bytes(damaged)
-    before = {path.name: path.read_bytes() for path in store.folder.iterdir()}
+    segment.write_bytes(damaged)
+    before = files_in(store.folder)
 
     with SpoolReader.open_folder(store.folder) as reader:
-        assert [(each.reason, each.where.startswith("journal record")) for each in reader.damage] == [("damaged", True)]
+        assert [(each.reason, each.where) for each in reader.damage] == [("damaged", "log record 1")]
         assert reader.journal_records_count == 20, "what it settled is read, whatever became of its batches"
 
-    assert {path.name: path.read_bytes() for path in store.folder.iterdir()} == before
+    assert files_in(store.folder) == before
+
+
+def test_a_reader_of_a_stopped_node_applies_the_log_and_writes_nothing(store: SpoolStore, tmp_path: Path) -> None:
+    """A node that was killed has recent rows, reservations and messages in its log only."""
+    filled(store)
+    number = commit(
+        store,
+        rows=[TableWrite(Table.CATALOG, b"k", None), TableWrite(Table.RETAINED, b"t", b"new")],
+        staged=[PageWrite(7, page_bytes(300))],
+        reservations=[Reservation(1, 0, 1 << 20)],
+        purges=[2],
+    )
+    store.commit(publish_job(number + 1))
+    store.close()
+    before = files_in(store.folder)
+
+    with SpoolReader.open_folder(store.folder) as reader:
+        assert (reader.tables[Table.CATALOG], reader.tables[Table.RETAINED]) == ({}, {b"t": b"new"})
+        assert [(page.partition_id, page.summary.first_sequence) for page in reader.pages] == [(7, 300)]
+        assert reader.read_page(7, 300).runs[0].batch.count == 3
+        assert (reader.cursor_states[1].floor, reader.cursor_states[1].next_sequence) == (5, 1 << 20)
+        assert reader.journal_records_count == 21
+        assert reader.damage == []
+
+    assert files_in(store.folder) == before
+
+
+def test_backups_of_a_store_that_commits_and_makes_checkpoints_are_whole_at_some_moment(
+    store: SpoolStore, tmp_path: Path
+) -> None:
+    """Each record is in the log or on a page of every backup, up to the last record that the backup has."""
+    stop = threading.Event()
+    confirmed = [0]
+
+    def work() -> None:
+        for number in range(1, 100_000):
+            if stop.is_set():
+                return
+            store.commit(publish_job(number, payload=KIB, count=2))
+            confirmed[0] = number
+            if number % 5 == 0:
+                pages = [
+                    PageWrite(1, page_bytes(1000 * each, payload=KIB, count=2))
+                    for each in range(max(1, number - 5), number)
+                ]
+                floor = CursorRecord(1, number, [], number + 1, [])
+                job = CheckpointJob(applied=number, needed_from=number, page_writes=pages, cursor_puts=[floor])
+                store.checkpoint(job)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for name in ("a", "b", "c"):
+            while (before := confirmed[0]) < 7:
+                stop.wait(0.01)
+            backup_of(store, tmp_path / name).run()
+            again = restored(tmp_path / name, tmp_path / f"data-{name}")
+            recovery = again.recover()
+            journaled = {number for number, _ in recovery.journal}
+            paged = {page.summary.first_sequence // 1000 for page in recovery.pages}
+            last = max(journaled | paged)
+            assert last >= before
+            assert journaled | paged == set(range(1, last + 1))
+            assert recovery.quarantined == []
+            again.commit(publish_job(recovery.next_record_number))
+            again.close()
+    finally:
+        stop.set()
+        worker.join()
+
+
+def segments_in(folder: Path) -> list[Path]:
+    return sorted((folder / "log").glob("0*.log"))
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_a_note_says_all_that_it_was_given(store: SpoolStore, tmp_path: Path) -> None:

@@ -52,9 +52,10 @@ export function open(place) {
 function contents(use) {
   return [
     ["incarnation", use.incarnation],
-    ["data file", size(use.file_bytes)],
+    ["data file and log", size(use.file_bytes)],
     ["free disk space", size(use.disk_free_bytes)],
-    ["journal records", count(use.journal_records)],
+    ["log", size(use.log_bytes)],
+    ["records in the log", count(use.journal_records)],
     ["pages", count(use.pages)],
     ["open transactions", count(use.transactions_open)],
     ["staged by transactions", size(use.staged_bytes)],

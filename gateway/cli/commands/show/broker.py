@@ -211,9 +211,10 @@ def _spool_rows(view: SpoolView) -> list[tuple[object, ...]]:
         ("delivered, unsettled messages", view.unacked_count, view.unacked_count_max),
     )
     others = (
-        ("data file", rounded_size(view.file_bytes)),
+        ("data file and log", rounded_size(view.file_bytes)),
         ("free disk space", rounded_size(view.disk_free_bytes)),
-        ("journal records", view.journal_records),
+        ("log", rounded_size(view.log_bytes)),
+        ("records in the log", view.journal_records),
         ("pages", view.pages),
         ("quarantined records", view.quarantined),
         ("open transactions", view.transactions_open),

@@ -24,6 +24,7 @@ from support.network.certificates import make_certificates
 from support.operations.shell import Shell
 from support.storage.half_records import half, page_of_version_1, record_of_version_1
 from support.storage.sample_records import batch, publish_job
+from support.storage.store_work import checkpoint, commit
 
 MIB = 1 << 20
 NOW_S = 1_800_000_000  # of no consequence where no port is in TLS
@@ -39,6 +40,7 @@ def data(tmp_path: Path) -> Path:
     """A data folder whose node has stopped."""
     store = store_in(tmp_path / "data")
     store.commit(publish_job(1))
+    checkpoint(store)
     store.mark_clean()
     store.close()
     return tmp_path / "data"
@@ -62,8 +64,12 @@ def subjects(answer: dict[str, object]) -> dict[str, str]:
     return {each["subject"]: each["text"] for each in findings}
 
 
+def files_in(folder: Path) -> dict[Path, tuple[bytes, int]]:
+    return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in folder.rglob("*") if path.is_file()}
+
+
 def test_a_sound_folder_is_reported_and_left_unchanged(shell: Shell, data: Path) -> None:
-    before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.iterdir()}
+    before = files_in(data)
 
     answer = examined(shell, "--data", str(data))
 
@@ -72,32 +78,36 @@ def test_a_sound_folder_is_reported_and_left_unchanged(shell: Shell, data: Path)
     assert isinstance(looked_at, dict)
     assert (looked_at["journal records"], looked_at["closed in order"]) == (1, "yes")
     assert "journal records" in shell.run("doctor", "--data", str(data))
-    assert {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.iterdir()} == before
+    assert files_in(data) == before
 
 
 def test_damage_is_an_error_and_an_exit_code(shell: Shell, data: Path) -> None:
-    content = bytearray((data / DATA_FILE).read_bytes())
+    store = store_in(data)
+    store.commit(publish_job(2))
+    store.close()
+    segment = sorted((data / "log").glob("0*.log"))[0]
+    content = bytearray(segment.read_bytes())
     content[content.index(b"SGJ") + 60] ^= 1
-    (data / DATA_FILE).write_bytes(content)
+    segment.write_bytes(content)
 
     answer = examined(shell, "--data", str(data), healthy=False)
 
     assert not answer["healthy"]
-    assert "checksum" in subjects(answer)["journal record 1"]
+    assert "checksum" in subjects(answer)["log record 1"]
 
 
 def test_half_messages_of_earlier_versions_are_reported_with_their_records(shell: Shell, tmp_path: Path) -> None:
     """The next start leaves them out."""
     store = store_in(tmp_path / "data")
     page = page_of_version_1(100, half(3), Run(110, batch(2)))
-    store.commit(CommitJob(record_number=7, record=record_of_version_1([JournalEntry(half(3), [Match(1, 10, None)])])))
-    store.commit(CommitJob(page_writes=[PageWrite(1, page)]))
+    store.commit(CommitJob(number=7, record=record_of_version_1([JournalEntry(half(3), [Match(1, 10, None)])])))
+    checkpoint(store, pages=[PageWrite(1, page)])
     store.mark_clean()
     store.close()
 
     found = subjects(examined(shell, "--data", str(tmp_path / "data"), healthy=False))
 
-    assert "half of 1 messages" in found["journal record 7"]
+    assert "half of 1 messages" in found["log record 7"]
     assert "half of 1 messages" in found["page of partition 1 from sequence 100"]
 
 
@@ -161,7 +171,7 @@ def test_users_with_scram_keys_of_few_iterations_are_reported(shell: Shell, data
         rows.append(user_row(StoredUser(name, True, "default", "default", "$argon2id$", key)))
     rows.append(TableWrite(Table.CATALOG, b"user/broken", b"{"))
     store = store_in(data)
-    store.commit(CommitJob(table_writes=rows))
+    commit(store, rows=rows)
     store.close()
     secret = stored_text("engine", 4096, Random(1).randbytes)
     settings = ("--set", f"authentication.users=[{{name: ann, password_file: {data.parent / 'ann'}}}]")
@@ -272,12 +282,12 @@ def test_queues_whose_dead_messages_are_lost_are_reported(shell: Shell, tmp_path
         return queue_row(StoredQueue(definition, "named", [], None, None))
 
     store = store_in(tmp_path / "data")
-    store.commit(CommitJob(table_writes=[row("orders"), row("bills"), row("none", dead_msg_queue="")]))
+    store.commit(CommitJob(number=1, table_writes=[row("orders"), row("bills"), row("none", dead_msg_queue="")]))
     store.close()
     reported = subjects(examined(shell, "--data", str(tmp_path / "data")))
     (text,) = [text for subject, text in reported.items() if "DEAD" in subject]
     assert "dead messages of 2 queues (such as bills) are lost" in text
     store = store_in(tmp_path / "data")
-    store.commit(CommitJob(table_writes=[row("#DEAD_MSG_QUEUE")]))
+    store.commit(CommitJob(number=2, table_writes=[row("#DEAD_MSG_QUEUE")]))
     store.close()
     assert not any("DEAD" in subject for subject in subjects(examined(shell, "--data", str(tmp_path / "data"))))

@@ -8,8 +8,9 @@ import pytest
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.environment.databases import CATALOG_COPY, DATABASE_COUNT
 from sluicegate.storage.integrity.salvage_copy import salvage_spool
-from sluicegate.storage.interface import CommitJob, Recovery, Table, TableWrite
+from sluicegate.storage.interface import Recovery, Table, TableWrite
 from sluicegate.storage.store.store import SpoolStore
+from support.storage.store_work import checkpoint, commit
 
 MAP_BYTES = 1 << 26
 ROWS = {b"row/%d" % number: b'{"queue": %d}' % number for number in range(4)}
@@ -37,9 +38,11 @@ def change(folder: Path, *names: str, key: bytes, value: bytes | None) -> None:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     store = opened(tmp_path / "data")
-    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, *row) for row in ROWS.items()]))
-    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, b"gone", b"{}")]))
-    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, b"gone", None)]))
+    commit(store, rows=[TableWrite(Table.CATALOG, *row) for row in ROWS.items()])
+    commit(store, rows=[TableWrite(Table.CATALOG, b"gone", b"{}")])
+    checkpoint(store)
+    commit(store, rows=[TableWrite(Table.CATALOG, b"gone", None)])
+    checkpoint(store)
     store.close()
     return tmp_path / "data"
 

@@ -12,11 +12,12 @@ from sluicegate.storage.catalog.partition_owners import find_lost, owner_rows, o
 from sluicegate.storage.catalog.queues import PartitionIds, StoredQueue, queue_row, staging_partition_id
 from sluicegate.storage.catalog.recovered import StoredVpn, read_partitions, read_vpns
 from sluicegate.storage.integrity.salvage_copy import salvage_spool
-from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.interface import PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 from support.storage.spool_file import flip_raw
+from support.storage.store_work import checkpoint, commit
 
 MAP_BYTES = 1 << 26
 
@@ -35,7 +36,8 @@ def spool(folder: Path, *rows: TableWrite, pages: tuple[int, ...] = (), settled:
     store = SpoolStore.open(folder, map_bytes_max=MAP_BYTES)
     cursors = [CursorRecord(each, 8 if each in settled else 5, [], 1 << 20, []) for each in pages]
     writes = [PageWrite(each, page_bytes(5)) for each in pages]
-    store.commit(CommitJob(table_writes=list(rows), page_writes=writes, cursor_puts=cursors))
+    commit(store, rows=rows)
+    checkpoint(store, pages=writes, cursors=cursors)
     store.close()
     return folder
 

@@ -1,18 +1,27 @@
-"""What a commit writes, what it need not write, and what the journal may forget."""
+"""What a commit writes, what it need not write, and what the log may forget."""
 
 from collections.abc import Callable
 
 import pytest
 
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
-from sluicegate.storage.commit.journal import SPENT_BYTES_MAX
+from sluicegate.storage.commit.cursors import SEQUENCES_RESERVED
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, CommitPlanner, PageRequest, TableRequest
-from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
+from sluicegate.storage.commit.planner import LOG_OVERRUN_MAX, CommitPlanner, TableRequest
+from sluicegate.storage.interface import PageKey, Reservation, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalRecord, Settlement, decode_journal_record
-from support.cores.messages import batch_of, published
-from support.cores.spool_steps import P, Q, committed, done_with, planner_with, publication_to, record_of, stored
+from support.cores.spool_steps import (
+    P,
+    Q,
+    checkpointed,
+    committed,
+    done_with,
+    planner_with,
+    publication_to,
+    record_of,
+    stored,
+)
 
 
 def test_a_publication_settled_before_the_commit_is_never_written() -> None:
@@ -59,9 +68,7 @@ def test_settlements_that_are_worth_a_commit_remain_so_whatever_comes_behind_the
 ROW = TableWrite(Table.CATALOG, b"k", b"v")
 WORK: dict[str, Callable[[CommitPlanner], None]] = {
     "rows": lambda planner: planner.write_tables(TableRequest([ROW], lambda _: None)),
-    "pages to write": lambda planner: planner.write_pages(PageRequest([PageWrite(P, b"page")], lambda _: None)),
-    "pages to delete": lambda planner: planner.drop_pages(P, [1]),
-    "a damaged page": lambda planner: planner.quarantine_page(PageDamage(P, 1, "bad")),
+    "a reservation": lambda planner: planner.reserve(P, SEQUENCES_RESERVED),
     "a deleted partition": lambda planner: planner.forget(P),
 }
 
@@ -99,16 +106,116 @@ def test_a_publication_to_two_partitions_is_one_entry_of_one_record() -> None:
     assert [(match.partition_id, match.first_sequence) for match in entry.matches] == [(P, 1), (Q, 7)]
 
 
+def needed_from(planner: CommitPlanner) -> int:
+    """Return the record from which on a checkpoint would keep the log."""
+    return checkpointed(planner).needed_from
+
+
 def test_a_record_goes_when_all_before_it_and_itself_are_needed_no_more() -> None:
     planner = planner_with(P)
     first, second, third = (stored(planner, {P: sequence}) for sequence in (1, 3, 5))
 
     done_with(planner, second)
-    assert committed(planner).job.journal_delete_through == 0
+    committed(planner)
+    assert needed_from(planner) == first.record_number
 
     done_with(planner, first)
-    assert committed(planner).job.journal_delete_through == second.record_number
-    assert third.record_number > second.record_number
+    committed(planner)
+    assert needed_from(planner) == third.record_number > second.record_number
+
+    done_with(planner, third)
+    last = committed(planner).job.number
+    assert needed_from(planner) == last + 1
+
+
+def test_a_record_is_kept_until_the_settlements_that_make_it_unnecessary_are_committed() -> None:
+    """In a last-value queue a message is settled when another one replaces it, which is not written yet."""
+    planner = planner_with(P)
+    replaced = stored(planner, {P: 1})
+    replacing = publication_to({P: 3})
+    planner.store(replacing, now_ms=0)
+    done_with(planner, replaced)
+    assert needed_from(planner) == replaced.record_number
+
+    planner.next_commit(now_ms=0, patience_ms=0)
+    assert needed_from(planner) == replaced.record_number, "a checkpoint beside the commit"
+    planner.failed()
+    assert needed_from(planner) == replaced.record_number
+
+    committed(planner)
+    assert needed_from(planner) > replaced.record_number
+
+
+def test_a_record_whose_messages_moved_into_pages_goes_at_once() -> None:
+    planner = planner_with(P)
+    publication = stored(planner, {P: 1})
+    publication.open_count = 0
+    planner.released(publication)
+
+    assert planner.due_ms(0) == NEVER
+    assert needed_from(planner) > publication.record_number
+
+
+def test_settlements_that_can_wait_do_not_keep_the_log() -> None:
+    """A full store needs its room, and nothing else may come that is worth a commit."""
+    planner = planner_with(P)
+    publication = stored(planner, {P: 1})
+    planner.settle(P, [(5, 6)], written=False)
+    publication.open_count = 0
+    planner.released(publication)
+
+    assert planner.due_ms(0) == 0
+    committed(planner)
+    assert needed_from(planner) > publication.record_number
+
+
+def test_a_page_is_deleted_after_the_settlements_that_make_it_unnecessary() -> None:
+    planner = planner_with(P)
+    planner.settle(P, [(1, 2)], written=True)
+    planner.drop_pages(P, [1])
+    planner.next_commit(now_ms=0, patience_ms=0)
+    assert checkpointed(planner).page_deletes == []
+    planner.failed()
+    assert checkpointed(planner).page_deletes == []
+
+    committed(planner)
+    assert checkpointed(planner).page_deletes == [PageKey(P, 1)]
+
+
+def test_a_page_is_deleted_after_the_rows_that_name_it() -> None:
+    planner = planner_with(P)
+    planner.write_tables(TableRequest([TableWrite(Table.TRANSACTIONS, b"page/1", None)], lambda _: None))
+    planner.drop_pages(P, [1])
+    assert checkpointed(planner).page_deletes == []
+
+    committed(planner)
+    assert checkpointed(planner).page_deletes == [PageKey(P, 1)]
+
+
+def test_a_page_that_nothing_waits_for_needs_no_commit() -> None:
+    planner = planner_with(P)
+    planner.drop_pages(P, [1])
+
+    assert planner.due_ms(0) == NEVER
+    assert checkpointed(planner).page_deletes == [PageKey(P, 1)]
+
+
+def test_a_checkpoint_includes_nothing_of_a_commit_in_progress() -> None:
+    planner = planner_with(P, Q)
+    planner.settle(P, [(1, 3)], written=True)
+    before = committed(planner).job.number
+    planner.settle(Q, [(1, 3)], written=True)
+    planner.settle(P, [(3, 4)], written=True)
+    planner.next_commit(now_ms=0, patience_ms=0)
+
+    job = checkpointed(planner)
+
+    assert (job.applied, job.needed_from) == (before, before + 1)
+    assert {put.partition_id: put.floor for put in job.cursor_puts} == {P: 3, Q: 1}
+    planner.committed()
+    job = checkpointed(planner)
+    assert (job.applied, job.needed_from) == (before + 1, before + 2)
+    assert {put.partition_id: put.floor for put in job.cursor_puts} == {P: 4, Q: 3}
 
 
 def test_a_record_that_a_partition_was_read_back_from_goes_when_the_new_ledger_needs_it_no_more() -> None:
@@ -121,38 +228,42 @@ def test_a_record_that_a_partition_was_read_back_from_goes_when_the_new_ledger_n
 
     publication.open_count = 0
     planner.released(publication)
-    assert committed(planner).job.journal_delete_through == 0
+    assert needed_from(planner) == found.record_number
 
     done_with(planner, found)
-    assert committed(planner).job.journal_delete_through == found.record_number
+    committed(planner)
+    assert needed_from(planner) > found.record_number
     planner.readopt(found)  # late
 
 
 def test_records_found_at_the_start_go_when_what_they_hold_is_needed_no_more() -> None:
-    planner = CommitPlanner(next_record_number=8, records_trimmed_min=1)
+    planner = CommitPlanner(next_record_number=8)
     planner.register(P, floor=1, next_sequence_reserved=1)
     settled, waiting = publication_to({P: 1}), publication_to({P: 3})
     settled.open_count = 0
     waiting.record_number = 7
     planner.recovered(7, [settled, waiting])
-    assert committed(planner).job.journal_delete_through == 0
+    committed(planner)
+    assert needed_from(planner) == 7
 
     done_with(planner, waiting)
-    assert committed(planner).job.journal_delete_through == 7
+    committed(planner)
+    assert needed_from(planner) > 7
 
 
-def test_the_cursor_is_written_by_the_commit_that_trims_the_settlements_it_replaces() -> None:
+def test_the_cursor_is_written_by_the_checkpoint_that_includes_its_settlements() -> None:
     planner = planner_with(P)
     publication = stored(planner, {P: 1})
     kept = stored(planner, {P: 3})
     planner.settle(P, [(3, 4)], written=True)
     done_with(planner, publication)
+    number = committed(planner).job.number
 
-    job = committed(planner).job
+    job = checkpointed(planner)
 
-    assert job.journal_delete_through == publication.record_number
+    assert (job.applied, job.needed_from) == (number, kept.record_number)
     assert job.cursor_puts == [CursorRecord(P, 4, [], SEQUENCES_RESERVED + 1, [])]
-    assert kept.open_count > 0
+    assert checkpointed(planner).cursor_puts == [], "it is written"
 
 
 def test_unsettled_messages_hold_the_floor_of_their_partition() -> None:
@@ -173,62 +284,6 @@ def test_unsettled_messages_hold_the_floor_of_their_partition() -> None:
     assert planner.settled_of(P) == (9, [(10, 11)]), "that of the next commit, too"
 
 
-def test_trimming_waits_for_company() -> None:
-    """It writes the cursor of every partition that changed."""
-    planner = planner_with(P, records_trimmed_min=3)
-    publications = [stored(planner, {P: sequence}) for sequence in (1, 3, 5)]
-    trimmed = []
-    for publication in publications:
-        done_with(planner, publication)
-        trimmed.append(committed(planner).job.journal_delete_through)
-
-    assert trimmed[:2] == [0, 0]
-    assert trimmed[2] >= publications[-1].record_number
-
-
-def large(sequence: int) -> Publication:
-    """Return a publication of one message that takes up half of what the journal may hold in vain."""
-    publication = published(batch_of([bytes(SPENT_BYTES_MAX // 2)]), partitions_count=1)
-    publication.sequenced(P, sequence, None)
-    return publication
-
-
-def test_large_records_go_without_company() -> None:
-    """Else a store of a few megabytes would be full of what nothing needs, and stay so."""
-    planner = planner_with(P, records_trimmed_min=64)
-    publications = [large(1), large(2)]
-    for publication in publications:
-        planner.store(publication, now_ms=0)
-        committed(planner)
-    for publication in publications:
-        done_with(planner, publication)
-
-    job = committed(planner).job
-
-    assert job.journal_delete_through == publications[-1].record_number
-    assert [put.floor for put in job.cursor_puts] == [3]
-    assert planner.due_ms(0) == NEVER
-
-
-def test_large_records_that_nothing_needs_are_worth_a_commit_that_is_tried_until_it_is_made() -> None:
-    """Nothing else may come: what they held was moved into pages, and nobody can publish to a full store."""
-    planner = planner_with(P, records_trimmed_min=64)
-    publications = [large(1), large(2)]
-    for publication in publications:
-        planner.store(publication, now_ms=0)
-        committed(planner)
-        assert planner.due_ms(0) == NEVER
-    for publication in publications:
-        planner.released(publication)
-
-    for _ in range(2):
-        assert planner.due_ms(0) == 0
-        assert planner.next_commit(now_ms=0, patience_ms=0).job.journal_delete_through == publications[-1].record_number
-        planner.failed()
-    assert committed(planner).job.journal_delete_through == publications[-1].record_number
-    assert planner.due_ms(0) == NEVER
-
-
 def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -> None:
     planner = planner_with(P, Q)
     old = [stored(planner, {P: sequence}) for sequence in (1, 3)]
@@ -237,26 +292,29 @@ def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -
     planner.store(refused, now_ms=0)
     planner.settle(Q, [(90, 95)], written=False)
     planner.drop_pages(P, [11])
-    planner.quarantine_page(PageDamage(P, 12, "torn"))
     planner.forget(99)
     answers: list[str] = []
     planner.write_tables(TableRequest([TableWrite(Table.CATALOG, b"k", b"v")], answers.append, uses_reserve=False))
+    checkpointed(planner)
     failed_job = planner.next_commit(now_ms=0, patience_ms=0).job
     commit = planner.failed()
 
     assert commit.publications == [refused]
     assert refused.record_number == UNWRITTEN
     assert len(commit.tables) == 1
+    job = checkpointed(planner)
+    assert (job.applied, job.needed_from) == (failed_job.number - 1, old[0].record_number)
+    assert (job.cursor_puts, job.page_deletes) == ([], [])
 
-    job = committed(planner).job
-    assert job.record_number > failed_job.record_number
-    assert record_of_bytes(job.record).entries == []
-    assert record_of_bytes(job.record).settlements == [Settlement(P, 1, 3), Settlement(Q, 90, 95)]
+    again = committed(planner).job
+    assert again.number > failed_job.number
+    assert record_of_bytes(again.record).entries == []
+    assert record_of_bytes(again.record).settlements == [Settlement(P, 1, 3), Settlement(Q, 90, 95)]
+    assert again.partition_purges == [99]
+    assert again.uses_reserve, "it settles and publishes nothing, so it may empty a full store"
+    job = checkpointed(planner)
     assert job.page_deletes == [PageKey(P, 11)]
-    assert job.page_quarantines == [PageDamage(P, 12, "torn")]
-    assert job.partition_purges == [99]
-    assert [put.partition_id for put in job.cursor_puts] == [P, Q], "the cursors for what the failed commit trimmed"
-    assert job.uses_reserve, "it settles and publishes nothing, so it may empty a full store"
+    assert [put.partition_id for put in job.cursor_puts] == [P, Q]
 
 
 def test_messages_consumed_while_their_commit_failed_are_confirmed() -> None:
@@ -281,12 +339,27 @@ def record_of_bytes(record: bytes | None) -> JournalRecord:
 def test_a_partition_that_goes_before_its_first_commit_has_no_cursor_written() -> None:
     """A queue that is made and deleted within a turn: nobody knows where it stood."""
     planner = planner_with(P)
+    checkpointed(planner)
     planner.register(Q, floor=1, next_sequence_reserved=1)
     planner.forget(Q)
 
     job = committed(planner).job
 
-    assert (job.cursor_puts, job.partition_purges) == ([], [Q])
+    assert (job.reservations, job.partition_purges) == ([], [Q])
+    assert checkpointed(planner).cursor_puts == []
+
+
+def test_a_partition_that_goes_while_its_first_commit_is_made_has_no_cursor_written() -> None:
+    """A checkpoint would bring it back, behind the commit that deletes it."""
+    planner = planner_with(P)
+    checkpointed(planner)
+    planner.register(Q, floor=1, next_sequence_reserved=1)
+    planner.next_commit(now_ms=0, patience_ms=0)
+    planner.forget(Q)
+    planner.committed()
+
+    assert checkpointed(planner).cursor_puts == []
+    assert committed(planner).job.partition_purges == [Q]
 
 
 def test_rows_that_must_go_with_a_purge_are_written_by_the_commit_that_makes_it_however_often_it_takes() -> None:
@@ -307,18 +380,6 @@ def test_rows_that_must_go_with_a_purge_are_written_by_the_commit_that_makes_it_
     assert answers == [""]
 
 
-def test_records_that_a_failed_commit_should_have_deleted_go_with_the_next_trim() -> None:
-    planner = planner_with(P)
-    first, second = stored(planner, {P: 1}), stored(planner, {P: 3})
-    done_with(planner, first)
-    planner.next_commit(now_ms=0, patience_ms=0)
-    planner.failed()
-
-    done_with(planner, second)
-
-    assert committed(planner).job.journal_delete_through >= second.record_number
-
-
 def test_messages_settled_again_after_a_failed_commit_count_once() -> None:
     planner = planner_with(P)
     planner.settle(P, [(3, 5), (7, 9)], written=True)
@@ -336,9 +397,7 @@ def test_sequences_are_reserved_before_half_of_the_last_reservation_is_used_up()
     planner = planner_with(P)
     planner.store(publication_to({P: SEQUENCES_RESERVED // 2}, count=2), now_ms=0)
 
-    (put,) = committed(planner).job.cursor_puts
-
-    assert put.next_sequence == SEQUENCES_RESERVED // 2 + 2 + SEQUENCES_RESERVED
+    assert committed(planner).job.reservations == [Reservation(P, 1, SEQUENCES_RESERVED // 2 + 2 + SEQUENCES_RESERVED)]
 
 
 def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
@@ -347,8 +406,8 @@ def test_a_partition_that_comes_back_reserves_anew_before_it_is_used() -> None:
     planner.register(P, floor=1, next_sequence_reserved=500)
 
     assert planner.due_ms(0) == 0
-    (put,) = committed(planner).job.cursor_puts
-    assert put.next_sequence == 500 + SEQUENCES_RESERVED
+    assert committed(planner).job.reservations == [Reservation(P, 1, 500 + SEQUENCES_RESERVED)]
+    assert committed(planner).job.reservations == []
 
 
 def test_a_reservation_that_a_failed_commit_should_have_made_is_made_by_the_next() -> None:
@@ -359,8 +418,8 @@ def test_a_reservation_that_a_failed_commit_should_have_made_is_made_by_the_next
     planner.failed()
 
     assert planner.due_ms(0) == 0
-    (put,) = committed(planner).job.cursor_puts
-    assert put.next_sequence == 500 + SEQUENCES_RESERVED
+    assert committed(planner).job.reservations == [Reservation(P, 1, 500 + SEQUENCES_RESERVED)]
+    assert committed(planner).job.reservations == []
 
 
 def test_rows_of_what_was_consumed_are_written_though_a_commit_of_them_fails() -> None:
@@ -390,18 +449,6 @@ def test_rows_that_nobody_needs_to_go_on_leave_the_reserve_alone() -> None:
         assert committed(planner).job.uses_reserve == uses_reserve
 
 
-def test_pages_of_a_deleted_partition_are_not_written_after_it_was_purged() -> None:
-    planner = planner_with(P, Q)
-    answers: list[bool] = []
-    planner.write_pages(PageRequest([PageWrite(P, b"page"), PageWrite(Q, b"other")], answers.append))
-    planner.forget(P)
-
-    job = committed(planner).job
-
-    assert job.page_writes == [PageWrite(Q, b"other")]
-    assert job.partition_purges == [P]
-
-
 def test_settlements_of_a_deleted_partition_are_not_written() -> None:
     planner = planner_with(P)
     publication = stored(planner, {P: 1})
@@ -414,8 +461,9 @@ def test_settlements_of_a_deleted_partition_are_not_written() -> None:
 
     job = committed(planner).job
 
-    assert (job.record, job.cursor_puts, job.partition_purges) == (None, [], [P])
-    assert job.journal_delete_through > 0
+    assert (job.record, job.reservations, job.partition_purges) == (None, [], [P])
+    after = checkpointed(planner)
+    assert (after.cursor_puts, after.needed_from) == ([], job.number + 1)
 
 
 def test_late_messages_of_a_deleted_partition_are_ignored() -> None:
@@ -427,13 +475,34 @@ def test_late_messages_of_a_deleted_partition_are_ignored() -> None:
     assert record_of(committed(planner)).settlements == []
 
 
-def test_the_head_of_the_journal_is_named_when_the_journal_has_grown_too_long() -> None:
+def test_the_head_of_the_log_is_named_when_the_log_has_grown_too_long() -> None:
+    planner = planner_with(P, Q)
+    assert planner.wanted_pages() == (0, set())
+    head, behind = stored(planner, {P: 1}), stored(planner, {Q: 3})
+    assert planner.wanted_pages() == (0, set())
+
+    planner.log_bytes_max = 4 * planner.journal.needed_bytes() // 5
+    assert planner.wanted_pages() == (head.record_number, {P})
+
+    planner.log_bytes_max = 4 * planner.journal.needed_bytes() - 4
+    assert planner.wanted_pages() == (0, set()), "it is short enough"
+    assert behind.record_number > head.record_number
+
+
+def test_a_log_of_twice_its_maximum_takes_no_commit() -> None:
+    """Until a checkpoint has included it, or has moved what keeps its head."""
     planner = planner_with(P)
-    publications = [stored(planner, {P: sequence}) for sequence in (1, 3, 5)]
-    assert planner.oldest_needed(3) is None
+    checkpointed(planner)
+    planner.log_bytes_max = 50
+    publications: list[Publication] = []
+    while not planner.log_is_too_long():
+        publications.append(stored(planner, {P: 1 + 2 * len(publications)}))
+    assert planner.journal.needed_bytes() > LOG_OVERRUN_MAX * 50
 
-    slot = planner.oldest_needed(2)
-
-    assert slot is not None
-    assert slot.number == publications[0].record_number
-    assert slot.partition_ids == {P}
+    planner.next_checkpoint()
+    assert planner.log_is_too_long(), "it is not made yet"
+    planner.checkpoints.succeeded(overhead_bytes=0)
+    assert planner.log_is_too_long(), "no page has its messages"
+    for publication in publications:
+        planner.released(publication)
+    assert not planner.log_is_too_long()

@@ -11,9 +11,11 @@ import pytest
 from sluicegate.storage.backup.backup import Backup
 from sluicegate.storage.backup.folder import NOTE_FILE, PARTIAL_FILE, BackupNote, write_note
 from sluicegate.storage.backup.restore import restore_backup
+from sluicegate.storage.environment.environment import READERS_FILE
 from sluicegate.storage.environment.file_rights import describe_rights, make_file, open_to_others
-from sluicegate.storage.environment.folder_lock import DATA_FILE
+from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import BackupRefused
+from sluicegate.storage.log.journal import LOG_FOLDER
 from sluicegate.storage.store.store import SPOOL_FILES, SpoolStore
 from support.storage.sample_records import publish_job
 
@@ -43,8 +45,9 @@ def test_a_new_store_is_for_its_user_and_the_readers_of_its_group(tmp_path: Path
     store.commit(publish_job(1))
     store.close()
 
-    expected = {name: 0o640 & ~umask for name in SPOOL_FILES if name != PARTIAL_FILE}
-    assert modes(tmp_path / "above" / "data") == {".": 0o750 & ~umask, **expected}
+    files = [DATA_FILE, READERS_FILE, LOCK_FILE, f"{LOG_FOLDER}/000000000001.log", f"{LOG_FOLDER}/spare-2.log"]
+    expected = dict.fromkeys((".", LOG_FOLDER), 488 & ~umask) | dict.fromkeys(files, 416 & ~umask)
+    assert modes(tmp_path / "above" / "data") == expected
     assert modes(tmp_path)["above"] == 0o777 & ~umask  # it is not ours
 
 
@@ -131,7 +134,14 @@ def test_wider_permissions_are_found_and_the_reported_command_removes_them(tmp_p
     assert f"{folder} (0755), {folder / DATA_FILE} (0604)" in told
     subprocess.run(told.partition("to end that: ")[2], shell=True, check=True)
     assert open_to_others(folder, SPOOL_FILES) == []
-    assert modes(folder) == {".": 0o750, DATA_FILE: 0o600, "lock.mdb": 0o640, "sluicegate.lock": 0o640}
+    found_modes = {name: mode for name, mode in modes(folder).items() if not name.startswith(f"{LOG_FOLDER}/")}
+    assert found_modes == {
+        ".": 0o750,
+        DATA_FILE: 0o600,
+        READERS_FILE: 0o640,
+        LOCK_FILE: 0o640,
+        LOG_FOLDER: 0o750,
+    }
 
 
 def test_stricter_rights_than_ours_are_nothing_to_tell(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What an inspection finds in a spool: every kind of damage, and records that say different things of each other."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import orjson
@@ -11,13 +12,14 @@ from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.catalog.queues import PartitionIds, StoredQueue, queue_row
 from sluicegate.storage.catalog.staging import page_row
-from sluicegate.storage.environment.databases import PAGE_KEY, RECORD_KEY
+from sluicegate.storage.environment.databases import PAGE_KEY
 from sluicegate.storage.integrity.inspection import Severity, SpoolFinding, inspect_spool
-from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.interface import PageWrite, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
 from support.storage.spool_file import flip_raw, get_raw, put_raw
+from support.storage.store_work import checkpoint, commit
 
 
 def queue(name: str, *partition_ids: int, **attributes: object) -> TableWrite:
@@ -27,31 +29,36 @@ def queue(name: str, *partition_ids: int, **attributes: object) -> TableWrite:
 
 @pytest.fixture
 def folder(store: SpoolStore) -> Path:
-    """A spool in order: a queue with a page of sequences 5 to 7, and a record of 1000 to 1002."""
-    store.commit(
-        CommitJob(
-            table_writes=[queue("orders", 1), PartitionIds({}, used=[1]).row()],
-            page_writes=[PageWrite(1, page_bytes(5))],
-            cursor_puts=[CursorRecord(1, 5, [], 1 << 20, [])],
-        )
-    )
-    store.commit(publish_job(1))
+    """A spool in order: a queue with a page of sequences 5 to 7, and a record of 2000 to 2002."""
+    commit(store, rows=[queue("orders", 1), PartitionIds({}, used=[1]).row()])
+    checkpoint(store, pages=[PageWrite(1, page_bytes(5))], cursors=[CursorRecord(1, 5, [], 1 << 20, [])])
+    store.commit(publish_job(2))
     store.close()
     return store.folder
 
 
-def change(folder: Path, job: CommitJob) -> None:
+def change(
+    folder: Path,
+    *rows: TableWrite,
+    pages: Sequence[PageWrite] = (),
+    cursors: Sequence[CursorRecord] = (),
+) -> None:
     store = SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
-    store.commit(job)
+    commit(store, rows=rows)
+    checkpoint(store, pages=pages, cursors=cursors)
     store.close()
+
+
+def files_in(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def found(folder: Path) -> list[SpoolFinding]:
     """Inspect, and see to it that nothing was changed."""
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    before = files_in(folder)
     with SpoolReader.open_folder(folder) as reader:
         findings = list(inspect_spool(reader, looked=lambda: None))
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert files_in(folder) == before
     return findings
 
 
@@ -64,7 +71,6 @@ def test_a_spool_in_order_has_no_findings(folder: Path) -> None:
     [
         ("pages", PAGE_KEY.pack(1, 5), "page of partition 1 from sequence 5"),
         ("directory", PAGE_KEY.pack(1, 5), "directory row of page of partition 1 from sequence 5"),
-        ("journal", RECORD_KEY.pack(1), "journal record 1"),
         ("cursors", (1).to_bytes(4, "big"), "cursor of partition 1"),
         ("catalog", b"queue/orders", "row b'queue/orders' of catalog"),
     ],
@@ -80,7 +86,7 @@ def test_a_flipped_bit_is_found_wherever_it_is(folder: Path, database: str, key:
 
 
 def test_partitions_that_two_queues_have_or_that_will_be_given_out_again_are_found(folder: Path) -> None:
-    change(folder, CommitJob(table_writes=[queue("other", 1), queue("third", 2)]))
+    change(folder, queue("other", 1), queue("third", 2))
 
     assert [each for each in found(folder) if each.subject.startswith("queue")] == [
         SpoolFinding(Severity.ERROR, "queue other", "its partition id 1 is that of queue orders, too"),
@@ -89,7 +95,7 @@ def test_partitions_that_two_queues_have_or_that_will_be_given_out_again_are_fou
 
 
 def test_data_without_a_queue_is_found(folder: Path) -> None:
-    change(folder, CommitJob(page_writes=[PageWrite(9, page_bytes(1))], cursor_puts=[CursorRecord(9, 4, [], 100, [])]))
+    change(folder, pages=[PageWrite(9, page_bytes(1))], cursors=[CursorRecord(9, 4, [], 100, [])])
 
     assert found(folder) == [
         SpoolFinding(
@@ -100,8 +106,7 @@ def test_data_without_a_queue_is_found(folder: Path) -> None:
 
 
 def test_pages_that_overlap_and_sequences_that_will_be_used_twice_are_found(folder: Path) -> None:
-    overlap = CommitJob(page_writes=[PageWrite(1, page_bytes(6))], cursor_puts=[CursorRecord(1, 5, [(9, 20)], 8, [])])
-    change(folder, overlap)
+    change(folder, pages=[PageWrite(1, page_bytes(6))], cursors=[CursorRecord(1, 5, [(9, 20)], 8, [])])
 
     errors = {(each.subject, each.text) for each in found(folder)}
 
@@ -125,15 +130,11 @@ def test_readers_transactions_and_dead_message_queues_that_lead_nowhere_are_foun
     row = page_row(StagedPage("job/7", 0, 0, 300, 303, 10))
     change(
         folder,
-        CommitJob(
-            table_writes=[
-                TableWrite(Table.READERS, b"gone/spark", orjson.dumps(cursor.to_row())),
-                row,
-                queue("lost", 1, dead_msg_queue="nowhere"),
-            ],
-            page_writes=[PageWrite(0, page_bytes(200))],
-            cursor_puts=[CursorRecord(0, 200, [], 1 << 20, [])],
-        ),
+        TableWrite(Table.READERS, b"gone/spark", orjson.dumps(cursor.to_row())),
+        row,
+        queue("lost", 1, dead_msg_queue="nowhere"),
+        pages=[PageWrite(0, page_bytes(200))],
+        cursors=[CursorRecord(0, 200, [], 1 << 20, [])],
     )
 
     findings = {(each.severity, each.subject, each.text) for each in found(folder)}
@@ -150,7 +151,7 @@ def test_a_queue_of_another_release_is_named(folder: Path) -> None:
     row = queue("newer", 1)
     assert row.value is not None
     strange = row.value.replace(b'"max_ttl"', b'"max_tti"')
-    store.commit(CommitJob(table_writes=[row._replace(value=strange)]))
+    commit(store, rows=[row._replace(value=strange)])
     store.close()
 
     (finding,) = [each for each in found(folder) if "newer" in each.subject]
@@ -160,12 +161,13 @@ def test_a_queue_of_another_release_is_named(folder: Path) -> None:
 
 
 def test_items_in_quarantine_are_shown(folder: Path) -> None:
-    flip_raw(folder, "journal", RECORD_KEY.pack(1), 60)
+    flip_raw(folder, "catalog", b"queue/orders", 30)
+    flip_raw(folder, "catalog_copy", b"queue/orders", 30)
     store = SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20)
-    assert list(store.recover().journal) == []
+    assert b"queue/orders" not in dict(store.recover().tables[Table.CATALOG])
     store.close()
 
-    (finding,) = found(folder)
+    (finding,) = [each for each in found(folder) if each.subject.startswith("quarantine")]
 
     assert (finding.severity, finding.subject) == (Severity.WARNING, "quarantine item 1")
-    assert "journal record 1, damaged" in finding.text
+    assert "row b'queue/orders' of catalog, damaged" in finding.text

@@ -1,6 +1,7 @@
 """Salvage: what a broken page of LMDB costs, and that nothing is found that was not there."""
 
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from sluicegate.storage.errors import BackupRefused, StoreFailed
 from sluicegate.storage.integrity.pages import BRANCH, LEAF, DataFile
 from sluicegate.storage.integrity.salvage_copy import Salvaged, salvage_spool
 from sluicegate.storage.integrity.walk import NAMES, walk_trees
-from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
+from sluicegate.storage.interface import CheckpointJob, CommitJob, PageKey, PageWrite, Recovery, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalEntry, Match, encode_journal_record
 from sluicegate.storage.records.page import Run, encode_page
@@ -30,8 +31,8 @@ def page(first: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The data file of a spool in whose tables there are branches and many leaves, large values, and freed pages."""
+def sound_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A spool in whose tables there are branches and many leaves, large values, and freed pages."""
     folder = tmp_path_factory.mktemp("sound")
     store = SpoolStore.open(folder, map_bytes_max=MAP_BYTES, sync=False)
     rng = random.Random(3)
@@ -39,22 +40,41 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         writes = [TableWrite(Table.SESSIONS, b"s%d" % each, rng.randbytes(150)) for each in range(SESSIONS)]
         store.commit(
             CommitJob(
-                record_number=number,
+                number=number,
                 record=encode_journal_record([JournalEntry(numbered(3), [Match(PARTITION, 3 * number, None)])], []),
+                table_writes=writes[number:] if number % 2 else writes,
+            )
+        )
+        store.checkpoint(
+            CheckpointJob(
+                applied=number,
+                needed_from=1,
                 page_writes=[
                     PageWrite(PARTITION, page(1000 * number + 100 * each)) for each in range(PAGES // RECORDS)
                 ],
-                table_writes=writes[number:] if number % 2 else writes,
                 cursor_puts=[CursorRecord(PARTITION, 1, [], 1 << 20, [])],
             )
         )
     store.close()
-    return (folder / "data.mdb").read_bytes()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sound(sound_folder: Path) -> bytes:
+    """The data file of that spool."""
+    return (sound_folder / "data.mdb").read_bytes()
 
 
 @pytest.fixture
-def file(tmp_path: Path, sound: bytes) -> Path:
-    path = tmp_path / "data.mdb"
+def log(tmp_path: Path, sound_folder: Path) -> Path:
+    """A copy of its log."""
+    return shutil.copytree(sound_folder / "log", tmp_path / "log", ignore=shutil.ignore_patterns("spare*"))
+
+
+@pytest.fixture
+def file(tmp_path: Path, sound: bytes, log: Path) -> Path:
+    """A copy of its data file, beside the log."""
+    path = log.parent / "data.mdb"
     path.write_bytes(sound)
     return path
 
@@ -146,7 +166,7 @@ def test_a_destroyed_meta_page_costs_the_last_commit_at_most(file: Path, tmp_pat
         data = file.read_bytes()
         write_at(file, number * PAGE_BYTES, bytes(PAGE_BYTES))
         done = salvaged(file, tmp_path / str(number))
-        assert done.tables["journal"].found in (RECORDS, RECORDS - 1)
+        assert done.tables["pages"].found in (PAGES, PAGES - PAGES // RECORDS)
         file.write_bytes(data)
 
 
@@ -173,14 +193,15 @@ def test_rows_of_another_table_are_not_taken_for_what_is_lost(file: Path, tmp_pa
         branch = data_file.page(root)
     child = walk.trees["sessions"].leaves[2]
     at = branch.index(child.to_bytes(4, "little"))
-    data[root * PAGE_BYTES + at : root * PAGE_BYTES + at + 4] = walk.trees["journal"].leaves[0].to_bytes(4, "little")
+    data[root * PAGE_BYTES + at : root * PAGE_BYTES + at + 4] = walk.trees["pages"].leaves[0].to_bytes(4, "little")
     file.write_bytes(data)
     done = salvaged(file, tmp_path / "new")
     assert done.tables["sessions"].found == SESSIONS
-    assert done.tables["journal"].found == RECORDS
+    assert done.tables["pages"].found == PAGES
 
 
-def test_random_damage_never_ends_the_salvage(sound: bytes, tmp_path: Path) -> None:
+def test_random_damage_never_ends_the_salvage(sound: bytes, log: Path) -> None:
+    tmp_path = log.parent
     rng = random.Random(11)
     for number in range(60):
         data = bytearray(sound)
@@ -191,10 +212,30 @@ def test_random_damage_never_ends_the_salvage(sound: bytes, tmp_path: Path) -> N
         file.write_bytes(data)
         done = salvaged(file, tmp_path / f"new{number}")
         _, records, pages, rows = recovered(tmp_path / f"new{number}")
-        assert records <= set(range(1, RECORDS + 1))
+        assert records == set(range(1, RECORDS + 1))
         assert len(pages) <= PAGES
         assert len(rows) <= SESSIONS
-        assert len(records) == done.tables["journal"].found
+        assert len(records) == done.tables["log"].found
+
+
+def test_a_damaged_record_of_the_log_costs_what_is_unreadable_of_it(file: Path, log: Path, tmp_path: Path) -> None:
+    (segment,) = log.iterdir()
+    data = segment.read_bytes()
+    at = data.index(b"SGJ", len(data) // 10)
+    write_at(segment, at + 40, bytes([data[at + 40] ^ 1]))
+    done = salvaged(file, tmp_path / "new")
+    assert done.tables["log"].found == RECORDS
+    recovery, records, pages, _ = recovered(tmp_path / "new")
+    assert len(records) >= RECORDS - 1
+    assert len(pages) == PAGES
+    assert [item.reason for item in recovery.quarantined] == ["damaged"]
+
+
+def test_a_spool_without_its_log_is_salvaged_without_it(file: Path, log: Path, tmp_path: Path) -> None:
+    shutil.rmtree(log)
+    assert salvaged(file, tmp_path / "new").is_whole()
+    _, records, pages, rows = recovered(tmp_path / "new")
+    assert (len(records), len(pages), len(rows)) == (0, PAGES, SESSIONS)
 
 
 def test_a_folder_with_something_in_it_is_refused_and_the_damaged_file_is_not_changed(file: Path) -> None:

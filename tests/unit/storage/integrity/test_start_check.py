@@ -1,6 +1,7 @@
 """What keeps a store from being opened: another one that is open, files that are gone, and broken pages of LMDB."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from sluicegate.storage.environment.environment import READERS_FILE
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
 from sluicegate.storage.errors import FolderInUse, SpoolMissing, StoreDamaged, StoreFailed
 from sluicegate.storage.interface import CommitJob, PageWrite, Table, TableWrite
+from sluicegate.storage.log.journal import LOG_FOLDER
 from sluicegate.storage.store.store import SpoolStore
-from support.storage.sample_records import page_bytes
+from support.storage.sample_records import page_bytes, publish_job
+from support.storage.store_work import checkpoint
 from support.storage.tree_files import tree_pages
 
 MAP_BYTES = 1 << 26
@@ -21,16 +24,16 @@ def opened(folder: Path) -> SpoolStore:
 
 
 def row(number: int) -> CommitJob:
-    return CommitJob(table_writes=[TableWrite(Table.RETAINED, b"topic %d" % number, b"x" * 100)])
+    return CommitJob(number=number, table_writes=[TableWrite(Table.RETAINED, b"topic %d" % number, b"x" * 100)])
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a spool of some trees, closed."""
     store = opened(tmp_path)
-    for number in range(200):
+    for number in range(1, 201):
         store.commit(row(number))
-    store.commit(CommitJob(page_writes=[PageWrite(1, page_bytes(7, payload=bytes(9000)))]))
+    checkpoint(store, pages=[PageWrite(1, page_bytes(7, payload=bytes(9000)))], needed_from=201)
     store.close()
     return tmp_path
 
@@ -41,7 +44,7 @@ def test_without_its_lock_file_a_store_that_is_open_cannot_be_opened_again(folde
     (folder / LOCK_FILE).unlink()
     with pytest.raises(FolderInUse):
         opened(folder)
-    store.commit(row(1))
+    store.commit(row(201))
     store.close()
     opened(folder).close()
 
@@ -62,22 +65,51 @@ def test_a_store_whose_data_file_is_taken_away_commits_nothing_more(folder: Path
     if replaced:
         (folder / DATA_FILE).write_bytes(content)
     with pytest.raises(StoreDamaged, match="removed or replaced"):
-        store.commit(row(1))
+        store.commit(row(201))
     store.close()
 
 
-@pytest.mark.parametrize("left", [[LOCK_FILE], [READERS_FILE], [LOCK_FILE, READERS_FILE]])
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+@pytest.mark.parametrize("left", [[LOCK_FILE], [READERS_FILE], [LOCK_FILE, READERS_FILE], [LOG_FOLDER]])
 def test_a_spool_whose_data_file_is_gone_is_not_begun_anew_unless_that_is_meant(folder: Path, left: list[str]) -> None:
     for path in folder.iterdir():
         if path.name not in left:
-            path.unlink()
+            remove(path)
     for _ in range(2):
         with pytest.raises(SpoolMissing, match="is not there") as refused:
             opened(folder)
-    command = str(refused.value).rpartition(": rm ")[2]
+    command = str(refused.value).rpartition(": rm -r ")[2]
     for name in command.split(" "):
-        os.unlink(name)
+        remove(Path(name))
     opened(folder).close()
+
+
+def test_a_spool_whose_log_is_gone_though_it_is_needed_is_refused(folder: Path) -> None:
+    """The messages that no page has would be lost without a word."""
+    store = opened(folder)
+    store.commit(publish_job(201))
+    checkpoint(store, needed_from=201)
+    store.close()
+    shutil.rmtree(folder / LOG_FOLDER)
+    for _ in range(2):
+        with pytest.raises(SpoolMissing, match="log has no records"):
+            opened(folder)
+
+
+def test_a_log_that_is_gone_and_has_nothing_that_is_needed_is_begun_anew(folder: Path) -> None:
+    shutil.rmtree(folder / LOG_FOLDER)
+    store = opened(folder)
+    store.commit(row(201))
+    store.close()
+    store = opened(folder)
+    assert store.recover().next_record_number == 202
+    store.close()
 
 
 def test_a_data_file_of_no_bytes_is_not_taken_for_a_new_spool(folder: Path) -> None:

@@ -11,6 +11,7 @@ from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CommitJob, PageDamage, PageKey, PageWrite
+from sluicegate.storage.log.record import LogRecord, encode_log_record
 from sluicegate.storage.records.batch import decode_batch, encode_batch
 from sluicegate.storage.records.batches import put_batches
 from sluicegate.storage.records.journal import (
@@ -25,6 +26,7 @@ from sluicegate.storage.records.seal import SEAL_BYTES, seal
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.half_records import half, page_of_version_1, record_of_version_1
 from support.storage.sample_records import batch, rows_of
+from support.storage.store_work import checkpoint
 
 MAP_BYTES = 1 << 26
 
@@ -162,10 +164,10 @@ def test_a_start_serves_the_rest_and_keeps_the_record_in_quarantine_once(tmp_pat
         [JournalEntry(half(3), [Match(1, 10, None)]), JournalEntry(batch(4), [Match(1, 13, None)])]
     )
     store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
-    store.commit(CommitJob(record_number=1, record=broken))
+    store.commit(CommitJob(number=1, record=broken))
     store.close()
     with SpoolReader.open_folder(tmp_path) as reader:
-        assert [entry.where for entry in reader.damage] == ["journal record 1"]
+        assert [entry.where for entry in reader.damage] == ["log record 1"]
 
     for start in range(2):
         store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
@@ -176,18 +178,18 @@ def test_a_start_serves_the_rest_and_keeps_the_record_in_quarantine_once(tmp_pat
         store.close()
     with SpoolReader.open_folder(tmp_path) as reader:
         [item] = reader.quarantine(10)
-        assert (item.source, item.data, reader.damage) == ("journal", broken, [])
+        assert (item.source, item.data, reader.damage) == ("log", encode_log_record(LogRecord(broken)), [])
 
 
 def test_a_page_that_is_read_in_part_stays_and_is_kept_in_quarantine_once(tmp_path: Path) -> None:
     page = page_of_version_1(5, half(3), Run(9, batch(2)))
     store = SpoolStore.open(tmp_path, map_bytes_max=MAP_BYTES)
-    store.commit(CommitJob(page_writes=[PageWrite(1, page)]))
+    checkpoint(store, pages=[PageWrite(1, page)])
     for _ in range(2):
         assert len(store.read_page(1, 5).runs) == 2
-        store.commit(CommitJob(page_quarantines=[PageDamage(1, 5, "by half", stays=True)], uses_reserve=True))
+        checkpoint(store, quarantines=[PageDamage(1, 5, "by half", stays=True)])
     assert store.usage().quarantine_entries == 1
-    store.commit(CommitJob(page_deletes=[PageKey(1, 5)]))
+    checkpoint(store, deletes=[PageKey(1, 5)])
     assert store.usage().page_entries == 0
     store.close()
 

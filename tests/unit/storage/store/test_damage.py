@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,24 @@ from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.catalog.recovered import SEQUENCES_SKIPPED, read_partitions
 from sluicegate.storage.environment.databases import CATALOG_COPY, PAGE_KEY, PARTITION_KEY, RECORD_KEY
 from sluicegate.storage.errors import DamagedRecord, PageNotFound, StoreDamaged, StoreFailed, UnsupportedFormat
-from sluicegate.storage.interface import CommitJob, PageDamage, PageWrite, QuarantinedBytes, Recovery, Table, TableWrite
+from sluicegate.storage.interface import (
+    PageDamage,
+    PageWrite,
+    QuarantinedBytes,
+    Recovery,
+    Reservation,
+    Table,
+    TableWrite,
+)
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JOURNAL_FORMAT, JOURNAL_KIND
 from sluicegate.storage.records.page import directory_row
 from sluicegate.storage.records.seal import seal
 from sluicegate.storage.store.store import SpoolStore
+from support.storage.log_files import flip_record
 from support.storage.sample_records import page_bytes, publish_job
 from support.storage.spool_file import flip_raw, get_raw, put_raw, same_imports
+from support.storage.store_work import checkpoint, commit
 
 OpenStore = Callable[[], SpoolStore]
 TORN_FILE_PROGRAM = Path(__file__).with_name("read_everything.py")
@@ -33,13 +44,12 @@ TORN_FILE_PROGRAM = Path(__file__).with_name("read_everything.py")
 def filled(store: SpoolStore) -> SpoolStore:
     """Three of everything."""
     for number in (1, 2, 3):
-        store.commit(publish_job(number))
-        store.commit(
-            CommitJob(
-                page_writes=[PageWrite(number, page_bytes(10)), PageWrite(number, page_bytes(20))],
-                cursor_puts=[CursorRecord(number, 10, [], 100, [])],
-                table_writes=[TableWrite(Table.CATALOG, b"queue/%d" % number, b"{}")],
-            )
+        job = publish_job(number)
+        store.commit(replace(job, table_writes=[TableWrite(Table.CATALOG, b"queue/%d" % number, b"{}")]))
+        checkpoint(
+            store,
+            pages=[PageWrite(number, page_bytes(10)), PageWrite(number, page_bytes(20))],
+            cursors=[CursorRecord(number, 10, [], 100, [])],
         )
     store.close()
     return store
@@ -62,45 +72,49 @@ def read_all(recovery: Recovery) -> tuple[list[int], list[int], list[bytes]]:
 
 def test_a_damaged_journal_record_costs_that_record(filled: SpoolStore, open_store: OpenStore) -> None:
     """Later records do not depend on earlier ones."""
-    flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
+    damaged = flip_record(filled.folder, 2, 3)
 
     store = open_store()
     recovery = store.recover()
 
     assert read_all(recovery)[0] == [1, 3]
     ((where, reason, detail),) = recovery.quarantined
-    assert (where, reason) == ("journal record 2", "damaged")
-    assert "checksum" in detail
+    assert (where, reason) == ("log record 2", "damaged")
+    assert "cannot be read" in detail
     (kept,) = set_aside_in(store)
-    assert (kept.number, kept.source, kept.key, kept.entry.where) == (1, "journal", RECORD_KEY.pack(2), where)
+    assert (kept.number, kept.source, kept.key, kept.entry.where) == (1, "log", RECORD_KEY.pack(2), where)
+    assert kept.data == damaged, "somebody may want to look at them"
 
 
-def test_quarantined_bytes_are_kept_as_they_were(filled: SpoolStore, open_store: OpenStore) -> None:
-    """Somebody may want to look at them."""
-    flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
-    damaged = get_raw(filled.folder, "journal", RECORD_KEY.pack(2))
-
+def test_a_damaged_record_is_kept_and_reported_once(filled: SpoolStore, open_store: OpenStore) -> None:
+    """It stays in the log: each start serves what is readable of it."""
+    flip_record(filled.folder, 2, 3)
+    for start in range(2):
+        store = open_store()
+        recovery = store.recover()
+        assert read_all(recovery)[0] == [1, 3]
+        assert [item.where for item in recovery.quarantined] == ["log record 2"][start:]
+    checkpoint(store, needed_from=3)
     store = open_store()
-    read_all(store.recover())
-
-    (kept,) = set_aside_in(store)
-    assert kept.data == damaged
+    recovery = store.recover()
+    assert read_all(recovery)[0] == [3]
+    assert recovery.quarantined == []
+    assert len(set_aside_in(store)) == 1
 
 
 def test_a_second_recovery_reports_nothing_again(filled: SpoolStore, open_store: OpenStore) -> None:
     """What was moved aside is not in the way any more; the quarantine still counts it."""
-    flip_raw(filled.folder, "journal", RECORD_KEY.pack(2), 30)
     for name in ("catalog", CATALOG_COPY):
         flip_raw(filled.folder, name, b"queue/1", 18)
     first = open_store().recover()
-    assert read_all(first) == ([1, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
-    assert [item.where for item in first.quarantined] == ["journal record 2", "row b'queue/1' of catalog"]
+    assert read_all(first) == ([1, 2, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
+    assert [item.where for item in first.quarantined] == ["row b'queue/1' of catalog"]
 
     store = open_store()
 
-    assert read_all(store.recover()) == ([1, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
+    assert read_all(store.recover()) == ([1, 2, 3], [1, 2, 3], [b"queue/2", b"queue/3"])
     assert store.recover().quarantined == []
-    assert store.usage().quarantine_entries == 2
+    assert store.usage().quarantine_entries == 1
 
 
 def test_a_lost_cursor_is_known_to_be_lost_until_another_one_is_written(
@@ -114,7 +128,9 @@ def test_a_lost_cursor_is_known_to_be_lost_until_another_one_is_written(
         assert read_partitions(recovery)[0][2].next_sequence > SEQUENCES_SKIPPED
 
     store = open_store()
-    store.commit(CommitJob(cursor_puts=[CursorRecord(2, 1, [], SEQUENCES_SKIPPED + 100, [])]))
+    commit(store, reservations=[Reservation(2, 1, SEQUENCES_SKIPPED + 100)])
+    assert store.recover().lost_cursors == {2}, "a reservation says nothing of what was settled"
+    checkpoint(store, cursors=[CursorRecord(2, 1, [], SEQUENCES_SKIPPED + 100, [])])
 
     recovery = store.recover()
     assert (recovery.lost_cursors, sorted(recovery.cursors)) == (set(), [1, 2, 3])
@@ -141,7 +157,7 @@ def test_a_damaged_page_is_found_when_read_and_moved_aside_by_a_job(filled: Spoo
 
     with pytest.raises(DamagedRecord) as damage:
         store.read_page(2, 10)
-    store.commit(CommitJob(page_quarantines=[PageDamage(2, 10, damage.value.reason)], uses_reserve=True))
+    checkpoint(store, quarantines=[PageDamage(2, 10, damage.value.reason)])
 
     with pytest.raises(PageNotFound):
         store.read_page(2, 10)
@@ -154,13 +170,14 @@ def test_an_intact_record_of_another_release_stops_recovery_and_stays(
     filled: SpoolStore, open_store: OpenStore
 ) -> None:
     """Refused with a clear message. Quarantining it would lose messages that another release can read."""
-    put_raw(filled.folder, "journal", RECORD_KEY.pack(2), seal(JOURNAL_KIND, JOURNAL_FORMAT + 1, b"new"))
+    store = open_store()
+    commit(store, record=seal(JOURNAL_KIND, JOURNAL_FORMAT + 1, b"new"))
 
     store = open_store()
 
-    with pytest.raises(UnsupportedFormat, match="journal record 2 has format 3; this release reads format 2"):
+    with pytest.raises(UnsupportedFormat, match="log record 4 has format 3; this release reads format 2"):
         list(store.recover().journal)
-    assert store.usage().journal_entries == 3
+    assert store.usage().log_records == 4
 
 
 def test_a_cursor_under_a_wrong_key_is_not_believed(filled: SpoolStore, open_store: OpenStore) -> None:
@@ -222,7 +239,8 @@ def test_a_file_without_lmdbs_own_order_is_refused_by_its_name(filled: SpoolStor
 
 def test_a_table_whose_keys_read_as_zeros_is_refused(store: SpoolStore, tmp_path: Path) -> None:
     """LMDB finds as many rows as there were, and takes no empty key to ask for one by."""
-    store.commit(CommitJob(table_writes=[TableWrite(Table.CATALOG, b"queue/1", b"{}")]))
+    commit(store, rows=[TableWrite(Table.CATALOG, b"queue/1", b"{}")])
+    checkpoint(store, needed_from=2)
     store.close()
     whole = (store.folder / "data.mdb").read_bytes()
     key_at = whole.rindex(b"queue/1")

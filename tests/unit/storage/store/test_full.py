@@ -1,6 +1,7 @@
 """A full map or disk: publishes are refused, settling goes on, publishing resumes by itself."""
 
 import contextlib
+import errno
 import os
 import subprocess
 import threading
@@ -11,10 +12,13 @@ from pathlib import Path
 import pytest
 
 from sluicegate.storage.errors import StoreFull
-from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, StoreUsage
+from sluicegate.storage.interface import PageKey, PageWrite, StoreUsage
 from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.records.journal import Settlement, encode_journal_record
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
+from support.storage.store_work import checkpoint, commit
+from unit.storage.conftest import OpenStore
 
 RESERVE_BYTES = 256 << 10
 KIB = b"x" * 1024
@@ -42,6 +46,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
+def open_on(folder: Path) -> SpoolStore:
+    """Open a store whose segments are small, and whose map is larger than the disk."""
+    return SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=RESERVE_BYTES)
+
+
+def settlements(partition_id: int, first: int, end: int) -> bytes:
+    return encode_journal_record([], [Settlement(partition_id, first, end)])
+
+
 def publish_until_full(store: SpoolStore) -> tuple[int, StoreFull]:
     """Publish 24 KiB at a time; return the last number that was stored, and the refusal."""
     for number in range(store.recover().next_record_number, 10_000):
@@ -53,12 +66,12 @@ def publish_until_full(store: SpoolStore) -> tuple[int, StoreFull]:
 
 
 def page_until_full(store: SpoolStore, *, kib_per_page: int = 8) -> list[int]:
-    """Store pages with the right to the reserve; return their first sequences."""
+    """Store pages, also in the reserve; return their first sequences."""
     stored: list[int] = []
     while True:
         write = PageWrite(1, page_bytes(len(stored) * 100, payload=KIB, count=kib_per_page))
         try:
-            store.commit(CommitJob(page_writes=[write], uses_reserve=True))
+            checkpoint(store, pages=[write])
         except StoreFull:
             return stored
         stored.append(len(stored) * 100)
@@ -89,19 +102,31 @@ def test_a_full_map_still_settles_and_pages(small_map: SpoolStore) -> None:
     """Deleting writes too: LMDB copies what it changes. That is what the reserve is for."""
     last, _ = publish_until_full(small_map)
 
-    small_map.commit(CommitJob(cursor_puts=[CursorRecord(1, 1010, [], 2000, [])], uses_reserve=True))
+    settled = commit(small_map, record=settlements(1, 1000, 1010), uses_reserve=True)
     moved = PageWrite(1, page_bytes(1010, payload=KIB, count=14))
-    small_map.commit(CommitJob(page_writes=[moved], journal_delete_through=1, uses_reserve=True))
+    checkpoint(small_map, pages=[moved], cursors=[CursorRecord(1, 1010, [], 2000, [])], needed_from=2)
 
-    assert journal_numbers(small_map) == list(range(2, last + 1))
+    assert journal_numbers(small_map) == [*range(2, last + 1), settled]
     assert len(small_map.recover().pages) == 1
+
+
+def test_a_map_that_is_full_of_log_can_be_moved_into_pages(small_map: SpoolStore) -> None:
+    """The messages are there twice until the checkpoint has trimmed the log."""
+    last, _ = publish_until_full(small_map)
+
+    moved = range(1, last * 3 // 4)
+    pages = [PageWrite(1, page_bytes(1000 * number, payload=KIB, count=24)) for number in moved]
+    checkpoint(small_map, pages=pages, needed_from=last * 3 // 4)
+
+    assert journal_numbers(small_map) == list(range(last * 3 // 4, last + 1))
+    assert len(small_map.recover().pages) == len(moved)
 
 
 def test_publishing_resumes_once_messages_were_settled(small_map: SpoolStore) -> None:
     """By itself. Again and again, for space that comes back only once would be a leak."""
     for _ in range(20):
         last, _ = publish_until_full(small_map)
-        small_map.commit(CommitJob(journal_delete_through=last, uses_reserve=True))
+        checkpoint(small_map, needed_from=last + 1)
         small_map.commit(publish_job(last + 1, payload=KIB, count=24))
 
     assert journal_numbers(small_map) == [last + 1]
@@ -112,7 +137,7 @@ def test_a_map_that_was_filled_with_the_reserve_can_be_emptied_page_by_page(smal
     stored = page_until_full(small_map)
 
     for first_sequence in stored:
-        small_map.commit(CommitJob(page_deletes=[PageKey(1, first_sequence)], uses_reserve=True))
+        checkpoint(small_map, deletes=[PageKey(1, first_sequence)])
 
     assert small_map.recover().pages == []
     small_map.commit(publish_job(1, payload=KIB, count=24))
@@ -120,7 +145,7 @@ def test_a_map_that_was_filled_with_the_reserve_can_be_emptied_page_by_page(smal
 
 def test_a_reader_is_not_disturbed_while_a_full_map_is_replaced(small_map: SpoolStore) -> None:
     """The writer moves LMDB's map to reach the reserve; a read under way would then read unmapped memory."""
-    small_map.commit(CommitJob(page_writes=[PageWrite(2, page_bytes(0, payload=KIB, count=60))]))
+    checkpoint(small_map, pages=[PageWrite(2, page_bytes(0, payload=KIB, count=60))])
     stopped = threading.Event()
 
     def read_on() -> int:
@@ -136,7 +161,7 @@ def test_a_reader_is_not_disturbed_while_a_full_map_is_replaced(small_map: Spool
         try:
             for _ in range(2):
                 stored = page_until_full(small_map, kib_per_page=64)
-                small_map.commit(CommitJob(page_deletes=[PageKey(1, first) for first in stored], uses_reserve=True))
+                checkpoint(small_map, deletes=[PageKey(1, first) for first in stored])
         finally:
             stopped.set()
         assert reads.result() > 0
@@ -157,28 +182,73 @@ def test_a_larger_map_lifts_the_refusal(tmp_path: Path) -> None:
 
 def test_a_full_disk_refuses_publishes_settles_and_resumes(small_disk: Path) -> None:
     """The reserve of the disk: publishes stop before it is used up."""
-    store = SpoolStore.open(small_disk, map_bytes_max=1 << 30, reserve_bytes=RESERVE_BYTES)
+    store = open_on(small_disk)
     last, refusal = publish_until_full(store)
     assert refusal.kind == "disk"
     assert journal_numbers(store) == list(range(1, last + 1))
 
-    store.commit(CommitJob(journal_delete_through=last, uses_reserve=True))
-    store.commit(publish_job(last + 1, payload=KIB, count=24))
+    settled = commit(store, record=settlements(1, 0, 1 << 20), uses_reserve=True)
+    checkpoint(store, needed_from=settled)
+    store.commit(publish_job(settled + 1, payload=KIB, count=24))
 
-    assert journal_numbers(store) == [last + 1]
+    assert journal_numbers(store) == [settled, settled + 1]
     store.close()
+
+
+def test_a_start_on_a_full_disk_goes_on_and_can_be_emptied(small_disk: Path) -> None:
+    store = open_on(small_disk)
+    last, _ = publish_until_full(store)
+    store.close()
+    fill_disk(small_disk / "ballast")
+
+    store = open_on(small_disk)
+    assert journal_numbers(store) == list(range(1, last + 1))
+    with pytest.raises(StoreFull, match="disk"):
+        store.commit(publish_job(last + 1, payload=KIB, count=24))
+    settled = commit(store, record=settlements(1, 0, 1 << 20), uses_reserve=True)
+    (small_disk / "ballast").unlink()
+    checkpoint(store, needed_from=settled)
+    store.commit(publish_job(settled + 1, payload=KIB, count=24))
+
+    assert journal_numbers(store) == [settled, settled + 1]
+    store.close()
+
+
+def test_without_room_for_another_segment_publishes_are_refused_and_settlements_use_the_spare_file(
+    store: SpoolStore, monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
+) -> None:
+    """The space check goes by what statvfs says. Quotas and reserved blocks are met by the allocation only."""
+
+    def no_room(descriptor: int, offset: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", no_room)
+    last, refusal = publish_until_full(store)
+    assert refusal.kind == "disk"
+    settled = [commit(store, record=settlements(1, 0, 1 << 20), uses_reserve=True) for _ in range(100)]
+    assert journal_numbers(store) == [*range(1, last + 1), *settled]
+    assert not list((store.folder / "log").glob("spare*"))
+
+    store = open_store()
+    assert journal_numbers(store) == [*range(1, last + 1), *settled]
+    with pytest.raises(StoreFull, match="disk"):
+        commit(store, record=settlements(1, 0, 1 << 20), uses_reserve=True)
+    checkpoint(store, needed_from=settled[-1] + 1)
+    number = commit(store, record=settlements(1, 0, 1 << 20), uses_reserve=True)
+    store.commit(publish_job(number + 1))
+    assert journal_numbers(store) == [number, number + 1]
 
 
 def test_a_disk_that_others_fill_to_the_last_byte_gives_a_refusal_and_the_store_goes_on(small_disk: Path) -> None:
     """The reserve does not bind other writers. LMDB reports a short write as an I/O error: it is a full disk."""
-    store = SpoolStore.open(small_disk, map_bytes_max=1 << 30, reserve_bytes=RESERVE_BYTES)
+    store = open_on(small_disk)
     store.commit(publish_job(1, payload=KIB, count=24))
     ballast = small_disk / "ballast"
     fill_disk(ballast)
 
     for _ in range(3):
         with pytest.raises(StoreFull, match="disk"):
-            store.commit(CommitJob(page_writes=[PageWrite(1, page_bytes(1, payload=KIB, count=64))], uses_reserve=True))
+            checkpoint(store, pages=[PageWrite(1, page_bytes(1, payload=KIB, count=64))])
     ballast.unlink()
     store.commit(publish_job(2, payload=KIB, count=24))
 
@@ -195,7 +265,9 @@ def test_freed_pages_of_the_data_file_count_as_disk_space() -> None:
         map_bytes_max=1 << 30,
         reserve_bytes=32 << 20,
         disk_free_bytes=5 << 20,
-        journal_entries=0,
+        log_bytes=0,
+        log_records=0,
+        checkpoint_bytes=0,
         page_entries=0,
         quarantine_entries=0,
     )

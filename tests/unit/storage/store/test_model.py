@@ -2,13 +2,24 @@
 
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from sluicegate.storage.interface import CommitJob, PageKey, PageWrite, Table, TableWrite
+from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.interface import (
+    CheckpointJob,
+    CommitJob,
+    PageKey,
+    PageWrite,
+    Recovery,
+    Reservation,
+    Table,
+    TableWrite,
+)
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
@@ -16,6 +27,12 @@ from support.storage.sample_records import page_bytes, publish_job
 partition_ids = st.integers(1, 3)
 first_sequences = st.integers(0, 5).map(lambda number: number * 100)
 payloads = st.sampled_from([b"", b"x" * 100, b"x" * 3000])
+row_writes = st.builds(
+    TableWrite,
+    st.sampled_from([Table.RETAINED, Table.CATALOG]),
+    st.sampled_from([1, 494, 495, 511, 512, 2000]).map(lambda length: b"k" * length),
+    st.none() | st.binary(max_size=9),
+)
 
 
 class StoreAgainstDictionaries(RuleBasedStateMachine):
@@ -25,82 +42,130 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="spool-model-"))
         self.store = self.open()
+        self.number = 0
+        self.applied = 0
+        self.is_marked = False
         self.journal: list[int] = []
+        self.needed_from = 1
         self.pages: dict[PageKey, int] = {}
         self.cursors: dict[int, CursorRecord] = {}
-        self.retained: dict[bytes, bytes] = {}
+        self.rows: dict[Table, dict[bytes, bytes]] = {Table.RETAINED: {}, Table.CATALOG: {}}
 
     def open(self) -> SpoolStore:
         """Open the store; without fsync, which is not what is looked at here."""
-        return SpoolStore.open(self.folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20, sync=False)
+        return SpoolStore.open(self.folder, map_bytes_max=32 << 20, reserve_bytes=1 << 20, sync=False)
 
-    @rule(payload=payloads)
-    def publish(self, payload: bytes) -> None:
-        number = self.store.recover().next_record_number
-        self.store.commit(publish_job(number, payload=payload))
-        self.journal.append(number)
+    @rule(
+        payload=st.none() | payloads,
+        staged=st.none() | st.tuples(partition_ids, first_sequences, st.integers(1, 30)),
+        reserved=st.lists(st.tuples(partition_ids, st.integers(0, 1 << 40)), max_size=2),
+        rows=st.lists(row_writes, max_size=3),
+        purges=st.lists(partition_ids, max_size=1),
+        skipped=st.integers(0, 1),
+    )
+    def commit(
+        self,
+        payload: bytes | None,
+        staged: tuple[int, int, int] | None,
+        reserved: list[tuple[int, int]],
+        rows: list[TableWrite],
+        purges: list[int],
+        skipped: int,
+    ) -> None:
+        self.number += 1 + skipped
+        job = CommitJob(number=self.number, table_writes=rows, partition_purges=purges)
+        if payload is not None:
+            job = replace(job, record=publish_job(self.number, payload=payload).record)
+            self.journal.append(self.number)
+        if staged is not None:
+            partition_id, first, count = staged
+            job.staged_pages.append(PageWrite(partition_id, page_bytes(first, count=count)))
+            self.pages[PageKey(partition_id, first)] = count
+        for partition_id, next_sequence in reserved:
+            job.reservations.append(Reservation(partition_id, 7, next_sequence))
+            known = self.cursors.get(partition_id, CursorRecord(partition_id, 7, [], 0, []))
+            self.cursors[partition_id] = known._replace(next_sequence=max(known.next_sequence, next_sequence))
+        for table, key, value in rows:
+            if value is None:
+                self.rows[table].pop(key, None)
+            else:
+                self.rows[table][key] = value
+        for partition_id in purges:
+            self.pages = {key: count for key, count in self.pages.items() if key.partition_id != partition_id}
+            self.cursors.pop(partition_id, None)
+        self.store.commit(job)
 
-    @rule(kept=st.integers(0, 3))
-    def trim(self, kept: int) -> None:
-        going = self.journal[: len(self.journal) - kept]
-        if going:
-            self.store.commit(CommitJob(journal_delete_through=going[-1], uses_reserve=True))
-            self.journal = self.journal[len(going) :]
-
-    @rule(partition_id=partition_ids, first=first_sequences, payload=payloads, count=st.integers(1, 30))
-    def page(self, partition_id: int, first: int, payload: bytes, count: int) -> None:
-        write = PageWrite(partition_id, page_bytes(first, payload=payload, count=count))
-        self.store.commit(CommitJob(page_writes=[write], uses_reserve=True))
-        self.pages[PageKey(partition_id, first)] = count
-
-    @rule(keys=st.lists(st.builds(PageKey, partition_ids, first_sequences), max_size=4))
-    def delete_pages(self, keys: list[PageKey]) -> None:
-        self.store.commit(CommitJob(page_deletes=keys, uses_reserve=True))
-        for key in keys:
+    @rule(
+        kept=st.integers(0, 3),
+        written=st.lists(st.tuples(partition_ids, first_sequences, payloads, st.integers(1, 30)), max_size=3),
+        deleted=st.lists(st.builds(PageKey, partition_ids, first_sequences), max_size=4),
+        moved=st.lists(st.tuples(partition_ids, st.integers(0, 1 << 40)), max_size=2),
+    )
+    def checkpoint(
+        self,
+        kept: int,
+        written: list[tuple[int, int, bytes, int]],
+        deleted: list[PageKey],
+        moved: list[tuple[int, int]],
+    ) -> None:
+        """Apply the log, and trim what is not among the last few journal records."""
+        self.journal = self.journal[len(self.journal) - kept :] if kept < len(self.journal) else self.journal
+        self.needed_from = self.journal[0] if self.journal else self.number + 1
+        for key in deleted:
             self.pages.pop(key, None)
+        cursors: list[CursorRecord] = []
+        for partition_id, floor in moved:
+            cursors.append(CursorRecord(partition_id, floor, [(floor + 2, floor + 3)], floor + 9, []))
+            self.cursors[partition_id] = cursors[-1]
+        writes: list[PageWrite] = []
+        for partition_id, first, payload, count in written:
+            writes.append(PageWrite(partition_id, page_bytes(first, payload=payload, count=count)))
+            self.pages[PageKey(partition_id, first)] = count
+        self.applied = self.number
+        self.is_marked = False
+        self.store.checkpoint(
+            CheckpointJob(
+                applied=self.number,
+                needed_from=self.needed_from,
+                page_deletes=deleted,
+                page_writes=writes,
+                cursor_puts=cursors,
+            )
+        )
 
-    @rule(partition_id=partition_ids, floor=st.integers(0, 1 << 40))
-    def move_cursor(self, partition_id: int, floor: int) -> None:
-        cursor = CursorRecord(partition_id, floor, [(floor + 2, floor + 3)], floor + 9, [])
-        self.store.commit(CommitJob(cursor_puts=[cursor], uses_reserve=True))
-        self.cursors[partition_id] = cursor
-
-    @rule(partition_id=partition_ids)
-    def purge(self, partition_id: int) -> None:
-        self.store.commit(CommitJob(partition_purges=[partition_id], uses_reserve=True))
-        self.pages = {key: count for key, count in self.pages.items() if key.partition_id != partition_id}
-        self.cursors.pop(partition_id, None)
-
-    @rule(length=st.sampled_from([1, 494, 495, 511, 512, 2000]), value=st.none() | st.binary(max_size=9))
-    def write_row(self, length: int, value: bytes | None) -> None:
-        key = b"k" * length
-        self.store.commit(CommitJob(table_writes=[TableWrite(Table.RETAINED, key, value)]))
-        if value is None:
-            self.retained.pop(key, None)
-        else:
-            self.retained[key] = value
-
-    @rule()
-    def reopen(self) -> None:
+    @rule(clean=st.booleans())
+    def reopen(self, clean: bool) -> None:
+        if clean:
+            self.store.mark_clean()
+            self.is_marked = True
         self.store.close()
+        with SpoolReader.open_folder(self.folder) as reader:
+            assert reader.damage == []
+            assert {table: reader.tables[table] for table in self.rows} == self.rows
+            assert {PageKey(page.partition_id, page.summary.first_sequence) for page in reader.pages} == set(self.pages)
         self.store = self.open()
+        assert self.store.recover().was_clean == (self.is_marked and self.number <= self.applied)
+
+    @rule(number=st.integers(0, 3))
+    def page_that_is_there_is_read(self, number: int) -> None:
+        for key, count in list(self.pages.items())[number : number + 1]:
+            assert sum(run.batch.count for run in self.store.read_page(*key).runs) == count
 
     @invariant()
     def the_store_holds_what_the_dictionaries_hold(self) -> None:
-        recovery = self.store.recover()
-        assert [number for number, _ in recovery.journal] == self.journal
+        recovery: Recovery = self.store.recover()
+        numbers = [number for number, _ in recovery.journal]
+        assert numbers == self.journal
         found = {
             PageKey(page.partition_id, page.summary.first_sequence): page.summary.message_count
             for page in recovery.pages
         }
         assert found == self.pages
-        for key, count in self.pages.items():
-            assert sum(run.batch.count for run in self.store.read_page(*key).runs) == count
         assert recovery.cursors == self.cursors
-        assert dict(recovery.tables[Table.RETAINED]) == self.retained
+        for table, rows in self.rows.items():
+            assert dict(recovery.tables[table]) == rows
         assert recovery.quarantined == []
-        usage = self.store.usage()
-        assert (usage.journal_entries, usage.page_entries) == (len(self.journal), len(self.pages))
+        assert recovery.next_record_number == self.number + 1
 
     def teardown(self) -> None:
         self.store.close()

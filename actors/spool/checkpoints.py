@@ -1,0 +1,99 @@
+"""The checkpoints of a spool: one at a time, beside the commits. The planner says what they do and when one is due."""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
+from sluicegate.actors.spool.store_threads import StoreWriter
+from sluicegate.storage.commit.checkpoint import Checkpoint
+from sluicegate.storage.commit.pending import NEVER
+from sluicegate.storage.commit.planner import CommitPlanner
+
+PAUSE_MS: Final = 100  # between the end of a checkpoint and the beginning of another one
+TRY_AGAIN_MS: Final = 1000  # after one that failed
+
+
+@final
+class Checkpoints:
+    """Begins checkpoints, and keeps account of them.
+
+    `look_again` is called when the moment has come at which a checkpoint may be due.
+    """
+
+    def __init__(
+        self, cell: ActorCell, planner: CommitPlanner, writer: StoreWriter, look_again: Callable[[], None]
+    ) -> None:
+        self.in_progress = False
+        self.is_failing = False  # the last one failed
+        self.count = 0
+        self.failed_count = 0
+        self.taken_ns = 0  # from the handover to the report
+        self._cell = cell
+        self._clock = cell.runtime.clock
+        self._planner = planner
+        self._writer = writer
+        self._look_again = look_again
+        self._is_closed = False
+        self._began_ns = 0
+        self._not_before_ms = 0
+        self._timer: TimerHandle | None = None
+        self._timer_ms = 0  # when it fires
+
+    def begin_if_due(self) -> None:
+        """Begin a checkpoint when it is due, or look again at the moment when it will be."""
+        if self.in_progress or self._is_closed:
+            return
+        due_ms = self._planner.checkpoints.due_ms()
+        if due_ms == NEVER:
+            return
+        now_ms = self._clock.now_ms()
+        due_ms = max(due_ms, self._not_before_ms)
+        if due_ms <= now_ms:
+            self.in_progress = True
+            self.count += 1
+            self._began_ns = self._clock.now_ns()
+            self._writer.checkpoint(self._planner.next_checkpoint().job, self._cell.inbox)
+        elif self._timer is None or self._timer_ms > due_ms:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_ms = due_ms
+            self._timer = self._cell.after(due_ms - now_ms, self._timer_ended)
+
+    def succeeded(self, overhead_bytes: int) -> Checkpoint:
+        """Handle the success of the checkpoint in progress."""
+        self._ended(PAUSE_MS)
+        self.is_failing = False
+        return self._planner.checkpoints.succeeded(overhead_bytes)
+
+    def failed(self) -> Checkpoint:
+        """Handle the failure of the checkpoint in progress; the next one is tried after a pause."""
+        self._ended(TRY_AGAIN_MS)
+        self.is_failing = True
+        self.failed_count += 1
+        return self._planner.checkpoints.failed()
+
+    def make_room(self) -> None:
+        """Make a checkpoint due when it would free some of the store."""
+        if self._planner.checkpoints.makes_room():
+            self.want()
+
+    def want(self) -> None:
+        """Make a checkpoint due."""
+        self._planner.checkpoints.wait(_nobody_waits)
+
+    def close(self) -> None:
+        """Begin no more of them: after a damage, or because the node makes the last one itself."""
+        self._is_closed = True
+
+    def _ended(self, pause_ms: int) -> None:
+        self.in_progress = False
+        self._not_before_ms = self._clock.now_ms() + pause_ms
+        self.taken_ns += self._clock.now_ns() - self._began_ns
+
+    def _timer_ended(self) -> None:
+        self._timer = None
+        self._look_again()
+
+
+def _nobody_waits(_: bool) -> None:
+    """Take the outcome of a checkpoint that was only made due."""

@@ -1,0 +1,222 @@
+"""The plan of the next checkpoint: what it moves and deletes, and the time at which it is worth its price.
+
+A checkpoint is one transaction of LMDB, which writes the list of all free pages beside its content. So it waits until
+its content is worth that: until pages of some size wait, until the log or the deleted pages have grown, or until the
+store needs the room. What waits is safe meanwhile: messages that go into pages are in the log and in memory, rows and
+settlements are in the log. When little happens there is a checkpoint every ten minutes, and none when nothing does.
+
+A checkpoint includes what is committed when it is planned, and nothing of a commit in progress.
+
+See also: commits (storage.commit.planner), the records that keep the log (storage.commit.journal).
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from sluicegate.storage.commit.cursors import PartitionCursor
+from sluicegate.storage.commit.pending import NEVER
+from sluicegate.storage.interface import CheckpointJob, PageDamage, PageKey, PageWrite
+from sluicegate.storage.records.cursor import CursorRecord
+
+LOG_BYTES_MIN: Final = 32 << 20  # what the log has grown by is worth a checkpoint, however little that writes
+LOG_RECORDS_MAX: Final = 16_384
+DELETED_PAGES_MAX: Final = 512  # of some 32 KiB each
+AGE_MAX_MS: Final = 600_000
+IDLE_BYTES_PER_MS: Final = 33  # at most 2 MB a minute when little happens
+WORTH: Final = 8  # content of so many times the list of free pages is worth a checkpoint
+CONTENT_BYTES_MIN: Final = 256 << 10
+# Pages that are not worth a checkpoint wait for more: longer when it costs more, so it costs 2 MB a second at most.
+PAGES_WAIT_MS_MIN: Final = 10
+PAGES_WAIT_MS_MAX: Final = 5000
+OVERHEAD_BYTES_PER_MS: Final = 2000
+
+
+@final
+class PageRequest:
+    """Pages to write, and the callback for when they are safe (True) or cannot be written."""
+
+    def __init__(self, pages: list[PageWrite], done: Callable[[bool], None]) -> None:
+        self.pages = pages
+        self.done = done
+
+
+@final
+class Checkpoint:
+    """A checkpoint job, and the requests to answer when it succeeds or fails."""
+
+    def __init__(self, job: CheckpointJob, pages: list[PageRequest], waiting: list[Callable[[bool], None]]) -> None:
+        self.job = job
+        self.pages = pages
+        self.waiting = waiting
+
+    def end(self, *, succeeded: bool) -> None:
+        """Answer the requests."""
+        for request in self.pages:
+            request.done(succeeded)
+        for waits in self.waiting:
+            waits(succeeded)
+
+
+@final
+class CheckpointPlanner:
+    """Collects what a checkpoint does.
+
+    Invariant: at most one checkpoint is in progress.
+    """
+
+    def __init__(self, cursors: dict[int, PartitionCursor], log_bytes_max: int) -> None:
+        """Plan for these partitions, and for a log whose growth is never left alone beyond `log_bytes_max`."""
+        self._cursors = cursors
+        self._log_bytes_max = log_bytes_max
+        self._changed: set[int] = set()  # partitions whose cursors a checkpoint has to write
+        self._pages: list[PageRequest] = []
+        self._page_bytes = 0
+        self._pages_since_ms = 0
+        self._page_deletes: list[PageKey] = []
+        self._page_damages: list[PageDamage] = []
+        self._waiting: list[Callable[[bool], None]] = []
+        self._log_bytes = 0  # committed since the last checkpoint was planned
+        self._log_records = 0
+        self._is_log_spent = False  # records are no longer needed, and a checkpoint would trim the log
+        self._since_ms = 0  # the beginning of the first commit after the last checkpoint
+        self._out: Checkpoint | None = None
+        self._out_log = (0, 0, False)
+        self.overhead_bytes = 0  # what a checkpoint writes beside its content, as the store said last
+
+    # --- requests ---
+
+    def write_pages(self, request: PageRequest, now_ms: int) -> None:
+        """Take pages to write: messages that are in the log."""
+        if not self._pages:
+            self._pages_since_ms = now_ms
+        self._pages.append(request)
+        self._page_bytes += sum([len(write.page) for write in request.pages])
+
+    def drop_pages(self, partition_id: int, first_sequences: list[int]) -> None:
+        """Take pages to delete."""
+        self._page_deletes += [PageKey(partition_id, first) for first in first_sequences]
+
+    def quarantine_page(self, damage: PageDamage) -> None:
+        """Take an unreadable page, to move it into quarantine."""
+        self._page_damages.append(damage)
+
+    def wait(self, waits: Callable[[bool], None]) -> None:
+        """Make a checkpoint due, and call back when it is made (True) or failed."""
+        self._waiting.append(waits)
+
+    def changed(self, partition_id: int) -> None:
+        """Note that a cursor differs from the stored one."""
+        self._changed.add(partition_id)
+
+    def committed(self, record_bytes: int, began_ms: int) -> None:
+        """Note a record that is in the log, and when its commit began."""
+        if self._log_records == 0:
+            self._since_ms = began_ms
+        self._log_bytes += record_bytes
+        self._log_records += 1
+
+    def log_spent(self) -> None:
+        """Note that the head of the log is no longer needed."""
+        self._is_log_spent = True
+
+    def forget(self, partition_id: int) -> None:
+        """Leave out a partition that is deleted."""
+        self._changed.discard(partition_id)
+        self._page_deletes = [each for each in self._page_deletes if each.partition_id != partition_id]
+        for request in self._pages:  # a page written behind the deletion would stay
+            request.pages = [page for page in request.pages if page.partition_id != partition_id]
+
+    def recovered(self, log_records: int) -> None:
+        """Note at the start that the log has records whose settlements the stored cursors lack."""
+        if log_records:
+            self._log_records = log_records
+            self._changed.update(self._cursors)
+
+    # --- checkpoints ---
+
+    def is_idle(self) -> bool:
+        """Return whether a checkpoint would change nothing."""
+        return not (self.makes_room() or self._pages or self._page_damages or self._waiting)
+
+    def makes_room(self) -> bool:
+        """Return whether a checkpoint would free some of the store."""
+        return bool(self._log_records or self._page_deletes or self._is_log_spent)
+
+    def due_ms(self) -> int:
+        """Return the time at which a checkpoint is due: 0 for at once, NEVER when nothing waits for one."""
+        worth = max(WORTH * self.overhead_bytes, CONTENT_BYTES_MIN)
+        if (
+            self._waiting
+            or self._page_damages
+            or self._page_bytes >= worth
+            or self._log_bytes >= min(max(LOG_BYTES_MIN, worth), self._log_bytes_max)
+            or self._log_records >= LOG_RECORDS_MAX
+            or len(self._page_deletes) >= DELETED_PAGES_MAX
+        ):
+            return 0
+        if self._pages:
+            wait_ms = max(PAGES_WAIT_MS_MIN, min(PAGES_WAIT_MS_MAX, self.overhead_bytes // OVERHEAD_BYTES_PER_MS))
+            return self._pages_since_ms + wait_ms
+        if not self.makes_room():
+            return NEVER
+        return self._since_ms + max(AGE_MAX_MS, self.overhead_bytes // IDLE_BYTES_PER_MS)
+
+    def next_checkpoint(self, *, applied: int, needed_from: int) -> Checkpoint:
+        """Plan a checkpoint of the records up to `applied`. The caller checked that none is in progress."""
+        assert self._out is None, "one checkpoint at a time"
+        pages, self._pages = self._pages, []
+        waiting, self._waiting = self._waiting, []
+        deletes, self._page_deletes = self._page_deletes, []
+        damages, self._page_damages = self._page_damages, []
+        changed, self._changed = self._changed, set()
+        self._page_bytes = 0
+        self._out_log = (self._log_bytes, self._log_records, self._is_log_spent)
+        self._log_bytes = self._log_records = 0
+        self._is_log_spent = False
+        job = CheckpointJob(
+            applied=applied,
+            needed_from=needed_from,
+            page_quarantines=damages,
+            page_deletes=deletes,
+            page_writes=[page for request in pages for page in request.pages],
+            cursor_puts=[self._cursors[each].state([]) for each in sorted(changed)],
+        )
+        self._out = Checkpoint(job, pages, waiting)
+        return self._out
+
+    def last_checkpoint(self, states: list[CursorRecord], *, applied: int, needed_from: int) -> CheckpointJob:
+        """Return the checkpoint of a clean stop. What waits to be paged stays in the log."""
+        return CheckpointJob(
+            applied=applied,
+            needed_from=needed_from,
+            page_quarantines=self._page_damages,
+            page_deletes=self._page_deletes,
+            cursor_puts=states,
+        )
+
+    def log_bytes(self) -> int:
+        """Return the bytes of the log that the stored state does not include."""
+        return self._log_bytes + (self._out_log[0] if self._out is not None else 0)
+
+    def succeeded(self, overhead_bytes: int) -> Checkpoint:
+        """Handle the success of the checkpoint in progress."""
+        checkpoint = self._out
+        assert checkpoint is not None
+        self._out = None
+        self.overhead_bytes = overhead_bytes
+        return checkpoint
+
+    def failed(self) -> Checkpoint:
+        """Handle the failure of the checkpoint in progress: take back all but its requests."""
+        checkpoint = self._out
+        assert checkpoint is not None
+        self._out = None
+        job = checkpoint.job
+        log_bytes, log_records, is_log_spent = self._out_log
+        self._log_bytes += log_bytes
+        self._log_records += log_records
+        self._is_log_spent = self._is_log_spent or is_log_spent
+        self._page_deletes = job.page_deletes + self._page_deletes
+        self._page_damages = job.page_quarantines + self._page_damages
+        self._changed.update([put.partition_id for put in job.cursor_puts if put.partition_id in self._cursors])
+        return checkpoint

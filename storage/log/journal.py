@@ -1,0 +1,410 @@
+"""The journal: the log on a local disk, in segments that are only appended to.
+
+    log/000000000017.log    a segment, see `storage.log.segment`; the name is its index
+    log/spare-1.log         a file for a later segment, with its room allocated
+
+An append is one write and one fdatasync in a file whose blocks are allocated, so it costs its own bytes and, on most
+file systems, no write of the file system's own. A segment that is no longer needed becomes a spare file, and its blocks
+are used again. A file gets the name of a segment when its header is on the disk, and is used again when the disk has
+its name as a spare file.
+
+After an append that failed nobody knows what is on the disk. Its frame is overwritten, if that is possible, and the
+segment is closed. The next append begins another segment, whose header voids what the failed one may have left. The
+same is done at each start.
+
+Room: an append that would need a new file is refused when the disk is full, unless it may use the reserve. One spare
+file is kept for those.
+
+Threads: one appends and reads, another one trims. `_lock` guards the lists of segments and spare files.
+"""
+
+import contextlib
+import os
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, final
+
+from sluicegate.storage.environment.file_rights import make_file, make_folder
+from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, UnsupportedFormat
+from sluicegate.storage.interface import LogEntry, LogGap
+from sluicegate.storage.log.segment import (
+    FRAME_HEAD_BYTES,
+    HEADER_BYTES,
+    Frame,
+    SegmentHeader,
+    decode_header,
+    encode_frame,
+    encode_header,
+    frame_bytes,
+    frames_of,
+    salt_of,
+)
+
+LOG_FOLDER: Final = "log"
+SPARES_MAX: Final = 3  # the last one is the reserve
+
+_SEGMENT_NAME: Final = re.compile(r"(\d{12})\.log")
+_SPARE_NAME: Final = re.compile(r"spare-(\d+)\.log")
+_EVERY: Final = 1 << 64  # above each record number
+
+
+@dataclass(slots=True)
+class Segment:
+    """A file of the journal and what it holds."""
+
+    index: int
+    path: Path
+    after: int  # number of the last record before it
+    last: int  # number of its last record; `after` when it has none
+    records: int
+    end: int  # where the next frame would begin
+    void_above: int = _EVERY  # a later segment says that greater numbers are void
+    has_header: bool = True  # else `after` is only a lower bound
+
+
+@final
+class Journal:
+    """The log of one store. Numbers of records ascend, and need not be consecutive."""
+
+    def __init__(self, folder: Path, incarnation: int, *, segment_bytes: int, sync: bool) -> None:
+        """Read what is there; `open_for_appending` is needed before an append. Raises OSError, UnsupportedFormat.
+
+        A segment of another store, or one whose header is damaged, is described in `damages`.
+        """
+        self.folder = folder
+        self.damages: list[tuple[str, str]] = []  # place and problem of what no record can be read of
+        self.gaps: list[LogGap] = []
+        self.torn = ""  # describes a record at the end that was never confirmed; empty: there was none
+        self._incarnation = incarnation
+        self._segment_bytes = segment_bytes
+        self._sync: Callable[[int], None] = os.fdatasync if sync else _no_sync
+        self._lock = threading.Lock()
+        self._segments: list[Segment] = []
+        self._spares: list[Path] = []
+        self._current: Segment | None = None  # appends go there
+        self._descriptor = -1
+        self._room = 0  # end of the allocated blocks of the current segment
+        self._next_index = 1
+        self._next_spare = 1
+        self._last_number = 0
+        self.written_bytes = 0  # appended since the start
+        self._find_segments()
+
+    # --- reading ---
+
+    @property
+    def place(self) -> str:
+        """The name of the log in reports."""
+        return str(self.folder)
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last record, or the number after which the next one comes; 0 when nothing is known."""
+        return self._last_number
+
+    @property
+    def first_number(self) -> int:
+        """The least number that a record may have: there is none below it."""
+        return self._segments[0].after + 1 if self._segments else self.last_number + 1
+
+    def read(self, first: int) -> Iterator[LogEntry]:
+        """Yield the records from number `first` on. Raises OSError."""
+        for segment in list(self._segments):
+            if segment.last < first:
+                continue
+            data = segment.path.read_bytes()
+            for frame in self._frames(segment, data):
+                if frame.number >= first:
+                    yield LogEntry(frame.number, data[frame.start : frame.start + frame.size], frame.is_sound)
+
+    def held_bytes(self) -> int:
+        """Return the bytes of all segments that were not trimmed."""
+        return sum([segment.end for segment in self._segments])
+
+    def file_bytes(self) -> int:
+        """Return the allocated bytes of all files. Raises OSError."""
+        with self._lock:
+            paths = [*[segment.path for segment in self._segments], *self._spares]
+        total = 0
+        for path in paths:
+            with contextlib.suppress(FileNotFoundError):
+                total += path.stat().st_size
+        return total
+
+    def records_count(self) -> int:
+        """Return the number of records in all segments that were not trimmed."""
+        return sum([segment.records for segment in self._segments])
+
+    # --- appending ---
+
+    def open_for_appending(self, after: int) -> None:
+        """Begin a segment behind everything that is there; numbers up to `after` are in use. Raises OSError."""
+        if self.last_number < after:
+            self.gaps.append(LogGap(self.last_number + 1, after, self.place))
+            self._last_number = after
+        for _ in range(SPARES_MAX - 1):
+            self.prepare()
+
+    def append(
+        self, number: int, record: bytes, *, uses_reserve: bool, waits: bool = True, is_sound: bool = True
+    ) -> None:
+        """Append a record, and return when it is on the disk; without `waits` only `sync` makes sure of that.
+
+        A record that came damaged (`is_sound` False) is damaged here, too. Raises OSError: then the record is not in
+        the log. Raises ValueError for a number that is not above the last.
+        """
+        if number <= self.last_number:
+            raise ValueError(f"log record {number} after {self.last_number}")
+        size = frame_bytes(len(record))
+        segment = self._current
+        if segment is None or segment.end + size > self._room:
+            segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
+        frame = encode_frame(number, record, salt_of(self._incarnation, segment.index), is_sound=is_sound)
+        try:
+            _write(self._descriptor, frame, segment.end)
+            if waits:
+                self._sync(self._descriptor)
+        except OSError:
+            self._take_back(segment)
+            raise
+        if os.fstat(self._descriptor).st_nlink == 0:
+            self._end_segment()
+            raise StoreDamaged(f"{segment.path} was removed while the node runs: what it writes would be lost")
+        segment.end += size
+        segment.last = number
+        segment.records += 1
+        self._last_number = number
+        self.written_bytes += size
+
+    def sync(self) -> None:
+        """Return when all records are on the disk. Raises OSError."""
+        for segment in self._segments:
+            descriptor = os.open(segment.path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                self._sync(descriptor)
+            finally:
+                os.close(descriptor)
+
+    def trim(self, before: int) -> None:
+        """Give up the records below a number, as far as they fill whole segments. Raises OSError."""
+        with self._lock:
+            gone = [each for each in self._segments if each.last < before and each is not self._current]
+            self._segments = [each for each in self._segments if each not in gone]
+        spares: list[Path] = []
+        for segment in gone:
+            if len(self._spares) + len(spares) < SPARES_MAX and segment.path.stat().st_size == self._segment_bytes:
+                spares.append(self._next_spare_path())
+                os.rename(segment.path, spares[-1])
+            else:
+                segment.path.unlink()
+        if spares:
+            self._sync_folder()  # else a power failure could bring back the name, over what is written next
+            with self._lock:
+                self._spares += spares
+
+    def prepare(self) -> None:
+        """Allocate a spare file if there is only one, so that an append need not. A full disk is no error here."""
+        if len(self._spares) < SPARES_MAX - 1:
+            with contextlib.suppress(OSError):
+                self._add_spare()
+
+    def close(self) -> None:
+        """Release the files. May be called twice."""
+        self._end_segment()
+
+    # --- files ---
+
+    def _find_segments(self) -> None:
+        names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
+        for name in names:
+            if found := _SPARE_NAME.fullmatch(name):
+                self._spares.append(self.folder / name)
+                self._next_spare = max(self._next_spare, int(found[1]) + 1)
+            elif found := _SEGMENT_NAME.fullmatch(name):
+                self._take_segment(int(found[1]), self.folder / name)
+        bound = _EVERY
+        for segment in reversed(self._segments):
+            segment.void_above = bound
+            bound = min(bound, segment.after if segment.has_header else self._before_first(segment))
+        for segment in self._segments:
+            self._measure(segment, is_last=segment is self._segments[-1])
+
+    def _take_segment(self, index: int, path: Path) -> None:
+        self._next_index = max(self._next_index, index + 1)
+        with open(path, "rb") as file:
+            data = file.read(HEADER_BYTES)
+        after = self._segments[-1].after if self._segments else 0
+        try:
+            header = decode_header(data, str(path))
+        except DamagedRecord as error:
+            has_header = False
+            self.damages.append((str(path), f"its header is damaged ({error.reason}); its records are read"))
+        else:
+            has_header = True
+            if (header.incarnation, header.segment) != (self._incarnation, index):
+                raise StoreFailed(f"{path} belongs to another spool, or has another name: move it away")
+            after = header.after
+        self._segments.append(Segment(index, path, after, after, 0, HEADER_BYTES, has_header=has_header))
+
+    def _before_first(self, segment: Segment) -> int:
+        """Return the number before the first record of a segment without a header: a greater one before is void."""
+        data = segment.path.read_bytes()
+        return next((frame.number - 1 for frame in self._frames(segment, data)), _EVERY)
+
+    def _measure(self, segment: Segment, *, is_last: bool) -> None:
+        """Find the end of a segment, a torn record there, and what is missing up to there."""
+        if segment.has_header and segment.after > self.last_number:
+            self.gaps.append(LogGap(self.last_number + 1, segment.after, self.place))
+        data = segment.path.read_bytes()
+        frames: list[Frame] = []
+        at = HEADER_BYTES
+        last = segment.after
+        for frame in self._frames(segment, data):
+            if frame.start - FRAME_HEAD_BYTES > at:
+                self.gaps.append(LogGap(last + 1, frame.number - 1, str(segment.path)))
+            at = frame.end()
+            last = frame.number
+            frames.append(frame)
+        if is_last and frames and not frames[-1].is_sound:
+            torn = frames.pop()
+            self.torn = f"log record {torn.number} was being written when the broker ended, and was cut off"
+            segment.void_above = torn.number - 1
+        if frames:
+            segment.last = frames[-1].number
+            segment.end = frames[-1].end()
+            segment.records = len(frames)
+        self._last_number = max(self.last_number, segment.last)
+
+    def _frames(self, segment: Segment, data: bytes) -> Iterator[Frame]:
+        for frame in frames_of(data, salt_of(self._incarnation, segment.index), segment.after):
+            if frame.number > segment.void_above:
+                return
+            yield frame
+
+    def _begin_segment(self, needed_bytes: int, *, uses_reserve: bool) -> Segment:
+        """Begin the next segment, with room for so many bytes, and make its header and its name durable."""
+        self._end_segment()
+        index = self._next_index
+        self._next_index += 1
+        path = self.folder / f"{index:012d}.log"
+        spare = self._taken_spare(needed_bytes, uses_reserve=uses_reserve)
+        try:
+            self._descriptor = os.open(spare, os.O_WRONLY | os.O_CLOEXEC)
+            self._room = os.fstat(self._descriptor).st_size
+            # Where the cache has the file in large pieces, a small write would make all of a piece dirty.
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            _write(self._descriptor, encode_header(SegmentHeader(self._incarnation, index, self.last_number)), 0)
+            self._sync(self._descriptor)
+            os.rename(spare, path)
+            segment = Segment(index, path, self.last_number, self.last_number, 0, HEADER_BYTES)
+            with self._lock:
+                self._segments.append(segment)
+                self._current = segment
+            self._sync_folder()
+        except OSError:
+            self._end_segment()
+            if spare.exists():
+                with self._lock:
+                    self._spares.append(spare)
+            raise
+        return segment
+
+    def _taken_spare(self, needed_bytes: int, *, uses_reserve: bool) -> Path:
+        """Return a file with allocated room, and no other use: a spare one, or a new one."""
+        is_large = needed_bytes > self._segment_bytes
+        with self._lock:
+            if not is_large and len(self._spares) > 1:
+                return self._spares.pop(0)
+        path = self._next_spare_path()
+        try:
+            _allocate(path, max(needed_bytes, self._segment_bytes))
+        except OSError:
+            with self._lock:
+                if uses_reserve and not is_large and self._spares:
+                    return self._spares.pop(0)
+            raise
+        return path
+
+    def _take_back(self, segment: Segment) -> None:
+        """End a segment after a failed append, and overwrite the head of the frame."""
+        segment.void_above = segment.last
+        with contextlib.suppress(OSError):  # then the next segment has to void it
+            _write(self._descriptor, bytes(FRAME_HEAD_BYTES), segment.end)
+            self._sync(self._descriptor)
+        self._end_segment()
+
+    def _end_segment(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+        self._current = None
+
+    def _next_spare_path(self) -> Path:
+        with self._lock:
+            path = self.folder / f"spare-{self._next_spare}.log"
+            self._next_spare += 1
+        return path
+
+    def _add_spare(self) -> None:
+        path = self._next_spare_path()
+        _allocate(path, self._segment_bytes)
+        with self._lock:
+            self._spares.append(path)
+
+    def _sync_folder(self) -> None:
+        descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def incarnation_in(log: Path) -> int | None:
+    """Return the incarnation that the segments of a folder name; None when no header can be read. Raises OSError."""
+    for name in sorted(os.listdir(log)) if log.is_dir() else []:
+        if _SEGMENT_NAME.fullmatch(name):
+            with open(log / name, "rb") as file, contextlib.suppress(DamagedRecord, UnsupportedFormat):
+                return decode_header(file.read(HEADER_BYTES), name).incarnation
+    return None
+
+
+def make_log_folder(folder: Path) -> Path:
+    """Create the folder of the log in a data folder, if it is missing, and return it. Raises OSError."""
+    log = folder / LOG_FOLDER
+    make_folder(log)
+    return log
+
+
+def remove_log(log: Path) -> None:
+    """Remove all files of a log. Raises OSError."""
+    for name in os.listdir(log):
+        if _SEGMENT_NAME.fullmatch(name) or _SPARE_NAME.fullmatch(name):
+            (log / name).unlink()
+
+
+def _allocate(path: Path, size: int) -> None:
+    """Create a file with allocated blocks. Raises OSError; then there is no file."""
+    descriptor = make_file(path)
+    try:
+        os.posix_fallocate(descriptor, 0, size)
+    except OSError:
+        path.unlink()
+        raise
+    finally:
+        os.close(descriptor)
+
+
+def _write(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all of the data at an offset. Raises OSError."""
+    written = os.pwrite(descriptor, data, offset)
+    while written < len(data):
+        data = data[written:]
+        offset += written
+        written = os.pwrite(descriptor, data, offset)
+
+
+def _no_sync(_: int) -> None:
+    """Leave the data to the operating system, for tests that measure something else."""

@@ -1,0 +1,215 @@
+"""The files of the journal: used again without a trace of what they held, and free of appends that failed."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sluicegate.storage.errors import StoreFailed, StoreFull
+from sluicegate.storage.interface import CheckpointJob
+from sluicegate.storage.log.journal import Journal
+from sluicegate.storage.store.store import SpoolStore
+from support.storage.log_files import segments_in
+from support.storage.sample_records import publish_job
+from unit.storage.conftest import OpenStore
+
+INCARNATION = 5
+SEGMENT_BYTES = 4096
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "log").mkdir()
+    return tmp_path
+
+
+def opened(folder: Path, *, after: int = 0) -> Journal:
+    journal = Journal(folder / "log", INCARNATION, segment_bytes=SEGMENT_BYTES, sync=False)
+    journal.open_for_appending(after)
+    return journal
+
+
+def records(journal: Journal) -> dict[int, bytes]:
+    assert journal.damages == []
+    return {entry.number: entry.data for entry in journal.read(1)}
+
+
+def test_a_file_that_is_used_again_gives_none_of_its_old_records(folder: Path) -> None:
+    """Old frames lie behind each new one, at the same places and of the same size."""
+    journal = opened(folder)
+    kept: dict[int, bytes] = {}
+    for number in range(1, 400):
+        record = b"%05d" % number * 40
+        journal.append(number, record, uses_reserve=False)
+        kept[number] = record
+        if number % 7 == 0:
+            journal.trim(number - 20)
+            first = min(records(journal))
+            kept = {each: data for each, data in kept.items() if each >= first}
+            assert first <= number - 20 or number < 40
+            assert records(journal) == kept
+            again = Journal(folder / "log", INCARNATION, segment_bytes=SEGMENT_BYTES, sync=False)
+            assert records(again) == kept
+            assert (again.torn, again.damages, again.last_number) == ("", [], number)
+    journal.close()
+    assert len(os.listdir(folder / "log")) < 9
+
+
+def test_records_of_any_size_fit(folder: Path) -> None:
+    """One that is larger than a segment has a file of its own, which is not used again."""
+    journal = opened(folder)
+    sizes = [0, 1, 7, 8, 3000, 4000, 4096, 10_000, 5, 100_000, 1]
+    for number, size in enumerate(sizes, 1):
+        journal.append(number, bytes(size), uses_reserve=False)
+    assert {number: len(data) for number, data in records(opened(folder)).items()} == dict(enumerate(sizes, 1))
+    journal.trim(1 << 40)
+    assert {path.stat().st_size for path in (folder / "log").glob("spare*")} == {SEGMENT_BYTES}
+    journal.close()
+
+
+def test_the_newest_segment_is_never_trimmed_while_it_begins(folder: Path) -> None:
+    """The trim comes from another thread."""
+    journal = opened(folder)
+    stopped = threading.Event()
+    failures: list[BaseException] = []
+
+    def trim() -> None:
+        try:
+            while not stopped.is_set():
+                journal.trim(journal.last_number)
+        except BaseException as error:
+            failures.append(error)
+
+    trimming = threading.Thread(target=trim)
+    trimming.start()
+    for number in range(1, 1500):
+        journal.append(number, b"x" * 1500, uses_reserve=False)
+    stopped.set()
+    trimming.join()
+    assert failures == []
+    assert max(records(journal)) == max(records(opened(folder))) == 1499
+    journal.close()
+
+
+class Failing:
+    """A system call that fails when a test wants it to, after it did its work or before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, name: str, code: int = errno.EIO) -> None:
+        self.calls = 0
+        self.failures = 0  # the next so many calls fail
+        self.works_before = False
+        self.then_fails: Failing | None = None  # another call that fails from then on
+        self._real: Callable[..., int | None] = getattr(os, name)
+        self._code = code
+        monkeypatch.setattr(os, name, self)
+
+    def __call__(self, *arguments: object, **named: object) -> int | None:
+        self.calls += 1
+        if self.failures == 0:
+            return self._real(*arguments, **named)
+        self.failures -= 1
+        if self.works_before:
+            self._real(*arguments, **named)
+        if self.then_fails is not None:
+            self.then_fails.failures = 1 << 20
+        raise OSError(self._code, os.strerror(self._code))
+
+
+@pytest.mark.parametrize("name", ["pwrite", "fdatasync"])
+@pytest.mark.parametrize("works_before", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("restarts", [False, True], ids=["goes on", "restarts"])
+def test_an_append_that_failed_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    open_store: OpenStore,
+    name: str,
+    works_before: bool,
+    restarts: bool,
+) -> None:
+    """Its publishers were told so. The next commit works, and a later start agrees."""
+    failing = Failing(monkeypatch, name)
+    store = open_store()
+    store.commit(publish_job(1))
+    failing.failures, failing.works_before = 1, works_before
+    with pytest.raises(StoreFailed):
+        store.commit(publish_job(2))
+    for _ in range(2):
+        assert numbers_in(store) == [1]
+        if not restarts:
+            break
+        store = open_store()
+    store.commit(publish_job(3))
+    failing.failures = 1
+    with pytest.raises(StoreFailed):
+        store.commit(publish_job(4))
+    store.commit(publish_job(5))
+    for _ in range(2):
+        assert numbers_in(store) == [1, 3, 5]
+        assert store.recover().quarantined == []
+        store = open_store()
+
+
+def test_an_append_is_taken_back_even_when_nothing_can_be_written_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
+) -> None:
+    """The record stays on the disk; the header of the next segment says that it does not count."""
+    pwrite, fdatasync = Failing(monkeypatch, "pwrite"), Failing(monkeypatch, "fdatasync")
+    store = open_store()
+    store.commit(publish_job(1))
+    fdatasync.failures, fdatasync.then_fails = 1, pwrite
+    for _ in range(3):
+        with pytest.raises(StoreFailed):
+            store.commit(publish_job(2))
+    assert numbers_in(store) == [1]
+    pwrite.failures = 0
+    store.commit(publish_job(5))
+    for _ in range(2):
+        assert numbers_in(store) == [1, 5]
+        store = open_store()
+
+
+def test_a_segment_that_could_not_begin_is_begun_again(monkeypatch: pytest.MonkeyPatch, open_store: OpenStore) -> None:
+    """Each call between the spare file and the first record may fail."""
+    calls = [Failing(monkeypatch, name) for name in ("open", "pwrite", "fdatasync", "rename", "fsync")]
+    for failing in calls:
+        store = open_store()
+        number = store.recover().next_record_number
+        failing.failures = 1
+        with pytest.raises(StoreFailed):
+            store.commit(publish_job(number))
+        store.commit(publish_job(number + 1))
+    store = open_store()
+    assert len(numbers_in(store)) == len(calls)
+    assert store.recover().quarantined == []
+    store.checkpoint(CheckpointJob(applied=number + 1, needed_from=number + 2))
+    assert segments_in(store.folder) == []
+
+
+def test_without_space_an_append_is_refused_and_the_next_one_works(
+    monkeypatch: pytest.MonkeyPatch, store: SpoolStore, open_store: OpenStore
+) -> None:
+    pwrite = Failing(monkeypatch, "pwrite", errno.ENOSPC)
+    pwrite.failures = 1
+    with pytest.raises(StoreFull, match="disk"):
+        store.commit(publish_job(1))
+    store.commit(publish_job(1))
+    for _ in range(2):
+        assert numbers_in(store) == [1]
+        store = open_store()
+
+
+def test_a_write_that_the_system_ends_early_is_continued(
+    monkeypatch: pytest.MonkeyPatch, store: SpoolStore, open_store: OpenStore
+) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda descriptor, data, offset: pwrite(descriptor, data[:50], offset))
+    store.commit(publish_job(1))
+    store.commit(publish_job(2))
+    assert numbers_in(open_store()) == [1, 2]
+
+
+def numbers_in(store: SpoolStore) -> list[int]:
+    return [number for number, _ in store.recover().journal]
