@@ -1,4 +1,4 @@
-"""The processor time and resident memory of a process and its children, read from /proc."""
+"""The processor time, resident memory and writes of a process and its children, read from /proc."""
 
 import os
 from dataclasses import dataclass
@@ -43,6 +43,16 @@ def memory(pid: int) -> Memory:
             elif line.startswith("RssAnon:"):
                 anonymous_kib += int(line.split()[1])
     return Memory(rss_bytes=rss_kib * 1024, anonymous_bytes=anonymous_kib * 1024)
+
+
+def written_bytes(pid: int) -> int:
+    """Return the bytes that the process and its living descendants have handed to disks: /proc/PID/io, write_bytes."""
+    total = 0
+    for text in _of_tree(pid, "io"):
+        for line in text.splitlines():
+            if line.startswith("write_bytes:"):
+                total += int(line.split()[1])
+    return total
 
 
 def _of_tree(pid: int, name: str) -> list[str]:

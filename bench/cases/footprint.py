@@ -55,10 +55,10 @@ def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQ
 def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Store messages in a durable queue or, at a peer without queues, in the session of an absent subscriber."""
     before = _settled_memory(broker)
-    _prepare_backlog(broker)
+    prepare_backlog(broker)
     filled, fill_s = fill(broker, messages, timeout_s)
     grown = _settled_memory(broker)
-    drained, drain_s = _drain(broker, messages, timeout_s)
+    drained, drain_s = drain(broker, messages, timeout_s)
     return Outcome(
         headline=Figure("RSS", grown.rss_bytes / measure.MIB, "MiB"),
         higher_is_better=False,
@@ -76,11 +76,11 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Kill a broker with a backlog, and measure how long a new one takes to be ready. No message may be missing."""
     broker.kill()
     empty_s = broker.restart()
-    _prepare_backlog(broker)
+    prepare_backlog(broker)
     fill(broker, messages, timeout_s)
     broker.kill()
     recovery_s = broker.restart()
-    drained, _ = _drain(broker, messages, timeout_s)
+    drained, _ = drain(broker, messages, timeout_s)
     return Outcome(
         headline=Figure("restart until ready", recovery_s, "s"),
         higher_is_better=False,
@@ -89,7 +89,8 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     )
 
 
-def _prepare_backlog(broker: Broker) -> None:
+def prepare_backlog(broker: Broker) -> None:
+    """Make what keeps messages: a durable queue, or at a peer without queues the session of an absent subscriber."""
     if isinstance(broker, Sluicegate):
         broker.create_queue(QUEUE, TOPIC)
         return
@@ -99,13 +100,19 @@ def _prepare_backlog(broker: Broker) -> None:
 
 
 def fill(
-    broker: Broker, messages: int, timeout_s: float, *, topic: str = TOPIC, payload_bytes: int = PAYLOAD_BYTES
+    broker: Broker,
+    messages: int,
+    timeout_s: float,
+    *,
+    topic: str = TOPIC,
+    payload_bytes: int = PAYLOAD_BYTES,
+    window: int = WINDOW,
 ) -> tuple[LoadReport, float]:
     """Publish so many messages; return the report and the seconds. Raises LoadError unless all are confirmed."""
     plan = LoadPlan(
         subscribers_per_lane=0,
         qos=1,
-        window=WINDOW,
+        window=window,
         messages_per_lane=messages,
         topic=topic,
         payload_sizes=(payload_bytes,),
@@ -116,12 +123,16 @@ def fill(
     return report, taken_s
 
 
-def _drain(broker: Broker, messages: int, timeout_s: float) -> tuple[LoadReport, float]:
+def drain(
+    broker: Broker, messages: int, timeout_s: float, *, window: int = WINDOW, payload_bytes: int = PAYLOAD_BYTES
+) -> tuple[LoadReport, float]:
+    """Consume so many messages, which `fill` published with this window; return what came of it, and the seconds."""
     queue = isinstance(broker, Sluicegate)
     plan = LoadPlan(
         publishers_per_lane=0,
         qos=1,
-        window=WINDOW,  # makes the same cycle of sequences as `fill`
+        window=window,  # makes the same cycle of sequences as `fill`
+        payload_sizes=(payload_bytes,),
         messages_per_lane=messages,
         topic_filter=f"$queue/{QUEUE}" if queue else None,
         subscriber_version=wire.MQTT_5 if queue else wire.MQTT_3_1_1,

@@ -12,6 +12,7 @@ from bench.cases.rebalance import run_rebalance
 from bench.cases.spark import run_in_bulk, run_micro_batches
 from bench.cases.storms import run_connection_storm, run_reconnect_storm, run_retained_storm
 from bench.cases.throughput import run_beside_slow, run_latency, run_throughput
+from bench.cases.writes import run_writes
 from bench.load.outcome import Outcome
 from bench.load.plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 from bench.wire import mqtt as wire
@@ -31,6 +32,9 @@ PARTITIONS: Final = 16
 MANY_TOPICS: Final = LoadPlan(
     lanes=10, window=2000, streams=1000, topic="bench/{lane}/{stream}", topic_filter="bench/{lane}/+"
 )
+WRITES_BYTES: Final = 100_000_000  # of payload
+WRITES_WINDOWS_MAX: Final = 10_000
+USED_BY: Final = 3_000_000  # messages that came and went before
 AMQP_WINDOW: Final = 500  # ahead of the receiver and of the outcomes: less than either broker's credit
 
 
@@ -56,6 +60,22 @@ class Case:
     kinds: frozenset[str]
     run: Callable[[Broker, Effort], Outcome]
     conditions: Conditions = field(default_factory=Conditions)
+
+
+def _writes(window: int, *, payload_bytes: int = 100, used_by: int = 0) -> Callable[[Broker, Effort], Outcome]:
+    """Return the run of a case of bytes written, with fewer messages where each window is a commit."""
+
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        return run_writes(
+            broker,
+            window=window,
+            messages=min(effort.waiting_messages, WRITES_BYTES // payload_bytes, WRITES_WINDOWS_MAX * window),
+            payload_bytes=payload_bytes,
+            used_by=min(effort.waiting_messages, used_by),
+            timeout_s=effort.timeout_s,
+        )
+
+    return run
 
 
 def _saturated(name: str, question: str, plan: LoadPlan, kinds: frozenset[str] = MQTT_BROKERS) -> Case:
@@ -362,4 +382,22 @@ _SPARK: Final = (
         _spark_batches,
     ),
 )
-CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _CURVES + _STORMS + _FOOTPRINTS + _SPARK
+_WRITES: Final = (
+    *[
+        Case(
+            f"writes-{window}{'-used' if used_by else ''}",
+            f"bytes that a spool writes, {'once full' if used_by else 'new'}: 100-byte messages, {window} at a time",
+            BACKLOG_BROKERS,
+            _writes(window, used_by=used_by),
+        )
+        for used_by in (0, USED_BY)
+        for window in (10, 100, 1000)
+    ],
+    Case(
+        "writes-10kib",
+        "bytes that a new spool writes: messages of 10 KiB, 100 at a time",
+        BACKLOG_BROKERS,
+        _writes(100, payload_bytes=10_240),
+    ),
+)
+CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _CURVES + _STORMS + _FOOTPRINTS + _WRITES + _SPARK
