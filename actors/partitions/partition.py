@@ -74,6 +74,7 @@ from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_DELETED, DISCARD_NOT_STORED
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.partitions.explain import key_status
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget
@@ -117,10 +118,10 @@ class Partition(Behaviour):
         reader: StoreReader | None,
         trace: QueueTrace | None,
         events: Events,
+        latencies: LatencyHistogram,
     ) -> None:
         self._address = address
-        self._runtime = runtime
-        self._clock = runtime.clock
+        self._runtime, self._clock = runtime, runtime.clock
         self._ledger = ledger
         self._log = log
         self._reading = RangeReader(log, number=number, partition_id=partition_id, reader=reader)
@@ -139,7 +140,7 @@ class Partition(Behaviour):
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._suspended = SuspendedFlows()
         self._rescale = RescalePart(number, queue)
-        self._sender = DeliverySender(runtime.clock, address, number, trace)
+        self._sender = DeliverySender(runtime.clock, address, number, trace, latencies)
         self._settled_count: i64 = 0  # messages that consumers have accepted
         self._jobs = JobContext(
             runtime,
@@ -473,7 +474,10 @@ class Partition(Behaviour):
 class DeliverySender:
     """Sends deliveries to their consumers and counts them. The ledger decides what is delivered."""
 
-    def __init__(self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None) -> None:
+    def __init__(
+        self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None, latencies: LatencyHistogram
+    ) -> None:
+        self._latencies = latencies  # of the message VPN
         self.delivered_count: i64 = 0
         self.redelivered_count: i64 = 0
         self._clock = clock
@@ -485,23 +489,26 @@ class DeliverySender:
         """Send deliveries to their consumers, one message for each consumer."""
         if self._trace is not None:
             self._trace.delivered(deliveries, self._clock.wall_ms())
+        wall_ms = self._clock.wall_ms()
         if len(deliveries) == 1:
             only = deliveries[0]
-            self._count(only)
+            self._count(only, wall_ms)
             only.flow.address.deliver_now(Deliveries(only.flow, self._partition, self._number, deliveries))
             return
         by_flow: dict[Flow, list[Delivery]] = {}
         for delivery in deliveries:
-            self._count(delivery)
+            self._count(delivery, wall_ms)
             by_flow.setdefault(delivery.flow, []).append(delivery)
         for flow, its in by_flow.items():
             flow.address.deliver_now(Deliveries(flow, self._partition, self._number, its))
 
-    def _count(self, delivery: Delivery) -> None:
+    def _count(self, delivery: Delivery, wall_ms: i64) -> None:
         count = delivery.stop_row - delivery.start_row
         self.delivered_count += count
         if delivery.redelivered:
             self.redelivered_count += count
+        else:
+            self._latencies.observe(delivery.batch.received_ms, wall_ms, count)
 
 
 # --- a change of the number of partitions ---

@@ -19,6 +19,7 @@ from sluicegate.messaging.bulk.durable_cursors import CONSUME, CursorBook
 from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget
@@ -55,6 +56,7 @@ class QueueServices:
     cores: dict[str, QueueCore]  # state of every queue, for the directory
     tracing: Tracing | None  # None: no message is traced
     gone: GoneQueues  # totals of deleted queues
+    latencies: LatencyHistogram  # from publish to first delivery, of all queues
 
 
 def assemble_queue(
@@ -171,6 +173,7 @@ def start_partition(
             reader=services.reader if target.durable else None,
             trace=_trace_of(services, target.name, number),
             events=services.events,
+            latencies=services.latencies,
         )
 
     return services.runtime.spawn(

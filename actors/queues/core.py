@@ -17,6 +17,7 @@ from sluicegate.actors.runtime.runtime import ActorCell, Runtime, TimerHandle
 from sluicegate.messaging.bulk.retained_log import RetentionRules
 from sluicegate.messaging.message.keys import key_source_from
 from sluicegate.messaging.message.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.partitions.state.flows import ORDER_BY_KEY, ORDER_NONE, ORDER_OF_ALL, DeliveryRules, Flow
 from sluicegate.messaging.queues.assignment.access import Access, access_for
 from sluicegate.messaging.queues.assignment.rebalance import Rebalancer
@@ -90,6 +91,7 @@ class GoneQueues:
             int, int
         ] = {}  # verdict of messaging.message.refusals -> messages refused to their publishers
         self.drops: dict[int, int] = {}  # verdict -> messages dropped there without telling the publisher
+        self.latencies: Final = LatencyHistogram()  # from publish to first delivery, of all queues, deleted or not
         self.sessions: Final = QueueTotals()  # of queues shown as one; a named queue takes its totals with it
 
     def add(self, name: str, overview: "QueueOverview") -> None:

@@ -343,6 +343,7 @@ class MessageVpn:
             clients=self.clients,
             tracing=self.space.tracing,
             gone=self.gone_queues,
+            latencies=self.gone_queues.latencies,
         )
         cell = self._spawn(
             "queues",

@@ -6,14 +6,17 @@ queues has no bound, so their label has one: queues beyond it are summed as `oth
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
+from operator import add
 from typing import Final, Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.observability.latency import BOUNDS_MS
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDED_LABEL: Final = "queue"
@@ -22,8 +25,9 @@ OTHER: Final = "other"
 
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
+HISTOGRAM: Final = "histogram"
 
-MetricFamily = CounterMetricFamily | GaugeMetricFamily
+MetricFamily = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Metric:
     """One metric: counters end in `_total`, times in `_timestamp_seconds`; units are bytes and seconds."""
 
     name: str
-    type: Literal["counter", "gauge"]
+    type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
     former_name: str = ""  # deprecated, and served with the same values; empty: none
@@ -48,6 +52,7 @@ class Sample(NamedTuple):
     value: float
     labels: tuple[str, ...] = ()  # in the order of the metric's row in METRICS, without `vpn`
     vpn: str = DEFAULT_VPN
+    counts: tuple[int, ...] = ()  # of a histogram, by bucket of `LatencyHistogram`; `value` is the sum in seconds
 
 
 METRICS: Final[tuple[Metric, ...]] = (
@@ -114,6 +119,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         "sluicegate_messages_dropped_total", COUNTER, "Messages dropped without notice to their publisher", ("reason",)
     ),
     Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
+    Metric(
+        "sluicegate_publish_to_confirmation_seconds",
+        HISTOGRAM,
+        "Time from the arrival of guaranteed messages to the confirmation that they are safe",
+        ("protocol",),
+    ),
+    Metric(
+        "sluicegate_publish_to_delivery_seconds",
+        HISTOGRAM,
+        "Time from the arrival of messages to their first delivery from a queue",
+        ("vpn",),
+    ),
     Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
     Metric("sluicegate_unfinished_bytes", GAUGE, "Bytes of large packets, frames and bodies received in part"),
     Metric("sluicegate_unfinished_limit_bytes", GAUGE, "Limit of these bytes for all clients together"),
@@ -385,6 +402,7 @@ class Exposition:
 
     def _families(self, samples: Sequence[Sample]) -> list[MetricFamily]:
         sums: dict[str, dict[tuple[str, ...], float]] = {}
+        counts: dict[str, dict[tuple[str, ...], tuple[int, ...]]] = {}
         self._bound.admit(_queues_of(samples))
         for sample in samples:
             metric = _row_of(sample)
@@ -395,9 +413,15 @@ class Exposition:
                 labels = (*labels, sample.vpn)
             values = sums.setdefault(metric.name, {})
             values[labels] = values.get(labels, 0) + sample.value
-        families = []
+            if metric.type == HISTOGRAM:
+                by_labels = counts.setdefault(metric.name, {})
+                before = by_labels.get(labels, (0,) * len(sample.counts))
+                by_labels[labels] = tuple(map(add, before, sample.counts))
+        families: list[MetricFamily] = []
         for metric in METRICS:
-            if metric.name in sums:
+            if metric.name in counts:
+                families.append(_histogram(metric, sums[metric.name], counts[metric.name]))
+            elif metric.name in sums:
                 families.append(_family(metric, sums[metric.name]))
                 if metric.former_name:
                     former = replace(metric, name=metric.former_name, help=f"Deprecated, use {metric.name}")
@@ -438,4 +462,14 @@ def _family(metric: Metric, values: dict[tuple[str, ...], float]) -> MetricFamil
         family = GaugeMetricFamily(metric.name, metric.help, labels=metric.labels)
     for labels, value in values.items():
         family.add_metric(labels, value)
+    return family
+
+
+def _histogram(
+    metric: Metric, sums: dict[tuple[str, ...], float], counts: dict[tuple[str, ...], tuple[int, ...]]
+) -> MetricFamily:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    bounds = [*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf"]
+    for labels, value in sums.items():
+        family.add_metric(labels, list(zip(bounds, accumulate(counts[labels]), strict=True)), value)
     return family

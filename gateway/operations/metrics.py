@@ -19,6 +19,7 @@ from sluicegate.gateway.observability.statistics import ReaderBatches
 from sluicegate.gateway.operations.views import cursor_view
 from sluicegate.messaging.message.outcomes import OUTCOMES
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.queues.definition import is_named
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
@@ -106,6 +107,7 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     yield Sample("sluicegate_sessions_bytes", vpn.session_quota.usage_bytes)
     yield Sample("sluicegate_subscriptions_bytes", vpn.space.subscriptions_bytes)
     yield Sample("sluicegate_http_flows", vpn.http_flows.count)
+    yield _latencies("sluicegate_publish_to_delivery_seconds", vpn.gone_queues.latencies, ())
     yield Sample("sluicegate_subscriptions", vpn.space.subscriptions_count)
     yield from _retained(vpn.space.retained)
     yield from _queues(figures.queues)
@@ -114,6 +116,10 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     yield from reader_samples(vpn.reader_batches)
     yield from _transactions(figures.staging)
     yield from _rest_delivery_points(vpn.rest.running.values())
+
+
+def _latencies(name: str, found: LatencyHistogram, labels: tuple[str, ...]) -> Sample:
+    return Sample(name, found.sum_ms / 1000, labels, counts=tuple(found.counts))
 
 
 def _retained(retained: RetainedMessages) -> Iterator[Sample]:
@@ -140,6 +146,7 @@ def _protocol(
     yield Sample("sluicegate_connections_refused_total", handshakes, (name, "tls_handshake_failed"))
     for reason, count in counters.violated.items():
         yield Sample("sluicegate_connections_failed_total", count, (name, reason))
+    yield _latencies("sluicegate_publish_to_confirmation_seconds", counters.confirmations, (name,))
     yield Sample("sluicegate_messages_received_total", counters.messages_received, (name,))
     yield Sample("sluicegate_messages_sent_total", counters.messages_sent, (name,))
     yield Sample("sluicegate_bytes_received_total", counters.bytes_received, (name,))

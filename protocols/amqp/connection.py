@@ -296,7 +296,7 @@ class AmqpConnection(AmqpClient, Flushed):
         if isinstance(message, Deliveries):
             self._deliver(message)
         elif isinstance(message, Confirmed):
-            self.endpoints.publishers.confirmed(message.token)
+            self.endpoints.publishers.confirmed(message.token, None, self._clock.wall_ms())
             self.read_control.answered(self.endpoints.publishers.unanswered_count)
         elif isinstance(message, PublishFailed):
             self.endpoints.publishers.confirmed(message.token, message)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from sluicegate.messaging.observability.latency import LatencyHistogram
+
 
 @dataclass(slots=True)
 class ProtocolCounters:
@@ -13,6 +15,7 @@ class ProtocolCounters:
     dropped: dict[str, int] = field(
         default_factory=dict
     )  # messages that were dropped without telling any client, by reason
+    confirmations: LatencyHistogram = field(default_factory=LatencyHistogram)  # from publish to confirmation
     messages_received: int = 0
     messages_sent: int = 0
     bytes_received: int = 0

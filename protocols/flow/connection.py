@@ -232,7 +232,7 @@ class FlowConnection(FlowPeer):
         elif isinstance(message, (MessageBatch, SharedDirect)):
             self.output.flows.append(self.subscriptions.receive(message, self._clock.wall_ms()))
         elif isinstance(message, Confirmed):
-            self.publishers.confirmed(message.token)
+            self.publishers.confirmed(message.token, "", self._clock.wall_ms())
             self.read_control.answered(self.publishers.unanswered_count)
         elif isinstance(message, PublishFailed):
             self.publishers.confirmed(message.token, message.text())

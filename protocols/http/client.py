@@ -238,7 +238,7 @@ class HttpClient(Behaviour):
         self.name = cell.name  # the origin of what it publishes
         self.identity = Identity(services.clients, cell.runtime.clock)
         self.replies = ReplyBox(cell, services.router, services.counters)
-        self.publishing = PendingPublishes(self._publisher(services))
+        self.publishing = PendingPublishes(self._publisher(services), services.counters.confirmations)
         self.peer_host = ""
         self.has_left = False  # the transport is gone
         self.sign_in: SignIn | None = None  # from `opened` on

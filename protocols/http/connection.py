@@ -259,7 +259,7 @@ class HttpConnection(HttpClient):
     def receive(self, message: Any) -> Any:
         """Handle confirmations, replies, or the message that a destination can take more."""
         if isinstance(message, Confirmed):
-            self.publishing.confirmed(message.token)
+            self.publishing.confirmed(message.token, None, self._clock.wall_ms())
             self._answered()
         elif isinstance(message, PublishFailed):
             self.publishing.confirmed(message.token, message)

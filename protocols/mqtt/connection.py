@@ -287,7 +287,7 @@ class MqttConnection(MqttClient):
             attached.writes.confirmed(message.token)
             return
         try:
-            self.publishing().confirmed(message.token)
+            self.publishing().confirmed(message.token, self.cell.runtime.clock.wall_ms())
         except PublishRefused as refusal:
             self.end(refusal.reason_code, str(refusal))
             return

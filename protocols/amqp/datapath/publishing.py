@@ -121,12 +121,13 @@ class PublisherLink:
 class _Answer:
     """Deliveries whose outcome waits for confirmations."""
 
-    __slots__ = ("ids", "pending", "refusal", "sender")
+    __slots__ = ("ids", "pending", "received_ms", "refusal", "sender")
 
-    def __init__(self, sender: PublisherLink, ids: list[int], pending: int) -> None:
+    def __init__(self, sender: PublisherLink, ids: list[int], pending: int, received_ms: int) -> None:
         self.sender = sender
         self.ids = ids
         self.pending = pending
+        self.received_ms = received_ms  # wall clock
         self.refusal: PublishFailed | None = None
 
 
@@ -282,11 +283,11 @@ class Publishers:
         elif settled or result.confirmations_pending == 0:
             self._settle(sender, ids, ACCEPTED_STATE, settled)
         elif suspended is None:
-            self._answers[token] = _Answer(sender, ids, result.confirmations_pending)
+            self._answers[token] = _Answer(sender, ids, result.confirmations_pending, batch.received_ms)
         else:
             tags = [sender.tags[each] for each in ids]
             suspended.stores(confirm_token, tags, result.confirmations_pending, self._address, token)
-            self._answers[token] = _Answer(sender, ids, 1)
+            self._answers[token] = _Answer(sender, ids, 1, batch.received_ms)
         if suspended is not None:
             self.publisher.pressures += publisher.pressures
             publisher.pressures.clear()
@@ -338,7 +339,7 @@ class Publishers:
 
     # --- outcomes ---
 
-    def confirmed(self, token: int, refusal: PublishFailed | None = None) -> None:
+    def confirmed(self, token: int, refusal: PublishFailed | None = None, wall_ms: int = 0) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         answer = self._answers.get(token)
         if answer is None:
@@ -348,6 +349,8 @@ class Publishers:
         if answer.pending:
             return
         del self._answers[token]
+        if answer.refusal is None:
+            self._counters.confirmations.observe(answer.received_ms, wall_ms, len(answer.ids))
         self._settle(answer.sender, answer.ids, stored_state(answer.refusal), False)
         self._top_up(answer.sender)
 

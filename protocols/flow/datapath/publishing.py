@@ -60,7 +60,7 @@ _CODES: Final[dict[int, int]] = {
 class Unanswered:
     """Neighbouring sequences with one fate, not answered yet."""
 
-    __slots__ = ("code", "count", "first", "last", "pending", "publication", "text")
+    __slots__ = ("code", "count", "first", "last", "pending", "publication", "received_ms", "text")
 
     def __init__(self, first: int, last: int, count: int, pending: int) -> None:
         self.first = first
@@ -69,6 +69,7 @@ class Unanswered:
         self.pending = pending  # confirmations still to come
         self.code = codes.NONE  # NONE: stored, once nothing is pending
         self.text = ""
+        self.received_ms = 0  # wall clock; 0: its latency does not count
         self.publication: Publication | None = None
 
 
@@ -261,6 +262,7 @@ class Publishers:
         if pending == 0:
             return
         self._by_token[token] = (flow, entry)
+        entry.received_ms = batch.received_ms
         if named is None:
             return
         noted = named.row_of(entry.first, entry.last)
@@ -325,7 +327,7 @@ class Publishers:
 
     # --- answers ---
 
-    def confirmed(self, token: int, refusal: str = "") -> None:
+    def confirmed(self, token: int, refusal: str = "", wall_ms: int = 0) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         found = self._by_token.get(token)
         if found is None:
@@ -337,6 +339,8 @@ class Publishers:
         if entry.pending:
             return
         del self._by_token[token]
+        if entry.code == codes.NONE and entry.received_ms:
+            self._counters.confirmations.observe(entry.received_ms, wall_ms, entry.count)
         if self.flows.get(flow.flow_id) is not flow:
             return
         before = flow.unanswered_count

@@ -6,6 +6,7 @@ from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.protocols.http.codec.responses import HttpProblem, not_stored, refusal_problem
 
 
@@ -40,13 +41,14 @@ class Submission:
 class _PendingBatch:
     """Messages that were published together, whose confirmations are still to come."""
 
-    __slots__ = ("count", "first", "pending", "refusal", "submission")
+    __slots__ = ("count", "first", "pending", "received_ms", "refusal", "submission")
 
-    def __init__(self, submission: Submission, first: int, count: int, pending: int) -> None:
+    def __init__(self, submission: Submission, first: int, count: int, pending: int, received_ms: int) -> None:
         self.submission = submission
         self.first = first  # its place in the submission
         self.count = count
         self.pending = pending
+        self.received_ms = received_ms  # wall clock
         self.refusal: PublishFailed | None = None
 
 
@@ -54,8 +56,9 @@ class _PendingBatch:
 class PendingPublishes:
     """What one connection publishes."""
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, confirmations: LatencyHistogram) -> None:
         self.publisher = publisher
+        self._confirmations = confirmations
         self._pending: dict[int, _PendingBatch] = {}
         self._next_token = 1
 
@@ -80,7 +83,8 @@ class PendingPublishes:
         if result.refusal == ADMITTED:
             if result.confirmations_pending:
                 first = len(submission.problems)
-                self._pending[token] = _PendingBatch(submission, first, batch.count, result.confirmations_pending)
+                pending = result.confirmations_pending
+                self._pending[token] = _PendingBatch(submission, first, batch.count, pending, batch.received_ms)
                 submission.offers_pending += 1
             elif not result.routed:
                 submission.note_unmatched(batch.count)
@@ -92,7 +96,7 @@ class PendingPublishes:
             for row in range(batch.count):
                 self._offer(batch.select([row]), submission)
 
-    def confirmed(self, token: int, refusal: PublishFailed | None = None) -> None:
+    def confirmed(self, token: int, refusal: PublishFailed | None = None, wall_ms: int = 0) -> None:
         """Note that a publish is safe or, with a refusal, could not be stored."""
         batch = self._pending.get(token)
         if batch is None:
@@ -104,6 +108,8 @@ class PendingPublishes:
             if batch.refusal is not None:
                 for place in range(batch.first, batch.first + batch.count):
                     batch.submission.problems[place] = not_stored(batch.refusal)
+            else:
+                self._confirmations.observe(batch.received_ms, wall_ms, batch.count)
             batch.submission.offer_done()
 
     def end(self) -> None:

@@ -16,7 +16,17 @@ SUCCESS: Final = 0
 class Unanswered:
     """One batch of publishes: its packet ids, and how many confirmations it still waits for."""
 
-    __slots__ = ("count", "packet_ids", "pending", "publication", "qos", "reason_code", "reason_text", "token")
+    __slots__ = (
+        "count",
+        "packet_ids",
+        "pending",
+        "publication",
+        "qos",
+        "reason_code",
+        "reason_text",
+        "received_ms",
+        "token",
+    )
 
     def __init__(self, token: int, qos: int, packet_ids: list[tuple[int, int]], count: int, pending: int) -> None:
         self.token = token
@@ -26,6 +36,7 @@ class Unanswered:
         self.pending = pending
         self.reason_code = SUCCESS
         self.reason_text = ""  # explains a refusal
+        self.received_ms = 0  # wall clock; 0: its latency does not count
         self.publication: Publication | None = None  # of a QoS 2 publish whose session outlives the connection
 
 
@@ -59,17 +70,19 @@ class InflightIn:
         self.unanswered_count += count
         return entry
 
-    def confirmed(self, token: int, reason_code: int, reason_text: str = "") -> None:
-        """Note one confirmation of a batch, or a refusal."""
+    def confirmed(self, token: int, reason_code: int, reason_text: str = "") -> Unanswered | None:
+        """Note one confirmation of a batch, or a refusal; return the batch when none is to come."""
         entry = self._by_token.get(token)
         if entry is None:
-            return
+            return None
         entry.pending -= 1
         if reason_code:
             entry.reason_code = reason_code
             entry.reason_text = reason_text
-        if entry.pending == 0:
-            del self._by_token[token]
+        if entry.pending:
+            return None
+        del self._by_token[token]
+        return entry
 
     def unanswered(self) -> list[Unanswered]:
         """Return the batches in line, oldest first."""

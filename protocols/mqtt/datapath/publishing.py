@@ -145,9 +145,11 @@ class PublishHandler:
         if self.line.unanswered_count:
             self.answer()
 
-    def confirmed(self, token: int) -> None:
+    def confirmed(self, token: int, wall_ms: int = 0) -> None:
         """Note that a publish is stored."""
-        self.line.confirmed(token, SUCCESS)
+        entry = self.line.confirmed(token, SUCCESS)
+        if entry is not None and entry.received_ms and entry.reason_code == SUCCESS:
+            self._counters.confirmations.observe(entry.received_ms, wall_ms, entry.count)
         self.answer()
 
     def refused(self, message: PublishFailed) -> None:
@@ -252,6 +254,7 @@ class PublishHandler:
         packet_ids = event.packet_ids
         entry = self.line.add(token, batch.qos, packet_ids, batch.count, result.confirmations_pending)
         self._note(result, entry)
+        entry.received_ms = batch.received_ms
         publication = result.publication
         if batch.qos == EXACTLY_ONCE and self._session.is_durable and publication is not None:
             # One commit for both. The message without its ids would come twice after a crash, the ids without it never.

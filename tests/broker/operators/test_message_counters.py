@@ -9,6 +9,7 @@ from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_QUEUE_FULL
+from sluicegate.messaging.observability.latency import BOUNDS_MS
 from sluicegate.protocols.amqp.codec.termini import COPY, Source, Target
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.flow.codec import frame as frames
@@ -283,3 +284,31 @@ async def test_refusals_of_a_queue_stay_counted_when_it_is_deleted(broker: Runni
     await orders.delete()
     assert await counted(broker, "messages_refused_total", reason) == 3
     assert await counted(broker, "messages_dropped_total", reason) == 2
+
+
+async def test_latencies_are_histograms_of_messages(broker: RunningBroker, amqp: AmqpClients) -> None:
+    """From publish to confirmation by protocol, and to the first delivery; a redelivery does not count."""
+    await create(broker, "orders", subscriptions=["t"])
+    publisher = await broker.connect("publisher", 5)
+    await publisher.publish("t", b"mqtt", qos=1)
+    sender = await amqp.connect()
+    await sender.sender("send", Target("orders"))
+    await sender.outcome(sender.transfer(9, body_bytes_of(BODY_DATA, b"m")))
+    async with http_client(broker) as http:
+        assert (await http.post("/QUEUE/orders", content=b"http")).status_code == 200
+    broker.forward(30)
+    worker = await broker.connect("worker", 5)
+    await worker.subscribe("$queue/orders", qos=1)
+    for _ in range(3):
+        await worker.message()
+    await worker.vanish()
+    again = await broker.connect("again", 5)
+    await again.subscribe("$queue/orders", qos=1)
+    await again.messages(3)
+    samples = await NodeOperations(broker.node).metrics_snapshot()
+    confirmed = {each.labels: sum(each.counts) for each in samples if "to_confirmation" in each.name}
+    assert confirmed == {("mqtt",): 1, ("amqp",): 1, ("http",): 1, ("flow",): 0}
+    (delivered,) = [each for each in samples if "to_delivery" in each.name]
+    assert sum(delivered.counts) == 3
+    assert delivered.counts[BOUNDS_MS.index(60_000)] == 3
+    assert 90 <= delivered.value < 180

@@ -14,6 +14,7 @@ from sluicegate.actors.runtime.inbox import Inbox
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.bulk.retained_log import RetainedLog, RetentionRules
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
@@ -97,6 +98,7 @@ def spawned_partition(
             reader=None,
             trace=None,
             events=Events(runtime.clock),
+            latencies=LatencyHistogram(),
         )
         return PartitionActor(cell, made)
 

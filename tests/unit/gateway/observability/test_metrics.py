@@ -14,6 +14,7 @@ from sluicegate.gateway.observability.metrics import (
     Sample,
     UnknownMetric,
 )
+from sluicegate.messaging.observability.latency import LatencyHistogram
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import running_admin
 
@@ -113,3 +114,17 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert metric.name.endswith("_total") == (metric.type == COUNTER)
         assert metric.name.endswith("_timestamp_seconds") == ("Unix time" in metric.help)
         assert metric.name.endswith("_info") == metric.help.startswith("Always 1")
+
+
+def test_a_histogram_has_cumulative_buckets_in_seconds() -> None:
+    latencies = LatencyHistogram()
+    for took_ms, count in ((0, 2), (1, 1), (3, 4), (4_000_000, 1), (-5, 1)):
+        latencies.observe(1000, 1000 + took_ms, count)
+    name = "sluicegate_publish_to_delivery_seconds"
+    sample = Sample(name, latencies.sum_ms / 1000, counts=tuple(latencies.counts))
+    text = Exposition(queue_label_max=1).render([sample, sample._replace(vpn="sales"), sample]).decode()
+    assert f'{name}_bucket{{le="0.001",vpn="default"}} 8.0' in text
+    assert f'{name}_bucket{{le="0.005",vpn="sales"}} 8.0' in text
+    assert f'{name}_bucket{{le="+Inf",vpn="sales"}} 9.0' in text
+    assert f'{name}_count{{vpn="default"}} 18.0' in text
+    assert f'{name}_sum{{vpn="sales"}} {latencies.sum_ms / 1000}' in text

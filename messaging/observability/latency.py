@@ -1,0 +1,30 @@
+"""Histograms of latencies, as Prometheus reads them. They cost one search per batch and no object per message."""
+
+from bisect import bisect_left
+from typing import Final, final
+
+from mypy_extensions import i64
+
+# Upper bounds of the buckets, in milliseconds; a last bucket has what took longer. From what a commit takes to what a
+# message may wait in a queue.
+BOUNDS_MS: Final = (1, 2, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 60_000, 600_000, 3_600_000)
+
+FIRST_BOUND_MS: Final = BOUNDS_MS[0]
+
+
+@final
+class LatencyHistogram:
+    """Counts of messages by latency. Times are whole milliseconds of the wall clock, rounded down."""
+
+    def __init__(self) -> None:
+        self.counts: list[int] = [0] * (len(BOUNDS_MS) + 1)  # by bucket, not cumulative
+        self.sum_ms: i64 = 0
+
+    def observe(self, begin_ms: i64, end_ms: i64, count: i64) -> None:
+        """Count messages that took from one time to another; a wall clock that was set back counts as no time."""
+        took_ms = end_ms - begin_ms if end_ms > begin_ms else 0
+        if took_ms <= FIRST_BOUND_MS:  # most messages
+            self.counts[0] += count
+        else:
+            self.counts[bisect_left(BOUNDS_MS, took_ms)] += count
+        self.sum_ms += took_ms * count
