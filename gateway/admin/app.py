@@ -19,8 +19,8 @@ from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.admin.access.turnstile import AccountLimits, AnonymousLimits
 from sluicegate.gateway.admin.console_files import console_routes
 from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
-from sluicegate.gateway.admin.problems import Unacceptable, answer_error, permit
-from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, text
+from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, answer_error, permit
+from sluicegate.gateway.admin.requests import text
 from sluicegate.gateway.admin.rest.clients import CLIENTS
 from sluicegate.gateway.admin.rest.messages import MESSAGES
 from sluicegate.gateway.admin.rest.node import NODE

@@ -13,6 +13,7 @@ from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 MEDIA_TYPE: Final = "application/problem+json"
+ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck; health probes time out long before
 
 
 class Unacceptable(Exception):
@@ -57,9 +58,7 @@ async def answer_error(request: Request, error: Exception) -> Response:
         case StoreRefused():
             return problem(503, "Not stored", str(error))
         case TimeoutError():
-            return problem(
-                504, "No answer", "the node did not answer in time; GET /actors shows which actor is overloaded"
-            )
+            return problem(504, "No answer", f"{unanswered(request)}; GET /actors shows which actor is overloaded")
         case HTTPException(status_code=404):
             return problem(404, "Not found", f"{request.url.path} does not exist; GET / lists the paths")
         case HTTPException(status_code=405):
@@ -68,6 +67,11 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(error.status_code, "Refused", str(error.detail))
         case _:
             return problem(500, "Internal error", "internal error of the gateway; its log has the details")
+
+
+def unanswered(request: Request) -> str:
+    """Return the text for a request that the node has not answered in time."""
+    return f"the node has not answered {request.method} {request.url.path} within {ANSWER_TIMEOUT_S:g} s"
 
 
 def _method_not_allowed(request: Request, error: HTTPException) -> Response:

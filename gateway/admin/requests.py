@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 
 from sluicegate.gateway.admin.operation import VPN_PARAMETER, Parameter, TextParameter
-from sluicegate.gateway.admin.problems import Unacceptable
+from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable
 from sluicegate.gateway.config.sections.admin import BODY_TIMEOUT_S_MAX
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.selections import SEQUENCE_MAX
@@ -17,7 +17,6 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
-ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck; health probes time out long before
 BODY_BYTES_MAX: Final = 1 << 20  # a queue with ten thousand subscriptions of a hundred bytes
 assert BODY_TIMEOUT_S_MAX < ANSWER_TIMEOUT_S, "otherwise a slow client is reported as a slow node"
 # The pages contain no script. Should a name ever be unescaped, the browser still runs nothing.

@@ -148,7 +148,10 @@ class HttpConnection(HttpClient):
         else:
             is_late = silent_ms > limits.head_timeout_ms and (engine.in_head or not self._had_request)
         if is_late:
-            engine.refuse(HttpProblem(REQUEST_TIMEOUT, "the request was not complete in time"), "request_timeout")
+            late = f"the head of the request was not complete within {limits.head_timeout_ms / 1000:g} s"
+            if body is not None:
+                late = f"the body was not complete after {max(silent_ms, self._body_ms) / 1000:.1f} s"
+            engine.refuse(HttpProblem(REQUEST_TIMEOUT, late), "request_timeout")
             self.proceed()
         elif engine.is_idle and silent_ms > limits.keep_alive_ms:
             engine.shut()

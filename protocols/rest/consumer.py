@@ -160,7 +160,7 @@ class RestConsumer:
             writer.close()
         except (OSError, TimeoutError, ssl.SSLError, UnicodeError) as error:  # the last is of a name that no host has
             self._next_look = None
-            self._down(_why(error) or "no connection in time")
+            self._down(_why(error) or f"no connection within {settings.max_post_wait_ms / 1000:g} s")
             return
         if not self._is_stopped:
             self._next_look = None

@@ -11,8 +11,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sluicegate.actors.messages.data import StoreRefused
-from sluicegate.gateway.admin.problems import READ_ONLY_METHODS, NotPermitted, Unacceptable, permit
-from sluicegate.gateway.admin.requests import ANSWER_TIMEOUT_S, json_answer, path_name
+from sluicegate.gateway.admin.problems import (
+    ANSWER_TIMEOUT_S,
+    READ_ONLY_METHODS,
+    NotPermitted,
+    Unacceptable,
+    permit,
+    unanswered,
+)
+from sluicegate.gateway.admin.requests import json_answer, path_name
 from sluicegate.gateway.admin.semp.actions import ACTIONS
 from sluicegate.gateway.admin.semp.envelope import BASE, ROOT, Api, Asked, Document, Performing, SempOperation, refused
 from sluicegate.gateway.admin.semp.errors import (
@@ -105,7 +112,7 @@ def _endpoint(node: NodeInterface, name: str, methods: dict[str, Performing], to
             invalid = invalid_parameter(wrong_form.detail, http_status=wrong_form.status)
             return refused(asked, invalid, wrong_form.headers)
         except TimeoutError:
-            return refused(asked, not_allowed("the node did not answer in time", http_status=503))
+            return refused(asked, not_allowed(unanswered(request), http_status=503))
 
     return endpoint
 

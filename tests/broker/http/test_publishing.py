@@ -338,17 +338,29 @@ async def test_an_invalid_request_ends_the_connection(broker: RunningBroker, sen
 
 
 @pytest.mark.parametrize(
-    "begun", [b"", b"POST /a HT", b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab"]
+    ("begun", "missing"),
+    [
+        (b"", b"the head of the request was not complete within 10 s"),
+        (b"POST /a HT", b"the head of the request was not complete within 10 s"),
+        (
+            b"POST /a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nab",
+            b"the body was not complete after 31.",
+        ),
+    ],
 )
-async def test_a_request_that_does_not_end_ends_the_connection(broker: RunningBroker, begun: bytes) -> None:
-    """RFC 9110 15.5.9."""
+async def test_a_request_that_does_not_end_ends_the_connection(
+    broker: RunningBroker, begun: bytes, missing: bytes
+) -> None:
+    """RFC 9110 15.5.9. The answer says what was waited for."""
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.node.http.listeners["http"].port)
     writer.write(begun)
     while broker.node.http.counters.bytes_received < len(begun) or broker.node.http.counters.connected < 1:
         await asyncio.sleep(0.01)
     broker.forward(31)
     broker.node.http.tick()
-    assert (await pieces_until_end(reader)).startswith(b"HTTP/1.1 408 ")
+    answer = await pieces_until_end(reader)
+    assert answer.startswith(b"HTTP/1.1 408 ")
+    assert missing in answer
     writer.close()
 
 

@@ -114,6 +114,20 @@ def test_a_body_that_arrives_too_slowly_gets_an_error(path: str, node: MemoryNod
     assert b"was not complete within 0.05 s" in answer
 
 
+@pytest.mark.parametrize("path", ["/queues/q", "/SEMP/v2/monitor/msgVpns/default/queues/q"])
+def test_an_answer_that_does_not_come_is_reported_with_its_request_and_the_time(
+    path: str, node: MemoryNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def stuck() -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(node, "show_queue", lambda name: stuck())
+    with running_admin(node) as admin:
+        answer = admin.ask("GET", path)
+    assert answer.status in (503, 504)
+    assert f"the node has not answered GET {path} within 30 s".encode() in answer.body
+
+
 CHUNKED = (
     b"POST /queues HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 )
