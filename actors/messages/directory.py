@@ -185,6 +185,10 @@ class QueueState(ABC):
     def is_partitioned(self) -> bool:
         """Return whether the queue is partitioned by its present configuration."""
 
+    @abstractmethod
+    def selector_hint(self) -> str:
+        """Return what a consumer should know if the selectors of a partitioned queue's consumers differ, or nothing."""
+
 
 @dataclass(frozen=True, slots=True)
 class QueueHandle:

@@ -94,19 +94,12 @@ class SelectorEvents:
     def review(self, bound: str = "") -> None:
         """Compare the selectors after a consumer came, which is named, or after one went."""
         core = self._core
-        texts = set()
-        if isinstance(core.access, Rebalancer):
-            texts = {"" if flow.selector is None else flow.selector.text for flow in core.flows.values()}
-        differ = len(texts) > 1
-        if differ == self._differ:
+        hint = core.selector_hint()
+        if bool(hint) == self._differ:
             return
-        self._differ = differ
+        self._differ = bool(hint)
         name = as_word(core.config.name)
-        if differ:
-            hint = (
-                "a message that the owner of its partition does not select waits, even if another consumer selects it: "
-                "give all consumers one selector, or each its own queue"
-            )
+        if hint:
             text = (
                 f"Client {as_word(bound)} bound to partitioned queue {name} with another selector than others: {hint}"
             )

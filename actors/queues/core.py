@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 TIMER_MS_MAX: Final = 86_400_000  # event loops reject timers of years: a longer one is set again each day
 NEVER: Final = 0
+SELECTORS_DIFFER: Final = (
+    "a message that the owner of its partition does not select waits, even if another consumer selects it: give all "
+    "consumers one selector, or each its own queue"
+)
 
 
 class QueueExpiry:
@@ -162,6 +166,13 @@ class QueueCore(QueueState):
     def is_partitioned(self) -> bool:
         """Return whether the queue is partitioned by its present configuration."""
         return self.config.partitioned()
+
+    def selector_hint(self) -> str:
+        """Return what a consumer should know if the selectors of a partitioned queue's consumers differ, or nothing."""
+        if not isinstance(self.access, Rebalancer):
+            return ""
+        texts = {"" if flow.selector is None else flow.selector.text for flow in self.flows.values()}
+        return SELECTORS_DIFFER if len(texts) > 1 else ""
 
     def apply(self, config: QueueConfig) -> None:
         """Apply a configuration. The access type changes only while no flow is bound."""

@@ -76,6 +76,7 @@ class _SubscribeOptions:
         self.selector = selector
         self.priorities = priorities
         self.partition_count = partition_count  # of the queue of a shared subscription; 0: not requested
+        self.hint = ""  # for the client, on the filter that was granted last
 
 
 Retained = RetainedScan[RetainedMessage]
@@ -84,7 +85,7 @@ Retained = RetainedScan[RetainedMessage]
 async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
     """Answer SUBSCRIBE with one code for each filter; a refused one does not undo the others."""
     codes: list[int] = []
-    reasons: list[str] = []  # of refusals; SUBACK has one Reason String for all its codes
+    reasons: list[str] = []  # of refusals, and hints; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
     for request in event.requests:
         turn = client.turn_budget().next_filter()
@@ -96,6 +97,8 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
         try:
             options = _options_of(client, event)
             code, found = await _subscribe(client, attached.session, request, options)
+            if options.hint:
+                reasons.append(options.hint)
         except TopicError as error:
             code, found = TOPIC_FILTER_INVALID, None
             reasons.append(str(error))
@@ -324,6 +327,9 @@ async def _subscribe_queue(
         code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
         raise _Refused(code, str(refusal)) from None
     session.add_queue(extra)
+    hint = handle.state.selector_hint()
+    if hint:
+        options.hint = f"selectors of consumers of partitioned queue {queue_name!r} differ: {hint}"
     return extra.qos
 
 

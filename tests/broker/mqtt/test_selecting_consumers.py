@@ -92,7 +92,12 @@ async def test_different_selectors_on_a_partitioned_queue_are_reported_and_expla
     await consumer(broker, "color = 'red'")
     assert VPN_SELECTORS_DIFFER.name not in record.counts
 
-    blues = await consumer(broker, "color = 'blue'")
+    blues = await broker.connect(level=5)
+    packet_id = blues.next_packet_id()
+    blues.send(mqtt.subscribe(("$queue/q", 1), packet_id=packet_id, level=5, properties=selecting("color = 'blue'")))
+    answer = await blues.awaited(mqtt.SUBACK)
+    assert mqtt.suback_codes(answer, 5) == [1]
+    assert b"selectors of consumers of partitioned queue 'q' differ: a message" in answer.body
     (event,) = [each for _, each in record.recent(0, 100) if each.kind is VPN_SELECTORS_DIFFER]
     assert "bound to partitioned queue q with another selector" in event.text()
     await published(broker, "blue", key="k")
