@@ -21,7 +21,7 @@ from sluicegate.actors.runtime.asks import Ask, LoopFuture, ask_at
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher, Inbox, Scheduled
-from sluicegate.actors.runtime.supervision import OnFailure, RestartLog, RestartPolicy
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION, OnFailure, RestartLog, RestartPolicy
 from sluicegate.messaging.message.address import Address
 
 log = logging.getLogger("sluicegate.actors")
@@ -103,6 +103,16 @@ class _Interpreted(Behaviour):
         self._turn_ended()
 
 
+@final
+class Role:
+    """What actors of one kind and name under one parent have in common: one object for all of them."""
+
+    def __init__(self, kind: str, name: str, policy: RestartPolicy) -> None:
+        self.kind = kind
+        self.name = name
+        self.policy = policy
+
+
 class ActorCell(Scheduled):
     """An actor's place in the tree: address, counters and supervision. It outlives restarts of the actor."""
 
@@ -110,19 +120,15 @@ class ActorCell(Scheduled):
         self,
         runtime: "Runtime",
         *,
-        kind: str,
-        name: str,
+        role: Role,
         number: int,
         factory: Callable[["ActorCell"], "pykka.Actor | Behaviour"],
         parent: "ActorCell | None",
-        policy: RestartPolicy,
     ) -> None:
         self.runtime = runtime
-        self.kind = kind
-        self._name = name
+        self.role = role
         self._number = number  # among several of the name; 0: there is one
         self.parent = parent
-        self.policy = policy
         self.children: dict[ActorCell, None] | None = None  # in order of start; most actors have none
         self._stopped = False
         self.suspended = False  # nothing is handled until the actor's state is reloaded
@@ -231,12 +237,12 @@ class ActorCell(Scheduled):
         if self.is_stopped():
             return
         if self._restarts is None:
-            self._restarts = RestartLog(self.policy)
+            self._restarts = RestartLog(self.role.policy)
         if self._restarts.may_restart(self.runtime.clock.now_ms()):
             self.do(self._restart)
-        elif self.policy.on_failure is OnFailure.STOP:
+        elif self.role.policy.on_failure is OnFailure.STOP:
             self.stop()
-        elif self.policy.on_failure is OnFailure.RELOAD and not self.suspended:
+        elif self.role.policy.on_failure is OnFailure.RELOAD and not self.suspended:
             self._suspend()
         else:
             self.stop()
@@ -316,7 +322,13 @@ class ActorCell(Scheduled):
     @property
     def name(self) -> str:
         """The name among the parent's children. For numbered actors it is composed on demand."""
-        return f"{self._name}-{self._number}" if self._number else self._name
+        name = self.role.name
+        return f"{name}-{self._number}" if self._number else name
+
+    @property
+    def kind(self) -> str:
+        """The kind of actor, as operators see it."""
+        return self.role.kind
 
     @property
     def behaviour(self) -> Any:
@@ -431,6 +443,9 @@ class EventLoop(Protocol):
         """Run a coroutine."""
 
 
+_NO_ROLE: Final = Role("", "", ONE_CONNECTION)
+
+
 class Runtime:
     """The actors of one event loop."""
 
@@ -451,6 +466,7 @@ class Runtime:
         self.dispatcher = Dispatcher(call_soon=call_soon or loop.call_soon, clock=clock, on_fatal=on_fatal)
         self.roots: list[ActorCell] = []
         self.ended: dict[str, EndedActors] = {}  # by kind
+        self._last_role = _NO_ROLE  # of a numbered actor: mostly the next is one of them
         self._on_fatal = on_fatal
         self._urn = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -469,7 +485,12 @@ class Runtime:
 
         Actors that share a name have a number, from 1 on, appended.
         """
-        cell = ActorCell(self, kind=kind, name=name, number=number, factory=factory, parent=parent, policy=policy)
+        role = self._last_role
+        if role.kind != kind or role.name != name or role.policy is not policy:
+            role = Role(kind, name, policy)
+            if number:
+                self._last_role = role
+        cell = ActorCell(self, role=role, number=number, factory=factory, parent=parent)
         if parent is None:
             self.roots.append(cell)
             if cell.actor is not None:

@@ -197,6 +197,7 @@ class Listener(BaseListener):
             tls_handshake_s=tls_handshake_s,
         )
         self._connect = connect
+        self._last_host = ""
         self._dismiss = self.dismiss  # one for all streams, which keep it
         self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
 
@@ -217,6 +218,10 @@ class Listener(BaseListener):
 
     def _peer(self, transport: asyncio.Transport, address: Any) -> PeerInfo:
         host, port = (address or _GONE)[:2]
+        if host == self._last_host:  # behind a gateway all clients have one address, which takes 64 bytes
+            host = self._last_host
+        else:
+            self._last_host = host
         secured: ssl.SSLObject | None = None if self._tls is None else transport.get_extra_info("ssl_object")
         if secured is None:
             return PeerInfo(self.name, host, port)

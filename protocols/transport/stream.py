@@ -2,8 +2,8 @@
 
 Streams are accepted in `protocols.transport.listeners`; protocols that replace a stream for a while are in
 `protocols.transport.stream_protocols`. A read goes from asyncio's transport to the connection's own `received` with
-nothing of ours in between, and a write from the connection to the transport's own `write`: `data_received` and `write`
-are not methods here but fields that hold them.
+nothing of ours in between: `data_received` is not a method here but a field that holds it. A write goes to a TCP
+transport by a direct call.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, cast, final
 
 from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
+from sluicegate.protocols.transport.loop.tcp import TcpTransport
 from sluicegate.protocols.transport.stream_protocols import LingeringClose, ReadIntoProtocol
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
@@ -23,13 +24,14 @@ FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `
 class Stream:
     """One peer's stream. Compiled, and so of no class of asyncio's: event loops ask for a protocol's methods only."""
 
-    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received", "write")
+    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_tcp", "_transport", "data_received")
 
     def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
         """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
         self.data_received: Callable[[bytes], None] = connection.received
-        self.write: Callable[[bytes], None] = transport.write
         self._transport = transport
+        plain: object = transport
+        self._tcp = plain if isinstance(plain, TcpTransport) else None  # the same, for `write`; None: TLS, or closing
         self._connection: Connection | None = connection  # until it knows that the transport is gone
         self._on_closed = on_closed
         self._is_open = True  # verbs have an effect
@@ -47,9 +49,17 @@ class Stream:
 
     # For the connection: ByteTransport.
 
+    def write(self, data: bytes) -> None:
+        """Send one buffer."""
+        tcp = self._tcp
+        if tcp is not None:
+            tcp.write(data)
+        elif self._is_open:
+            self._transport.write(data)
+
     def write_all(self, buffers: list[bytes]) -> None:
         """Send buffers together."""
-        if self.write is not _discard:
+        if self._is_open:
             self._transport.writelines(buffers)
 
     def close(self) -> None:
@@ -138,7 +148,7 @@ class Stream:
 
     def _end(self) -> None:
         self._is_open = False
-        self.write = _discard
+        self._tcp = None
 
     def _give_up_after(self, seconds: float) -> None:
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._give_up)
@@ -162,4 +172,4 @@ class Stream:
 
 
 def _discard(_: bytes) -> None:
-    """Take the place of a transport's `write` once it is closing, and of a connection's `received` once it is gone."""
+    """Take the place of a connection's `received` once it is gone."""

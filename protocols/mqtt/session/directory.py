@@ -173,7 +173,7 @@ class SessionDirectory(Behaviour):
         else:
             entry.stop_timers()
             entry.write_no_more()
-            entry.will = None  # the client is back before its delay was over [3.1.3-9]
+            entry.away = None  # the client is back before its delay was over [3.1.3-9]
             session = entry.session
             session.expiry_s = message.expiry_s
         session.user = message.user
@@ -188,8 +188,9 @@ class SessionDirectory(Behaviour):
         released: SessionReleased | None = await ask_unless_gone(connection.inbox, TakeOver())
         if released is None:  # it was ending by itself: its word is on the way
             if entry.connection is connection:
-                entry.released = LoopFuture()
-                await entry.released
+                ended: LoopFuture[None] = LoopFuture()
+                entry.absence().released = ended
+                await ended
             return
         will = released.will
         goes_on = not message.clean_start and entry.session.expiry_s > 0
@@ -217,22 +218,25 @@ class SessionDirectory(Behaviour):
         if session.expiry_s == 0:
             self._end(entry)
         else:
-            entry.will = will
+            entry.absence().will = will
             self._count(entry)
             entry.closed_wall_ms = self._runtime.clock.wall_ms()
             self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
             self._store(entry)
-        if entry.released is not None:
-            entry.released.set(None)
-            entry.released = None
+        away = entry.away
+        if away is not None and away.released is not None:
+            away.released.set(None)
+            away.released = None
 
     def _count(self, entry: SessionEntry) -> None:
         """Count a session that no connection has."""
-        self.quota.count(entry, 0 if entry.will is None else entry.will.usage_bytes())
+        will = entry.absence().will
+        self.quota.count(entry, 0 if will is None else will.usage_bytes())
 
     def _set_timers(self, entry: SessionEntry, will_ms: int, expiry_ms: int) -> None:
-        if entry.will is not None:
-            entry.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(entry))
+        away = entry.absence()
+        if away.will is not None:
+            away.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(entry))
         if entry.session.expiry_s != NEVER_EXPIRES:
             self._set_expiry_timer(entry, expiry_ms)
 
@@ -245,11 +249,12 @@ class SessionDirectory(Behaviour):
             else:
                 self._end(entry)
 
-        entry.expiry_timer = self._cell.after(step_ms, step)
+        entry.absence().expiry_timer = self._cell.after(step_ms, step)
 
     def _will_is_due(self, entry: SessionEntry) -> None:
-        will, entry.will = entry.will, None
-        entry.will_timer = None
+        away = entry.absence()
+        will, away.will = away.will, None
+        away.will_timer = None
         self._count(entry)
         if will is not None:
             self._publish_will(entry, will)
@@ -258,7 +263,7 @@ class SessionDirectory(Behaviour):
     def _publish_will(self, entry: SessionEntry, will: Will) -> None:
         batch = will_batch(will, entry.session.client_id, self._runtime.clock.wall_ms())
         token = self._token()
-        published = entry.will_published = self._publisher.publish(batch, token).publication
+        published = entry.absence().will_published = self._publisher.publish(batch, token).publication
         self._publisher.pressures.clear()
         if published is not None:
             self._wills[token] = (entry, published)
@@ -273,14 +278,14 @@ class SessionDirectory(Behaviour):
             self._deleting.pop(message.token).set(None)
         elif message.token in self._storing:
             entry = self._storing.pop(message.token)
-            if isinstance(message, PublishFailed) and entry.connection is None and entry.store_timer is None:
+            if isinstance(message, PublishFailed) and entry.connection is None and entry.absence().store_timer is None:
                 # Else a later restart would restore the will of a client that has disconnected normally.
-                entry.store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
+                entry.absence().store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
         else:
             self._will_decided(message.token)
 
     def _store_again(self, entry: SessionEntry) -> None:
-        entry.store_timer = None
+        entry.absence().store_timer = None
         if self._entries.get(entry.session.client_id) is entry:
             self._store(entry)
 
@@ -289,8 +294,8 @@ class SessionDirectory(Behaviour):
         found = self._wills.get(token)
         if found is not None and (found[1].confirmed or found[1].refused):
             entry, published = self._wills.pop(token)
-            if entry.will_published is published:
-                entry.will_published = None
+            if entry.away is not None and entry.away.will_published is published:
+                entry.away.will_published = None
 
     def _end(self, entry: SessionEntry) -> None:
         """End a session: its subscriptions, its queue, its rows. A will that is still due is due now."""
@@ -298,8 +303,9 @@ class SessionDirectory(Behaviour):
         entry.stop_timers()
         self._entries.pop(session.client_id, None)
         self.quota.forget(entry)
-        if entry.will is not None:
-            will, entry.will = entry.will, None
+        away = entry.away
+        if away is not None and away.will is not None:
+            will, away.will = away.will, None
             self._publish_will(entry, will)
         entry.write_no_more()
         if session.subscriber is not None:
@@ -349,15 +355,15 @@ class SessionDirectory(Behaviour):
         self._ended.pop(client_id).set()
 
     def _store(self, entry: SessionEntry) -> None:
-        session = entry.session
-        row = session.state_row(will=will_to_row(entry.will), closed_wall_ms=entry.closed_wall_ms)
+        session, away = entry.session, entry.absence()
+        row = session.state_row(will=will_to_row(away.will), closed_wall_ms=entry.closed_wall_ms)
         session.stored_row = b""
         # The client gets no confirmation of this write: rows stay unstored until it reconnects and waits for them.
         rows: list[tuple[bytes, bytes | None]] = session.unstored_rows()
-        if entry.will_published is None:
+        if away.will_published is None:
             rows.append((session.state_key(), row))
         else:  # one commit for both: the state without the will
-            entry.will_published.session_rows = [(session.state_key(), row)]
+            away.will_published.session_rows = [(session.state_key(), row)]
         ids = session.ids_row()
         if ids is not None:
             rows.append((session.ids_key(), ids))
@@ -429,11 +435,11 @@ class SessionDirectory(Behaviour):
         # Connections ended by a crash count from now: the time of their end is unknown.
         entry.closed_wall_ms = stored.closed_wall_ms or wall_ms
         away_ms = wall_ms - entry.closed_wall_ms
-        entry.will = will_from_row(stored.will)
+        will = entry.absence().will = will_from_row(stored.will)
         self._count(entry)
         if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
             self._store(entry)  # the next start counts from there
-        will_ms = 0 if entry.will is None else min(entry.will.delay_s, session.expiry_s) * 1000
+        will_ms = 0 if will is None else min(will.delay_s, session.expiry_s) * 1000
         self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
 
     async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:

@@ -137,6 +137,33 @@ class PendingRetained:
 
 
 @final
+class PacketState:
+    """The packet ids and retained messages of one session, each made on first use; see the properties of `Session`."""
+
+    def __init__(self) -> None:
+        self.ids: SentIds | None = None
+        self.released: RangeSet | None = None
+        self.not_sent_again: RangeSet | None = None
+        self.received: RangeSet | None = None
+        self.undecided: dict[int, Publication | None] | None = None
+        self.retained_sent: dict[int, RetainedSent] | None = None
+        self.pending_retained: dict[str, PendingRetained] | None = None
+
+    def has_deliveries(self) -> bool:
+        """Return whether messages are to be sent, or sent again."""
+        return bool(
+            (self.ids is not None and self.ids.remembered)
+            or self.released
+            or self.retained_sent
+            or self.pending_retained
+        )
+
+    def has_sent_nothing(self) -> bool:
+        """Return whether nothing with a packet id was sent from its queue."""
+        return self.ids is None and self.released is None and self.not_sent_again is None
+
+
+@final
 class Session:
     """One client's session.
 
@@ -159,75 +186,82 @@ class Session:
         self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
         self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
         self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session.quota`
-        # Made on first use: most sessions never need them.
-        self._ids: SentIds | None = None
-        self._released: RangeSet | None = None
-        self._not_sent_again: RangeSet | None = None
-        self._received: RangeSet | None = None
-        self._undecided: dict[int, Publication | None] | None = None
-        self._retained_sent: dict[int, RetainedSent] | None = None
-        self._pending_retained: dict[str, PendingRetained] | None = None
+        self._packets: PacketState | None = None  # until it has some: most sessions never do
 
     @property
     def ids(self) -> SentIds:
         """The packet ids of its queue's messages."""
-        ids = self._ids
+        packets = self._packets_of_client()
+        ids = packets.ids
         if ids is None:
-            ids = self._ids = SentIds()
+            ids = packets.ids = SentIds()
         return ids
 
     @property
     def released(self) -> RangeSet:
         """See the class."""
-        released = self._released
+        packets = self._packets_of_client()
+        released = packets.released
         if released is None:
-            released = self._released = RangeSet()
+            released = packets.released = RangeSet()
         return released
 
     @property
     def not_sent_again(self) -> RangeSet:
         """Ids of QoS 2 messages in flight that would not be sent again after a restart."""
-        ids = self._not_sent_again
+        packets = self._packets_of_client()
+        ids = packets.not_sent_again
         if ids is None:
-            ids = self._not_sent_again = RangeSet()
+            ids = packets.not_sent_again = RangeSet()
         return ids
 
     @property
     def received(self) -> RangeSet:
         """See the class."""
-        received = self._received
+        packets = self._packets_of_client()
+        received = packets.received
         if received is None:
-            received = self._received = RangeSet()
+            received = packets.received = RangeSet()
         return received
 
     @property
     def received_count(self) -> int:
         """How many ids are in `received`."""
-        return 0 if self._received is None else int(self._received.total)
+        packets = self._packets
+        return 0 if packets is None or packets.received is None else int(packets.received.total)
 
     @property
     def undecided(self) -> dict[int, Publication | None]:
         """Received ids whose publish was pending when a connection ended; None: only its retained message was."""
-        undecided = self._undecided
+        packets = self._packets_of_client()
+        undecided = packets.undecided
         if undecided is None:
-            undecided = self._undecided = {}
+            undecided = packets.undecided = {}
         return undecided
 
     @property
     def retained_sent(self) -> dict[int, RetainedSent]:
         """Retained messages sent and not acknowledged, by a number of our own, in the order sent."""
-        sent = self._retained_sent
+        packets = self._packets_of_client()
+        sent = packets.retained_sent
         if sent is None:
-            sent = self._retained_sent = {}
+            sent = packets.retained_sent = {}
         return sent
 
     @property
     def pending_retained(self) -> dict[str, PendingRetained]:
         """Retained messages still to be sent, by filter, in the order subscribed."""
-        wanted = self._pending_retained
+        packets = self._packets_of_client()
+        wanted = packets.pending_retained
         if wanted is None:
-            wanted = self._pending_retained = {}
+            wanted = packets.pending_retained = {}
         return wanted
+
+    def _packets_of_client(self) -> "PacketState":
+        packets = self._packets
+        if packets is None:
+            packets = self._packets = PacketState()
+        return packets
 
     @property
     def has_deliveries(self) -> bool:
@@ -236,10 +270,7 @@ class Session:
             self.queue is not None
             or self.shares
             or self.queues
-            or (self._ids is not None and self._ids.remembered)
-            or self._released
-            or self._retained_sent
-            or self._pending_retained
+            or (self._packets is not None and self._packets.has_deliveries())
         )
 
     @property
@@ -255,6 +286,10 @@ class Session:
     def queue_name(self) -> str:
         """Return the name of the session's queue."""
         return f"#mqtt/{self.client_id}"
+
+    def _maybe_sent_below(self) -> int:
+        packets = self._packets
+        return 0 if packets is None or packets.ids is None else packets.ids.maybe_sent_below
 
     def state_key(self) -> bytes:
         """Return the key of its row."""
@@ -282,7 +317,7 @@ class Session:
                 "user": self.user,
                 "closed_wall_ms": closed_wall_ms,
                 "will": will,
-                "maybe_sent_below": 0 if self._ids is None else self._ids.maybe_sent_below,
+                "maybe_sent_below": self._maybe_sent_below(),
             }
         )
 
@@ -336,7 +371,7 @@ class Session:
 
     def ids_row(self) -> bytes | None:
         """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
-        is_empty = self._ids is None and self._released is None and self._not_sent_again is None and not self.shares
+        is_empty = (self._packets is None or self._packets.has_sent_nothing()) and not self.shares
         if is_empty and not self.ids_were_stored:
             return None
         sent = self.ids.sent_to_store()
@@ -367,24 +402,49 @@ class SessionEntry:
         self.session = session
         self.connection: ActorCell | None = None
         self.closed_wall_ms = 0  # end of the last connection, or start of the broker; expiry counts from it
+        self.counts_as_kept = False  # in `protocols.mqtt.session.quota`, as the next
+        self.usage_bytes = 0
+        self.away: Absence | None = None  # from the end of a connection until the client is back
+
+    def absence(self) -> "Absence":
+        """Return the state of the disconnected client, made on first use."""
+        away = self.away
+        if away is None:
+            away = self.away = Absence()
+        return away
+
+    def stop_timers(self) -> None:
+        """Cancel the timers of the disconnected client."""
+        if self.away is not None:
+            self.away.stop_timers()
+
+    def write_no_more(self) -> None:
+        """Drop pending writes: the session's next owner writes or deletes its rows, and no older write may follow."""
+        if self.away is not None:
+            self.away.write_no_more()
+
+
+@final
+class Absence:
+    """What the directory has of a client while it is disconnected."""
+
+    def __init__(self) -> None:
         self.will: Will | None = None  # delayed
         self.will_timer: TimerHandle | None = None
         self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
         self.expiry_timer: TimerHandle | None = None
         self.store_timer: TimerHandle | None = None
-        self.counts_as_kept = False  # in `protocols.mqtt.session.quota`, as the next
-        self.usage_bytes = 0
         self.released: LoopFuture[None] | None = None  # resolved when the connection has returned the session
 
     def stop_timers(self) -> None:
-        """Cancel the timers of the disconnected client."""
+        """Cancel them all."""
         for timer in (self.will_timer, self.expiry_timer, self.store_timer):
             if timer is not None:
                 timer.cancel()
         self.will_timer = self.expiry_timer = self.store_timer = None
 
     def write_no_more(self) -> None:
-        """Drop pending writes: the session's next owner writes or deletes its rows, and no older write may follow."""
+        """See `SessionEntry.write_no_more`."""
         if self.will_published is not None:
             self.will_published.session_rows = None
             self.will_published = None
