@@ -29,7 +29,7 @@ def test_clients_are_shown_with_who_they_are_and_what_holds_them_up(shell: Shell
 def test_the_message_spool_is_shown_with_its_limits(shell: Shell) -> None:
     shown = shell.run("show", "message-spool")
     assert "messages in durable queues" in shown
-    assert orjson.loads(shell.run("show", "message-spool", "--json"))["quarantined"] == 17
+    assert orjson.loads(shell.run("show", "message-spool", "--json"))["quarantined"] == 18
 
 
 @pytest.mark.parametrize(
