@@ -121,7 +121,9 @@ class MqttSession:
         except OSError as problem:
             raise unreachable(f"{peer.host}:{peer.port}", problem, "--host and --port") from None
         if not self.run_until(lambda: self._connack is not None, timeout_s=ANSWER_TIMEOUT_S):
-            text = f"{peer.host}:{peer.port} does not answer CONNECT; is it an MQTT port?"
+            text = (
+                f"{peer.host}:{peer.port} has not answered CONNECT within {ANSWER_TIMEOUT_S:g} s; is it an MQTT port?"
+            )
             raise CommandFailed(text, exit_code=UNREACHABLE)
         assert self._connack is not None, "run_until returned true"
         if self._connack.is_failure:

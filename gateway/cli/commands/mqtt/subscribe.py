@@ -107,7 +107,7 @@ class _Subscriber:
                 text, exit_code=USAGE, advice="'#' must be the last level, and '+' must be a whole level."
             ) from None
         if not session.run_until(lambda: self._granted is not None, timeout_s=ANSWER_TIMEOUT_S):
-            raise CommandFailed("the gateway does not answer SUBSCRIBE")
+            raise CommandFailed(f"the gateway has not answered SUBSCRIBE within {ANSWER_TIMEOUT_S:g} s")
         self._check_granted(filters)
         # A signal takes effect between two messages, so that what was printed is acknowledged. A second one kills.
         before = {number: signal.signal(number, self._on_interrupt) for number in (signal.SIGINT, signal.SIGTERM)}

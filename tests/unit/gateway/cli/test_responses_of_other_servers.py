@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from sluicegate.gateway.cli.admin import connection as admin_port
+from sluicegate.gateway.cli.commands.mqtt import session as mqtt_session
 from sluicegate.gateway.cli.terminal.failures import FAILED, UNREACHABLE
 from support.operations.shell import Shell
 
@@ -108,3 +109,15 @@ def test_a_slow_operation_is_waited_for_while_the_gateway_is_there(monkeypatch: 
         shell = Shell(f"http://127.0.0.1:{server.getsockname()[1]}")
         assert shell.run("queue", "purge", "q", "--yes") == "removed 3 messages from q\n"
         thread.join()
+
+
+@pytest.mark.parametrize("command", [("pub", "--message", "x"), ("sub",)])
+def test_an_mqtt_port_that_answers_nothing_is_reported_with_the_time(
+    monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    assert mqtt_session.ANSWER_TIMEOUT_S == 10
+    monkeypatch.setattr(mqtt_session, "ANSWER_TIMEOUT_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+        told = Shell("").run(*command, "--topic", "a", "--port", port, expect=UNREACHABLE)
+    assert f"127.0.0.1:{port} has not answered CONNECT within 0.2 s; is it an MQTT port?" in told
