@@ -92,11 +92,8 @@ class RecoveryScan:
     def journal(self) -> Iterator[tuple[int, JournalRecord]]:
         """Yield the readable journal records in commit order, reading each on demand."""
         yield from self._replay.journal()
-        known: dict[int, bool] = {}  # a record may have several damages
         for entry, what in self._replay.damaged:
-            if entry.number not in known:
-                known[entry.number] = self._keep_entry(entry, what)
-            if not known[entry.number]:
+            if not self._keep_entry(entry, what):
                 self.quarantined.append(what)
         self.quarantined += self._replay.missing
 

@@ -32,7 +32,9 @@ from sluicegate.storage.environment.identity import (
     STORE_FORMAT,
     STORE_FORMAT_OLDEST,
     STORE_KIND,
+    Positions,
     write_incarnation,
+    write_positions,
 )
 from sluicegate.storage.errors import UnknownRow, UnsupportedFormat
 from sluicegate.storage.integrity.pages import DataFile
@@ -47,7 +49,6 @@ _COMMIT_BYTES: Final = 64 << 20
 _MAP_FACTOR: Final = 3  # addresses only: rows that are put in order fill their pages, and half of them at worst
 _MAP_BYTES_MIN: Final = 64 << 20
 _LOST_CURSOR: Final = b""  # no seal accepts it
-_LOST_POSITIONS: Final = b""  # nor this one: then all of the log is applied
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,16 @@ class _Copy:
             self._mark_lost_cursors()
 
     def run_log(self, journal: Journal) -> None:
-        """Copy the records of the log, and the place in it where that is known."""
+        """Copy the records of the log, and the place in it. Where that is lost, a start applies all of the log."""
         entries = [(RECORD_KEY.pack(entry.number), sealed_entry(entry)) for entry in journal.read(1)]
         found = self._put("journal", entries)
         self.salvaged.tables["log"] = TableAccount(found, None if journal.damages else found)
         positions = [row for row in self._findings.rows("meta") if row[0] == LOG_KEY]
-        self._put("meta", positions or [(LOG_KEY, _LOST_POSITIONS)])
+        self._put("meta", positions)
+        if not positions:
+            with self._env.begin(write=True) as txn:
+                first = journal.first_number
+                write_positions(txn, self._databases, Positions(first - 1, first))
 
     def _noting(self, name: str) -> Iterator[tuple[bytes, bytes]]:
         for key, value in self._findings.rows(name):

@@ -210,8 +210,6 @@ class _Reader:
             parts.append(f"the checksums of {self._lost_rows} of {rows} rows do not match")
         if self._lost_pages:
             parts.append(f"the checksums of {self._lost_pages} of {pages} staged pages do not match")
-        if not parts and not self._is_sound:
-            parts.append("its checksum does not match, and those of its rows and pages do")
         return " and ".join(parts)
 
 

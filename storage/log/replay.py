@@ -51,8 +51,17 @@ class Replay:
     def __init__(self, log: ReadableLog, positions: Positions) -> None:
         self._log = log
         self._positions = positions
-        self.damaged: list[DamagedEntry] = []
+        self._damaged: dict[int, tuple[LogEntry, list[str]]] = {}  # by record number; what cannot be read of it
         self.missing = self._missing()
+
+    @property
+    def damaged(self) -> list[DamagedEntry]:
+        """The records read so far that are damaged, one entry for each."""
+        found: list[DamagedEntry] = []
+        for entry, details in self._damaged.values():
+            detail = " and ".join(details) or "its checksum does not match, and those of its parts do"
+            found.append(DamagedEntry(entry, Quarantined(_place(entry), "damaged", detail)))
+        return found
 
     def unapplied(self) -> Iterator[tuple[int, LogRecord]]:
         """Yield the records that the state does not include. Raises UnsupportedFormat, OSError."""
@@ -82,6 +91,8 @@ class Replay:
             yield entry.number, journal
 
     def _record(self, entry: LogEntry) -> LogRecord | None:
+        if not entry.is_sound:
+            self._damaged.setdefault(entry.number, (entry, []))
         try:
             return decode_log_record(entry.data, _place(entry), is_sound=entry.is_sound)
         except DamagedRecord as error:
@@ -89,8 +100,9 @@ class Replay:
             return None
 
     def _found(self, entry: LogEntry, detail: str) -> None:
-        if all(each.entry.number != entry.number or each.what.detail != detail for each in self.damaged):
-            self.damaged.append(DamagedEntry(entry, Quarantined(_place(entry), "damaged", detail)))
+        _, details = self._damaged.setdefault(entry.number, (entry, []))
+        if detail not in details:
+            details.append(detail)
 
     def is_missing(self) -> bool:
         """Return whether the state needs records, and there are none at all."""
