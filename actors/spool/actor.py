@@ -160,8 +160,7 @@ class Spool(Behaviour, Flushed):
             self._confirm_elided()
         if not self._health.is_damaged():
             self.checkpoints.begin_if_due()
-        waits = self.checkpoints.in_progress and not self._gate.blocked and self._planner.log_is_too_long()
-        if self._writing or waits:
+        if self._writing or self._has_to_wait():
             return
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
         due_ms = self._planner.due_ms(patience_ms)
@@ -177,6 +176,14 @@ class Spool(Behaviour, Flushed):
             self._schedule_flush(due_ms, now_ms)
         else:
             self._commit(now_ms, patience_ms)
+
+    def _has_to_wait(self) -> bool:
+        """Return whether a checkpoint has to come first: publishers are ahead of what can be moved out of memory."""
+        if self._gate.blocked:
+            return False  # then only consumers go on
+        if self._planner.checkpoints.is_behind():
+            return True
+        return self.checkpoints.in_progress and self._planner.log_is_too_long()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Call back when all work so far is in the store, or the store is given up; for a clean stop."""

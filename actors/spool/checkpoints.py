@@ -9,7 +9,9 @@ from sluicegate.storage.commit.checkpoint import Checkpoint
 from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.commit.planner import CommitPlanner
 
-PAUSE_MS: Final = 100  # between the end of a checkpoint and the beginning of another one
+# Between the end of a checkpoint and the beginning of another one: as long as it took, within these bounds.
+PAUSE_MS_MIN: Final = 10
+PAUSE_MS_MAX: Final = 100
 TRY_AGAIN_MS: Final = 1000  # after one that failed
 
 
@@ -61,13 +63,15 @@ class Checkpoints:
 
     def succeeded(self, overhead_bytes: int) -> Checkpoint:
         """Handle the success of the checkpoint in progress."""
-        self._ended(PAUSE_MS)
+        taken_ns = self._ended()
+        self._not_before_ms += max(PAUSE_MS_MIN, min(PAUSE_MS_MAX, taken_ns // 1_000_000))
         self.is_failing = False
         return self._planner.checkpoints.succeeded(overhead_bytes)
 
     def failed(self) -> Checkpoint:
         """Handle the failure of the checkpoint in progress; the next one is tried after a pause."""
-        self._ended(TRY_AGAIN_MS)
+        self._ended()
+        self._not_before_ms += TRY_AGAIN_MS
         self.is_failing = True
         self.failed_count += 1
         return self._planner.checkpoints.failed()
@@ -85,10 +89,13 @@ class Checkpoints:
         """Begin no more of them: after a damage, or because the node makes the last one itself."""
         self._is_closed = True
 
-    def _ended(self, pause_ms: int) -> None:
+    def _ended(self) -> int:
+        """Note the end of a checkpoint; return the time that it took."""
         self.in_progress = False
-        self._not_before_ms = self._clock.now_ms() + pause_ms
-        self.taken_ns += self._clock.now_ns() - self._began_ns
+        self._not_before_ms = self._clock.now_ms()
+        taken_ns = self._clock.now_ns() - self._began_ns
+        self.taken_ns += taken_ns
+        return taken_ns
 
     def _timer_ended(self) -> None:
         self._timer = None

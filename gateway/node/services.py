@@ -6,7 +6,7 @@
 import asyncio
 import random
 from collections.abc import Callable
-from typing import final
+from typing import Final, final
 
 from sluicegate.actors.partitions.triggers import watch_for_room
 from sluicegate.actors.runtime.actor import LoopActor, SupervisorActor
@@ -33,6 +33,8 @@ from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 from sluicegate.storage.commit.planner import CommitPlanner
 from sluicegate.storage.interface import Store
+
+PAGES_WAITING_SHARE: Final = 8  # of the memory of messages, one part of so many may wait for a checkpoint to be freed
 
 
 @final
@@ -71,6 +73,7 @@ class NodeServices:
             usage_bytes_max=config.spool.usage_bytes_max, usage_count_max=config.limits.messages_max
         )
         self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
+        self.planner.checkpoints.page_bytes_max = config.spool.memory_bytes_max // PAGES_WAITING_SHARE
         self.unfinished = UnfinishedBytes(config.backpressure.unfinished_bytes_max)
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
 

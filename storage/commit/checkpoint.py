@@ -20,9 +20,13 @@ from sluicegate.storage.records.cursor import CursorRecord
 
 LOG_BYTES_MIN: Final = 32 << 20  # what the log has grown by is worth a checkpoint, however little that writes
 LOG_RECORDS_MAX: Final = 16_384
+# Rows and staged messages of the log stay in memory until a checkpoint.
+ROW_BYTES_MIN: Final = 1 << 20
+ROW_BYTES_MAX: Final = 16 << 20
 DELETED_PAGES_MAX: Final = 512  # of some 32 KiB each
 AGE_MAX_MS: Final = 600_000
 IDLE_BYTES_PER_MS: Final = 33  # at most 2 MB a minute when little happens
+BEHIND: Final = 2  # so many times what makes a checkpoint due
 WORTH: Final = 8  # content of so many times the list of free pages is worth a checkpoint
 CONTENT_BYTES_MIN: Final = 256 << 10
 # Pages that are not worth a checkpoint wait for more: longer when it costs more, so it costs 2 MB a second at most.
@@ -68,6 +72,7 @@ class CheckpointPlanner:
         """Plan for these partitions, and for a log whose growth is never left alone beyond `log_bytes_max`."""
         self._cursors = cursors
         self._log_bytes_max = log_bytes_max
+        self.page_bytes_max = 16 << 20  # pages to write stay in memory; a node knows how much there may be
         self._changed: set[int] = set()  # partitions whose cursors a checkpoint has to write
         self._pages: list[PageRequest] = []
         self._page_bytes = 0
@@ -77,10 +82,11 @@ class CheckpointPlanner:
         self._waiting: list[Callable[[bool], None]] = []
         self._log_bytes = 0  # committed since the last checkpoint was planned
         self._log_records = 0
+        self._row_bytes = 0  # of rows and staged messages among them
         self._is_log_spent = False  # records are no longer needed, and a checkpoint would trim the log
         self._since_ms = 0  # the beginning of the first commit after the last checkpoint
         self._out: Checkpoint | None = None
-        self._out_log = (0, 0, False)
+        self._out_log = (0, 0, 0, False)
         self.overhead_bytes = 0  # what a checkpoint writes beside its content, as the store said last
 
     # --- requests ---
@@ -108,8 +114,9 @@ class CheckpointPlanner:
         """Note that a cursor differs from the stored one."""
         self._changed.add(partition_id)
 
-    def committed(self, record_bytes: int, began_ms: int) -> None:
-        """Note a record that is in the log, and when its commit began."""
+    def committed(self, record_bytes: int, row_bytes: int, began_ms: int) -> None:
+        """Note a record that is in the log, with what it has of rows and staged messages, and when its commit began."""
+        self._row_bytes += row_bytes
         if self._log_records == 0:
             self._since_ms = began_ms
         self._log_bytes += record_bytes
@@ -142,13 +149,18 @@ class CheckpointPlanner:
         """Return whether a checkpoint would free some of the store."""
         return bool(self._log_records or self._page_deletes or self._is_log_spent)
 
+    def is_behind(self) -> bool:
+        """Return whether so much waits in memory for a checkpoint that commits have to wait as well."""
+        return self._page_bytes > BEHIND * self.page_bytes_max or self._row_bytes > BEHIND * ROW_BYTES_MAX
+
     def due_ms(self) -> int:
         """Return the time at which a checkpoint is due: 0 for at once, NEVER when nothing waits for one."""
         worth = max(WORTH * self.overhead_bytes, CONTENT_BYTES_MIN)
         if (
             self._waiting
             or self._page_damages
-            or self._page_bytes >= worth
+            or self._page_bytes >= min(worth, self.page_bytes_max)
+            or self._row_bytes >= max(ROW_BYTES_MIN, min(worth, ROW_BYTES_MAX))
             or self._log_bytes >= min(max(LOG_BYTES_MIN, worth), self._log_bytes_max)
             or self._log_records >= LOG_RECORDS_MAX
             or len(self._page_deletes) >= DELETED_PAGES_MAX
@@ -170,8 +182,8 @@ class CheckpointPlanner:
         damages, self._page_damages = self._page_damages, []
         changed, self._changed = self._changed, set()
         self._page_bytes = 0
-        self._out_log = (self._log_bytes, self._log_records, self._is_log_spent)
-        self._log_bytes = self._log_records = 0
+        self._out_log = (self._log_bytes, self._log_records, self._row_bytes, self._is_log_spent)
+        self._log_bytes = self._log_records = self._row_bytes = 0
         self._is_log_spent = False
         job = CheckpointJob(
             applied=applied,
@@ -212,7 +224,8 @@ class CheckpointPlanner:
         assert checkpoint is not None
         self._out = None
         job = checkpoint.job
-        log_bytes, log_records, is_log_spent = self._out_log
+        log_bytes, log_records, row_bytes, is_log_spent = self._out_log
+        self._row_bytes += row_bytes
         self._log_bytes += log_bytes
         self._log_records += log_records
         self._is_log_spent = self._is_log_spent or is_log_spent

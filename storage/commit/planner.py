@@ -37,6 +37,7 @@ LOG_OVERRUN_MAX: Final = 2
 
 _RECORD_BYTES: Final = 64  # of a record without content, about: its frame and its head
 _RESERVATION_BYTES: Final = 12
+_ROW_BYTES: Final = 1024  # rows that are far apart change a page of 4 KiB each, in memory until the checkpoint is made
 
 
 @final
@@ -292,7 +293,7 @@ class CommitPlanner:
         assert commit is not None
         self._out = None
         self._last_committed = commit.job.number
-        self.checkpoints.committed(_size_of(commit.job), commit.began_ms)
+        self.checkpoints.committed(_size_of(commit.job), _row_bytes_of(commit.job), commit.began_ms)
         self.written_count += _count(commit.publications)
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
@@ -369,7 +370,7 @@ class CommitPlanner:
         return self.checkpoints.last_checkpoint(states, applied=self._last_committed, needed_from=needed_from)
 
     def log_is_too_long(self) -> bool:
-        """Return whether commits have to wait for a checkpoint."""
+        """Return whether commits have to wait for the checkpoint in progress."""
         size = max(self.journal.needed_bytes(), self.checkpoints.log_bytes())
         return size > LOG_OVERRUN_MAX * self.log_bytes_max
 
@@ -439,6 +440,12 @@ def _size_of(job: CommitJob) -> int:
     if job.record is not None:
         size += len(job.record)
     size += sum([len(write.page) for write in job.staged_pages])
+    return size + sum([len(row.key) + (0 if row.value is None else len(row.value)) for row in job.table_writes])
+
+
+def _row_bytes_of(job: CommitJob) -> int:
+    """Return the bytes of the rows and staged messages of a job, with what each row takes of a page of the state."""
+    size = _ROW_BYTES * len(job.table_writes) + sum([len(write.page) for write in job.staged_pages])
     return size + sum([len(row.key) + (0 if row.value is None else len(row.value)) for row in job.table_writes])
 
 

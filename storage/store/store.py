@@ -83,7 +83,7 @@ SPOOL_FULL: Final = "the spool became full, and what a backup holds could not be
 
 CHECKPOINT_FAILED: Final = "a checkpoint failed, and could not be taken back while a backup was made"
 
-SEGMENT_BYTES_MAX: Final = 16 << 20
+SEGMENT_BYTES_MAX: Final = 8 << 20
 SEGMENT_BYTES_MIN: Final = 256 << 10
 SEGMENTS_IN_MAP: Final = 64  # so that the log of a small spool leaves room for its state
 

@@ -14,6 +14,7 @@ from sluicegate.storage.commit.checkpoint import (
     OVERHEAD_BYTES_PER_MS,
     PAGES_WAIT_MS_MAX,
     PAGES_WAIT_MS_MIN,
+    ROW_BYTES_MIN,
     WORTH,
     Checkpoint,
     CheckpointPlanner,
@@ -32,7 +33,7 @@ OVERHEAD_BYTES = 2_000_000  # of the list of free pages in a file that once held
 def planner_of(*partition_ids: int, overhead_bytes: int = 0) -> CheckpointPlanner:
     """Return a planner with these partitions, whose last checkpoint was made now."""
     planner = CheckpointPlanner({each: PartitionCursor(each, 1, 100) for each in partition_ids}, LOG_BYTES_MAX)
-    planner.committed(1, NOW_MS)
+    planner.committed(1, 0, NOW_MS)
     next_one(planner)
     planner.succeeded(overhead_bytes)
     return planner
@@ -55,15 +56,16 @@ def test_nothing_is_never_due() -> None:
 
 def many_records(planner: CheckpointPlanner) -> None:
     for _ in range(LOG_RECORDS_MAX):
-        planner.committed(1, NOW_MS)
+        planner.committed(1, 0, NOW_MS)
 
 
 AT_ONCE: dict[str, Callable[[CheckpointPlanner], None]] = {
     "somebody who waits": lambda planner: planner.wait(lambda _: None),
     "a damaged page": lambda planner: planner.quarantine_page(PageDamage(P, 1, "bad")),
     "many pages": lambda planner: planner.write_pages(pages_of(P, size=CONTENT_BYTES_MIN), NOW_MS),
-    "a long log": lambda planner: planner.committed(LOG_BYTES_MIN, NOW_MS),
+    "a long log": lambda planner: planner.committed(LOG_BYTES_MIN, 0, NOW_MS),
     "many records": many_records,
+    "many rows": lambda planner: planner.committed(100, ROW_BYTES_MIN, NOW_MS),
     "many pages to delete": lambda planner: planner.drop_pages(P, list(range(DELETED_PAGES_MAX))),
 }
 
@@ -78,7 +80,7 @@ def test_it_is_due_at_once_for_what_is_worth_it_or_cannot_wait(comes: Callable[[
 
 
 LATE: dict[str, Callable[[CheckpointPlanner], None]] = {
-    "a record": lambda planner: planner.committed(100, NOW_MS),
+    "a record": lambda planner: planner.committed(100, 0, NOW_MS),
     "a page to delete": lambda planner: planner.drop_pages(P, [1]),
     "a log with a head that is no longer needed": lambda planner: planner.log_spent(),
 }
@@ -119,16 +121,16 @@ def test_what_a_checkpoint_costs_says_how_much_is_worth_one() -> None:
 
 def test_a_log_grows_no_longer_than_it_may_whatever_a_checkpoint_costs() -> None:
     planner = planner_of(P, overhead_bytes=LOG_BYTES_MAX)
-    planner.committed(LOG_BYTES_MAX - 1, NOW_MS)
+    planner.committed(LOG_BYTES_MAX - 1, 0, NOW_MS)
     assert planner.due_ms() > NOW_MS
 
-    planner.committed(1, NOW_MS)
+    planner.committed(1, 0, NOW_MS)
     assert planner.due_ms() == 0
 
 
 def test_a_checkpoint_that_costs_much_is_made_less_often_when_little_happens() -> None:
     planner = planner_of(P, overhead_bytes=2 * AGE_MAX_MS * IDLE_BYTES_PER_MS)
-    planner.committed(1, NOW_MS)
+    planner.committed(1, 0, NOW_MS)
 
     assert planner.due_ms() == NOW_MS + 2 * AGE_MAX_MS
 
@@ -180,13 +182,13 @@ def test_a_failure_puts_everything_back_before_what_came_meanwhile_except_those_
     planner.quarantine_page(PageDamage(P, 12, "torn"))
     planner.write_pages(pages_of(P), NOW_MS)
     planner.changed(P)
-    planner.committed(LOG_BYTES_MIN // 2, NOW_MS)
+    planner.committed(LOG_BYTES_MIN // 2, 0, NOW_MS)
     next_one(planner)
     assert planner.log_bytes() == LOG_BYTES_MIN // 2, "until it is made"
     planner.drop_pages(Q, [4])
     planner.quarantine_page(PageDamage(Q, 13, "torn"))
     planner.changed(Q)
-    planner.committed(LOG_BYTES_MIN // 2, NOW_MS)
+    planner.committed(LOG_BYTES_MIN // 2, 0, NOW_MS)
     planner.failed()
 
     assert planner.log_bytes() == LOG_BYTES_MIN
