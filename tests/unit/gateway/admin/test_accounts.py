@@ -20,7 +20,6 @@ from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, AccessLeve
 from sluicegate.gateway.security.credentials import ConfiguredCredentials, read_credentials
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
 from sluicegate.gateway.views.queues import ReloadView
-from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import (
     SYSTEM_ADMIN_COMMAND,
     SYSTEM_ADMIN_QUERY,
@@ -29,6 +28,7 @@ from sluicegate.messaging.observability.events import (
 )
 from sluicegate.protocols.security.login_attempts import FREE_OF_HOST, FREE_OF_USER
 from sluicegate.protocols.security.password_checks import PasswordChecks
+from support.cores.lone_actors import lone_runtime, recorder, turn
 from support.network.tokens import AUDIENCE, ISSUER, TokenServer
 from support.operations.admin_accounts import LEVELS, ask, basic, configured
 from support.operations.memory_node import MemoryNode
@@ -45,17 +45,6 @@ def events() -> Events:
 def guarded(node: MemoryNode, events: Events) -> Iterator[RunningAdmin]:
     with running_admin(node, admin=configured(), events=events) as running:
         yield running
-
-
-class ToldToTheLog(Address):
-    """Takes the place of the event log, and keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def post(self, message: object) -> None:
-        assert isinstance(message, Event)
-        self.events.append(message)
 
 
 def told(events: Events, kind: object) -> list[Event]:
@@ -230,14 +219,23 @@ def test_every_change_is_reported_with_operator_action_and_result(guarded: Runni
 
 def test_reads_are_in_the_audit_log_and_not_among_the_events(guarded: RunningAdmin, events: Events) -> None:
     """docs/operate/security.md, audit log: consoles and scripts read every few seconds."""
-    log = events.record.log = ToldToTheLog()
-    for name, path in (("reader", "/queues"), ("nobody", "/queues"), ("reader", "/metrics"), ("reader", "/console/")):
-        ask(guarded, name, "GET", path)
-    ask(guarded, "reader", "DELETE", "/queues/q")
-    queries = [each.details or {} for each in log.events if each.kind is SYSTEM_ADMIN_QUERY]
+    logged: list[object] = []
+    with lone_runtime() as runtime:
+        events.record.log = recorder(runtime, logged).inbox
+        for name, path in (
+            ("reader", "/queues"),
+            ("nobody", "/queues"),
+            ("reader", "/metrics"),
+            ("reader", "/console/"),
+        ):
+            ask(guarded, name, "GET", path)
+        ask(guarded, "reader", "DELETE", "/queues/q")
+        turn(runtime)
+    told_to_the_log = [each for each in logged if isinstance(each, Event)]
+    queries = [each.details or {} for each in told_to_the_log if each.kind is SYSTEM_ADMIN_QUERY]
     assert [(each["account"], each["path"], each["status"]) for each in queries] == [
-        ("reader", "/queues", "200"),
         ("nobody", "/queues", "403"),
+        ("reader", "/queues", "200"),
     ]
     assert [event.kind for _, event in events.record.recent(0, 100)] == [SYSTEM_ADMIN_COMMAND]
     assert SYSTEM_ADMIN_QUERY.name not in events.record.counts
