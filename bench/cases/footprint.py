@@ -1,4 +1,4 @@
-"""Cases that measure idle state: idle connections, a backlog in memory, and a restart with a backlog.
+"""Cases that measure what waits: idle connections, a backlog in memory and on disk, and a restart with a backlog.
 
 Each of these cases drains its backlog afterwards, and counts the messages.
 """
@@ -25,6 +25,7 @@ SETTLED_GROWTH_MAX: Final = 0.005  # of the resident memory, within a step
 QUEUE: Final = "backlog"
 TOPIC: Final = "backlog/0"
 PAYLOAD_BYTES: Final = 100
+USED_WINDOW: Final = 2000  # of messages that come and go before a case
 
 
 def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQTT) -> Outcome:
@@ -55,10 +56,10 @@ def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQ
 def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Store messages in a durable queue or, at a peer without queues, in the session of an absent subscriber."""
     before = _settled_memory(broker)
-    prepare_backlog(broker)
+    _prepare_backlog(broker)
     filled, fill_s = fill(broker, messages, timeout_s)
     grown = _settled_memory(broker)
-    drained, drain_s = drain(broker, messages, timeout_s)
+    drained, drain_s = _drain(broker, messages, timeout_s)
     return Outcome(
         headline=Figure("RSS", grown.rss_bytes / measure.MIB, "MiB"),
         higher_is_better=False,
@@ -76,11 +77,11 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Kill a broker with a backlog, and measure how long a new one takes to be ready. No message may be missing."""
     broker.kill()
     empty_s = broker.restart()
-    prepare_backlog(broker)
+    _prepare_backlog(broker)
     fill(broker, messages, timeout_s)
     broker.kill()
     recovery_s = broker.restart()
-    drained, _ = drain(broker, messages, timeout_s)
+    drained, _ = _drain(broker, messages, timeout_s)
     return Outcome(
         headline=Figure("restart until ready", recovery_s, "s"),
         higher_is_better=False,
@@ -89,7 +90,36 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     )
 
 
-def prepare_backlog(broker: Broker) -> None:
+def run_writes(
+    broker: Broker, *, window: int, messages: int, payload_bytes: int, used_by: int, timeout_s: float
+) -> Outcome:
+    """Fill and drain a queue, after `used_by` other messages came and went; count the bytes that are written.
+
+    The bytes are those of /proc/PID/io: what the processes of the broker have handed to disks, in pages of 4 KiB.
+    """
+    _prepare_backlog(broker)
+    if used_by:
+        fill(broker, used_by, timeout_s, window=USED_WINDOW)
+        _drain(broker, used_by, timeout_s, window=USED_WINDOW)
+    payload = messages * payload_bytes
+    began = measure.written_bytes(broker.pid)
+    _, fill_s = fill(broker, messages, timeout_s, window=window, payload_bytes=payload_bytes)
+    filled = measure.written_bytes(broker.pid)
+    drained, _ = _drain(broker, messages, timeout_s, window=window, payload_bytes=payload_bytes)
+    ended = measure.written_bytes(broker.pid)
+    return Outcome(
+        headline=Figure("bytes written per byte of payload, filled and drained", (ended - began) / payload, "B/B"),
+        higher_is_better=False,
+        figures=(
+            Figure("to fill", (filled - began) / payload, "B/B"),
+            Figure("per window that was filled", (filled - began) / messages * window / 1024, "KiB"),
+            Figure("confirmed", messages / fill_s, "msg/s"),
+        ),
+        faults=drained.faults,
+    )
+
+
+def _prepare_backlog(broker: Broker) -> None:
     """Make what keeps messages: a durable queue, or at a peer without queues the session of an absent subscriber."""
     if isinstance(broker, Sluicegate):
         broker.create_queue(QUEUE, TOPIC)
@@ -123,7 +153,7 @@ def fill(
     return report, taken_s
 
 
-def drain(
+def _drain(
     broker: Broker, messages: int, timeout_s: float, *, window: int = WINDOW, payload_bytes: int = PAYLOAD_BYTES
 ) -> tuple[LoadReport, float]:
     """Consume so many messages, which `fill` published with this window; return what came of it, and the seconds."""

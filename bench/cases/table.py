@@ -7,12 +7,11 @@ from typing import Final
 from bench.brokers.broker import Broker, Conditions, Traffic
 from bench.brokers.gateway import Sluicegate
 from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
-from bench.cases.footprint import run_idle_connections, run_recovery, run_waiting
+from bench.cases.footprint import run_idle_connections, run_recovery, run_waiting, run_writes
 from bench.cases.rebalance import run_rebalance
 from bench.cases.spark import run_in_bulk, run_micro_batches
 from bench.cases.storms import run_connection_storm, run_reconnect_storm, run_retained_storm
 from bench.cases.throughput import run_beside_slow, run_latency, run_throughput
-from bench.cases.writes import run_writes
 from bench.load.outcome import Outcome
 from bench.load.plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 from bench.wire import mqtt as wire

@@ -13,7 +13,7 @@ See also: commits (storage.commit.planner), the records that keep the log (stora
 from collections.abc import Callable
 from typing import Final, final
 
-from sluicegate.storage.commit.cursors import PartitionCursor
+from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.interface import CheckpointJob, PageDamage, PageKey, PageWrite
 from sluicegate.storage.records.cursor import CursorRecord
@@ -33,6 +33,38 @@ CONTENT_BYTES_MIN: Final = 256 << 10
 PAGES_WAIT_MS_MIN: Final = 10
 PAGES_WAIT_MS_MAX: Final = 5000
 OVERHEAD_BYTES_PER_MS: Final = 2000
+
+
+@final
+class PartitionCursor:
+    """The settled sequences of a partition, as the next commits will store them."""
+
+    def __init__(self, partition_id: int, floor: int, next_sequence_reserved: int) -> None:
+        self.partition_id = partition_id
+        self.floor = floor
+        self.settled = RangeSet()  # above the floor
+        self.next_sequence_reserved = next_sequence_reserved
+
+    def settle(self, first: int, end: int) -> None:
+        """Note `[first, end)` as settled."""
+        if first > self.floor:
+            self.settled.add(first, end)
+            return
+        if end > self.floor:
+            self.floor = end
+        settled = self.settled
+        while settled.total > 0 and settled.lowest() <= self.floor:
+            if settled.lowest_end() > self.floor:
+                self.floor = settled.lowest_end()
+            settled.discard(settled.lowest(), settled.lowest_end())
+
+    def state(
+        self, redelivered: list[tuple[int, int, int]], delays: tuple[tuple[int, int, int], ...] = ()
+    ) -> CursorRecord:
+        """Return the form that is written."""
+        return CursorRecord(
+            self.partition_id, self.floor, self.settled.ranges(), self.next_sequence_reserved, redelivered, delays
+        )
 
 
 @final

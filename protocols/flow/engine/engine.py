@@ -60,7 +60,6 @@ from sluicegate.protocols.flow.codec.limits import (
     SILENT_INTERVALS_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
-from sluicegate.protocols.flow.codec.other_protocols import protocol_of
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import (
     AUTHENTICATING,
@@ -87,6 +86,19 @@ MISSING_AT_CLIENT: Final = (
     "nothing at that port answers the flow protocol",
     "no WELCOME of the gateway",
     "no answer of the gateway to the authentication",
+)
+
+# The beginnings of other protocols, which may be at the other end.
+_BY_FIRST_BYTES: Final = (
+    (b"AMQP", "AMQP"),
+    (b"HTTP", "HTTP"),
+    (b"GET ", "HTTP"),
+    (b"POST", "HTTP"),
+    (b"SSH-", "SSH"),
+    (b"\x15\x03", "TLS"),  # an alert: the server cannot read what was sent to it
+    (b"\x16\x03", "TLS"),  # a handshake
+    (b"\x10", "MQTT"),  # CONNECT
+    (b"\x20\x02\x00", "MQTT"),  # CONNACK of MQTT 3
 )
 
 
@@ -441,7 +453,7 @@ class FlowEngine:
 
 def _no_preface(data: bytes, is_gateway: bool) -> str:
     """Return the text for a peer whose first bytes are not those of the flow protocol."""
-    found = protocol_of(data)
+    found = _protocol_of(data)
     if is_gateway:
         named = f"they are of {found}" if found else "the protocol is unknown"
         return f"the first bytes are no preface of the flow protocol: {named}"
@@ -449,3 +461,11 @@ def _no_preface(data: bytes, is_gateway: bool) -> str:
         return "that port uses TLS: its URL begins with flows://"
     named = found or "another protocol"
     return f"that port answers in {named}, not in the flow protocol: give the port of the flow listener"
+
+
+def _protocol_of(first: bytes) -> str:
+    """Return the name of the protocol that begins with these bytes; empty for one that is not known."""
+    for begin, name in _BY_FIRST_BYTES:
+        if first.startswith(begin):
+            return name
+    return ""

@@ -4,9 +4,8 @@ Beside it, what a full store takes from its reserve, and what is tried once more
 """
 
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
-from sluicegate.storage.commit.cursors import SEQUENCES_RESERVED
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import TableRequest
+from sluicegate.storage.commit.planner import SEQUENCES_RESERVED, TableRequest
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
 from support.cores.spool_steps import (

@@ -19,8 +19,8 @@ from sluicegate.storage.commit.checkpoint import (
     Checkpoint,
     CheckpointPlanner,
     PageRequest,
+    PartitionCursor,
 )
-from sluicegate.storage.commit.cursors import PartitionCursor
 from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.commit.planner import LOG_BYTES_MAX
 from sluicegate.storage.interface import CheckpointJob, PageDamage, PageKey, PageWrite

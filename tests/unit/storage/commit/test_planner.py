@@ -5,9 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from sluicegate.messaging.message.publication import UNWRITTEN, Publication
-from sluicegate.storage.commit.cursors import SEQUENCES_RESERVED
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import LOG_OVERRUN_MAX, CommitPlanner, TableRequest
+from sluicegate.storage.commit.planner import LOG_OVERRUN_MAX, SEQUENCES_RESERVED, CommitPlanner, TableRequest
 from sluicegate.storage.interface import PageKey, Reservation, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalRecord, Settlement, decode_journal_record
