@@ -108,6 +108,7 @@ class CheckpointPlanner:
         self._changed: set[int] = set()  # partitions whose cursors a checkpoint has to write
         self._pages: list[PageRequest] = []
         self._page_bytes = 0
+        self._out_page_bytes = 0  # of the checkpoint in progress
         self._pages_since_ms = 0
         self._page_deletes: list[PageKey] = []
         self._page_damages: list[PageDamage] = []
@@ -183,7 +184,8 @@ class CheckpointPlanner:
 
     def is_behind(self) -> bool:
         """Return whether so much waits in memory for a checkpoint that commits have to wait as well."""
-        return self._page_bytes > BEHIND * self.page_bytes_max or self._row_bytes > BEHIND * ROW_BYTES_MAX
+        page_bytes = self._page_bytes + self._out_page_bytes
+        return page_bytes > BEHIND * self.page_bytes_max or self._row_bytes > BEHIND * ROW_BYTES_MAX
 
     def due_ms(self) -> int:
         """Return the time at which a checkpoint is due: 0 for at once, NEVER when nothing waits for one."""
@@ -213,7 +215,7 @@ class CheckpointPlanner:
         deletes, self._page_deletes = self._page_deletes, []
         damages, self._page_damages = self._page_damages, []
         changed, self._changed = self._changed, set()
-        self._page_bytes = 0
+        self._out_page_bytes, self._page_bytes = self._page_bytes, 0
         self._out_log = (self._log_bytes, self._log_records, self._row_bytes, self._is_log_spent)
         self._log_bytes = self._log_records = self._row_bytes = 0
         self._is_log_spent = False
@@ -247,6 +249,7 @@ class CheckpointPlanner:
         checkpoint = self._out
         assert checkpoint is not None
         self._out = None
+        self._out_page_bytes = 0
         self.overhead_bytes = overhead_bytes
         return checkpoint
 
@@ -255,6 +258,7 @@ class CheckpointPlanner:
         checkpoint = self._out
         assert checkpoint is not None
         self._out = None
+        self._out_page_bytes = 0
         job = checkpoint.job
         log_bytes, log_records, row_bytes, is_log_spent = self._out_log
         self._row_bytes += row_bytes
