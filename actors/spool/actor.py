@@ -179,8 +179,8 @@ class Spool(Behaviour, Flushed):
 
     def _has_to_wait(self) -> bool:
         """Return whether a checkpoint has to come first: publishers are ahead of what can be moved out of memory."""
-        if self._gate.blocked:
-            return False  # then only consumers go on
+        if self._gate.blocked or self.checkpoints.is_closed:
+            return False  # only consumers go on, or the node makes the last checkpoint
         if self._planner.checkpoints.is_behind():
             return True
         return self.checkpoints.in_progress and self._planner.log_is_too_long()

@@ -35,7 +35,7 @@ class Checkpoints:
         self._planner = planner
         self._writer = writer
         self._look_again = look_again
-        self._is_closed = False
+        self.is_closed = False
         self._began_ns = 0
         self._not_before_ms = 0
         self._timer: TimerHandle | None = None
@@ -43,7 +43,7 @@ class Checkpoints:
 
     def begin_if_due(self) -> None:
         """Begin a checkpoint when it is due, or look again at the moment when it will be."""
-        if self.in_progress or self._is_closed:
+        if self.in_progress or self.is_closed:
             return
         due_ms = self._planner.checkpoints.due_ms()
         if due_ms == NEVER:
@@ -87,7 +87,7 @@ class Checkpoints:
 
     def close(self) -> None:
         """Begin no more of them: after a damage, or because the node makes the last one itself."""
-        self._is_closed = True
+        self.is_closed = True
 
     def _ended(self) -> int:
         """Note the end of a checkpoint; return the time that it took."""

@@ -44,19 +44,7 @@ class Keeper:
         self.partitions: dict[int, Address] = {}
         self.gate = SpoolGate(usage_bytes_max=1 << 40)
         self.cell = self.runtime.spawn(
-            lambda cell: Spool(
-                cell,
-                planner=self.planner,
-                writer=self,
-                gate=self.gate,
-                health=SpoolHealth(),
-                commit_interval_ms=interval_ms,
-                partitions=self.partitions,
-                tracing=None,
-            ),
-            kind="spool",
-            name="spool",
-            policy=ONE_CONNECTION,
+            lambda cell: self._made(cell, interval_ms), kind="spool", name="spool", policy=ONE_CONNECTION
         )
         self._publisher = self.runtime.spawn(
             lambda cell: Publisher(cell, self._confirmed, self._refused),
@@ -105,6 +93,19 @@ class Keeper:
         return not self.is_full
 
     # --- the publisher, and the partition ---
+
+    def _made(self, cell: ActorCell, interval_ms: int) -> Spool:
+        self.spool = Spool(
+            cell,
+            planner=self.planner,
+            writer=self,
+            gate=self.gate,
+            health=SpoolHealth(),
+            commit_interval_ms=interval_ms,
+            partitions=self.partitions,
+            tracing=None,
+        )
+        return self.spool
 
     def _confirmed(self, message: Confirmed) -> None:
         assert message.token not in self.confirmed_us, "a publisher hears once"

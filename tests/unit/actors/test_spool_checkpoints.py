@@ -11,8 +11,8 @@ from sluicegate.actors.spool.health import DAMAGED, FULL, REFUSED
 from sluicegate.actors.spool.store_threads import CheckpointFailed, CommitFailed
 from sluicegate.messaging.message.refusals import REFUSED_SPOOL_FAILED
 from sluicegate.messaging.partitions.paging import PagePlan
-from sluicegate.storage.commit.checkpoint import AGE_MAX_MS, PAGES_WAIT_MS_MIN
-from sluicegate.storage.interface import PageDamage
+from sluicegate.storage.commit.checkpoint import AGE_MAX_MS, PAGES_WAIT_MS_MIN, PageRequest
+from sluicegate.storage.interface import PageDamage, PageWrite
 from support.cores.lone_actors import recorder
 from support.cores.lone_spool import COMMIT_US, Keeper
 from support.cores.messages import numbered
@@ -237,3 +237,15 @@ def test_a_clean_stop_waits_for_a_checkpoint_that_is_being_made(spool: Keeper) -
     spool.passes(us=A_WHILE_US)
 
     assert idle_us == [50_000]
+
+
+def test_a_spool_that_closes_commits_what_is_left_however_many_pages_wait(spool: Keeper) -> None:
+    """No checkpoint will write them any more; they are in the log."""
+    spool.planner.checkpoints.page_bytes_max = 0
+    spool.spool.checkpoints.close()
+    spool.planner.checkpoints.write_pages(PageRequest([PageWrite(P, b"page")], lambda _: None), 0)
+    token = spool.publish(consumers=False)
+    spool.passes(us=A_WHILE_US)
+
+    assert token in spool.confirmed_us
+    assert times_us(spool) == []
