@@ -90,7 +90,6 @@ class Journal:
         self._next_index = 1
         self._next_spare = 1
         self._last_number = 0
-        self.written_bytes = 0  # appended since the start
         self._find_segments()
 
     # --- reading ---
@@ -149,16 +148,16 @@ class Journal:
             self.prepare()
 
     def append(
-        self, number: int, record: bytes, *, uses_reserve: bool, waits: bool = True, is_sound: bool = True
+        self, number: int, record: list[bytes], *, uses_reserve: bool, waits: bool = True, is_sound: bool = True
     ) -> None:
-        """Append a record, and return when it is on the disk; without `waits` only `sync` makes sure of that.
+        """Append a record, given in pieces, and return when it is on the disk; without `waits` only `sync` makes sure.
 
         A record that came damaged (`is_sound` False) is damaged here, too. Raises OSError: then the record is not in
         the log. Raises ValueError for a number that is not above the last.
         """
         if number <= self.last_number:
             raise ValueError(f"log record {number} after {self.last_number}")
-        size = frame_bytes(len(record))
+        size = frame_bytes(sum([len(piece) for piece in record]))
         segment = self._current
         if segment is None or segment.end + size > self._room:
             segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
@@ -177,7 +176,6 @@ class Journal:
         segment.last = number
         segment.records += 1
         self._last_number = number
-        self.written_bytes += size
 
     def sync(self) -> None:
         """Return when all records are on the disk. Raises OSError."""

@@ -73,6 +73,11 @@ def record_of(job: CommitJob) -> LogRecord:
 
 def encode_log_record(record: LogRecord) -> bytes:
     """Return the record's bytes."""
+    return b"".join(record_pieces(record))
+
+
+def record_pieces(record: LogRecord) -> list[bytes]:
+    """Return the record's bytes in pieces. Rows, pages and messages are not copied."""
     out: list[bytes] = [BYTES[RECORD_FORMAT]]
     put_varint(out, len(record.reservations))
     for partition_id, floor, next_sequence in record.reservations:
@@ -110,7 +115,7 @@ def encode_log_record(record: LogRecord) -> bytes:
     head = b"".join(out)
     if journal is not None:
         rows.append(journal)
-    return b"".join([head, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(head)), *rows])
+    return [head, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(head)), *rows]
 
 
 def decode_log_record(data: bytes, where: str, *, is_sound: bool) -> LogRecord:

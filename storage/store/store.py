@@ -62,7 +62,7 @@ from sluicegate.storage.interface import (
     Table,
 )
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
-from sluicegate.storage.log.record import LogRecord, encode_log_record, record_of
+from sluicegate.storage.log.record import LogRecord, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.segment import frame_bytes
 from sluicegate.storage.log.tail import LogTail, growth_of
@@ -191,12 +191,13 @@ class SpoolStore:
     def commit(self, job: CommitJob) -> None:
         """Append the job to the log, and return when it is on the disk. See `interface.Store.commit`."""
         record = record_of(job)
-        data = encode_log_record(record)
+        pieces = record_pieces(record)
+        size = sum([len(piece) for piece in pieces])
         if not job.uses_reserve:
-            self._keep_reserve(growth_of(record) + frame_bytes(len(data)))
-        with translated(self.folder, needed_bytes=len(data)):
+            self._keep_reserve(growth_of(record) + frame_bytes(size))
+        with translated(self.folder, needed_bytes=size):
             self._lock.check_data()
-            self._log.append(job.number, data, uses_reserve=job.uses_reserve)
+            self._log.append(job.number, pieces, uses_reserve=job.uses_reserve)
         self._tail.add(job.number, record)
 
     def checkpoint(self, job: CheckpointJob) -> None:

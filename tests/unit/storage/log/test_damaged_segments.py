@@ -29,7 +29,7 @@ def append(folder: Path, *numbers: int) -> None:
     journal = journal_in(folder)
     journal.open_for_appending(0)
     for number in numbers:
-        journal.append(number, RECORDS.get(number, b"new"), uses_reserve=False)
+        journal.append(number, [RECORDS.get(number, b"new")], uses_reserve=False)
     journal.close()
 
 

@@ -43,7 +43,7 @@ def test_a_file_that_is_used_again_gives_none_of_its_old_records(folder: Path) -
     kept: dict[int, bytes] = {}
     for number in range(1, 400):
         record = b"%05d" % number * 40
-        journal.append(number, record, uses_reserve=False)
+        journal.append(number, [record], uses_reserve=False)
         kept[number] = record
         if number % 7 == 0:
             journal.trim(number - 20)
@@ -63,7 +63,7 @@ def test_records_of_any_size_fit(folder: Path) -> None:
     journal = opened(folder)
     sizes = [0, 1, 7, 8, 3000, 4000, 4096, 10_000, 5, 100_000, 1]
     for number, size in enumerate(sizes, 1):
-        journal.append(number, bytes(size), uses_reserve=False)
+        journal.append(number, [bytes(size)], uses_reserve=False)
     assert {number: len(data) for number, data in records(opened(folder)).items()} == dict(enumerate(sizes, 1))
     journal.trim(1 << 40)
     assert {path.stat().st_size for path in (folder / "log").glob("spare*")} == {SEGMENT_BYTES}
@@ -86,7 +86,7 @@ def test_the_newest_segment_is_never_trimmed_while_it_begins(folder: Path) -> No
     trimming = threading.Thread(target=trim)
     trimming.start()
     for number in range(1, 1500):
-        journal.append(number, b"x" * 1500, uses_reserve=False)
+        journal.append(number, [b"x" * 1500], uses_reserve=False)
     stopped.set()
     trimming.join()
     assert failures == []
