@@ -468,7 +468,7 @@ class Spool(Behaviour, Flushed):
         self._paging_through = 0  # pages requested for it are among what was not written
         self._shut(CommitFailed(message.reason, message.kind, message.mistake))
         checkpoint.end(succeeded=False)
-        self.checkpoints.want()
+        self._planner.checkpoints.want()
         self.turn_ended()
 
 

@@ -27,6 +27,7 @@ class Checkpoints:
     ) -> None:
         self.in_progress = False
         self.is_failing = False  # the last one failed
+        self.is_closed = False
         self.count = 0
         self.failed_count = 0
         self.taken_ns = 0  # from the handover to the report
@@ -35,7 +36,6 @@ class Checkpoints:
         self._planner = planner
         self._writer = writer
         self._look_again = look_again
-        self.is_closed = False
         self._began_ns = 0
         self._not_before_ms = 0
         self._timer: TimerHandle | None = None
@@ -79,14 +79,10 @@ class Checkpoints:
     def make_room(self) -> None:
         """Make a checkpoint due when it would free some of the store."""
         if self._planner.checkpoints.makes_room():
-            self.want()
-
-    def want(self) -> None:
-        """Make a checkpoint due."""
-        self._planner.checkpoints.wait(_nobody_waits)
+            self._planner.checkpoints.want()
 
     def close(self) -> None:
-        """Begin no more of them: after a damage, or because the node makes the last one itself."""
+        """Begin no more of them: the node makes the last one itself."""
         self.is_closed = True
 
     def _ended(self) -> int:
@@ -100,7 +96,3 @@ class Checkpoints:
     def _timer_ended(self) -> None:
         self._timer = None
         self._look_again()
-
-
-def _nobody_waits(_: bool) -> None:
-    """Take the outcome of a checkpoint that was only made due."""

@@ -80,17 +80,14 @@ class PageRequest:
 class Checkpoint:
     """A checkpoint job, and the requests to answer when it succeeds or fails."""
 
-    def __init__(self, job: CheckpointJob, pages: list[PageRequest], waiting: list[Callable[[bool], None]]) -> None:
+    def __init__(self, job: CheckpointJob, pages: list[PageRequest]) -> None:
         self.job = job
         self.pages = pages
-        self.waiting = waiting
 
     def end(self, *, succeeded: bool) -> None:
         """Answer the requests."""
         for request in self.pages:
             request.done(succeeded)
-        for waits in self.waiting:
-            waits(succeeded)
 
 
 @final
@@ -112,7 +109,7 @@ class CheckpointPlanner:
         self._pages_since_ms = 0
         self._page_deletes: list[PageKey] = []
         self._page_damages: list[PageDamage] = []
-        self._waiting: list[Callable[[bool], None]] = []
+        self._is_wanted = False
         self._log_bytes = 0  # committed since the last checkpoint was planned
         self._log_records = 0
         self._row_bytes = 0  # of rows and staged messages among them
@@ -139,9 +136,9 @@ class CheckpointPlanner:
         """Take an unreadable page, to move it into quarantine."""
         self._page_damages.append(damage)
 
-    def wait(self, waits: Callable[[bool], None]) -> None:
-        """Make a checkpoint due, and call back when it is made (True) or failed."""
-        self._waiting.append(waits)
+    def want(self) -> None:
+        """Make a checkpoint due."""
+        self._is_wanted = True
 
     def changed(self, partition_id: int) -> None:
         """Note that a cursor differs from the stored one."""
@@ -174,10 +171,6 @@ class CheckpointPlanner:
 
     # --- checkpoints ---
 
-    def is_idle(self) -> bool:
-        """Return whether a checkpoint would change nothing."""
-        return not (self.makes_room() or self._pages or self._page_damages or self._waiting)
-
     def makes_room(self) -> bool:
         """Return whether a checkpoint would free some of the store."""
         return bool(self._log_records or self._page_deletes or self._is_log_spent)
@@ -191,7 +184,7 @@ class CheckpointPlanner:
         """Return the time at which a checkpoint is due: 0 for at once, NEVER when nothing waits for one."""
         worth = max(WORTH * self.overhead_bytes, CONTENT_BYTES_MIN)
         if (
-            self._waiting
+            self._is_wanted
             or self._page_damages
             or self._page_bytes >= min(worth, self.page_bytes_max)
             or self._row_bytes >= max(ROW_BYTES_MIN, min(worth, ROW_BYTES_MAX))
@@ -211,7 +204,7 @@ class CheckpointPlanner:
         """Plan a checkpoint of the records up to `applied`. The caller checked that none is in progress."""
         assert self._out is None, "one checkpoint at a time"
         pages, self._pages = self._pages, []
-        waiting, self._waiting = self._waiting, []
+        self._is_wanted = False
         deletes, self._page_deletes = self._page_deletes, []
         damages, self._page_damages = self._page_damages, []
         changed, self._changed = self._changed, set()
@@ -227,7 +220,7 @@ class CheckpointPlanner:
             page_writes=[page for request in pages for page in request.pages],
             cursor_puts=[self._cursors[each].state([]) for each in sorted(changed)],
         )
-        self._out = Checkpoint(job, pages, waiting)
+        self._out = Checkpoint(job, pages)
         return self._out
 
     def last_checkpoint(self, states: list[CursorRecord], *, applied: int, needed_from: int) -> CheckpointJob:

@@ -309,7 +309,7 @@ class World:
     def want_checkpoint(self) -> None:
         """Have a checkpoint made soon."""
         services = self.node.services
-        services.planner.checkpoints.wait(lambda _: None)
+        services.planner.checkpoints.want()
         services.spool_actor().turn_ended()
 
     def checkpoint(self) -> None:

@@ -17,6 +17,7 @@ from sluicegate.messaging.partitions.recovery import redelivered_ranges, restore
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.storage.commit.checkpoint import Checkpoint, PageRequest
+from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.commit.planner import Commit, CommitPlanner
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import (
@@ -332,7 +333,7 @@ class SpoolInMemory:
 
     def begin_checkpoint(self) -> None:
         """Begin a checkpoint if it would change anything, due or not."""
-        if self.checkpoint_out is None and not self.planner.checkpoints.is_idle():
+        if self.checkpoint_out is None and self.planner.checkpoints.due_ms() != NEVER:
             self.checkpoint_out = self.planner.next_checkpoint()
 
     def end_checkpoint(self, *, succeeds: bool) -> None:

@@ -50,7 +50,6 @@ def pages_of(partition_id: int, *, size: int = 10, done: Callable[[bool], None] 
 def test_nothing_is_never_due() -> None:
     planner = planner_of(P)
 
-    assert planner.is_idle()
     assert planner.due_ms() == NEVER
 
 
@@ -60,7 +59,7 @@ def many_records(planner: CheckpointPlanner) -> None:
 
 
 AT_ONCE: dict[str, Callable[[CheckpointPlanner], None]] = {
-    "somebody who waits": lambda planner: planner.wait(lambda _: None),
+    "a store that wants room": lambda planner: planner.want(),
     "a damaged page": lambda planner: planner.quarantine_page(PageDamage(P, 1, "bad")),
     "many pages": lambda planner: planner.write_pages(pages_of(P, size=CONTENT_BYTES_MIN), NOW_MS),
     "a long log": lambda planner: planner.committed(LOG_BYTES_MIN, 0, NOW_MS),
@@ -75,7 +74,6 @@ def test_it_is_due_at_once_for_what_is_worth_it_or_cannot_wait(comes: Callable[[
     planner = planner_of(P)
     comes(planner)
 
-    assert not planner.is_idle()
     assert planner.due_ms() == 0
 
 
@@ -155,24 +153,25 @@ def test_it_takes_everything_that_has_come_and_is_made_once() -> None:
         cursor_puts=[PartitionCursor(each, 1, 100).state([]) for each in (P, Q)],
     )
     planner.succeeded(0)
-    assert planner.is_idle()
+    assert planner.due_ms() == NEVER
     assert next_one(planner).job == CheckpointJob(applied=7, needed_from=5)
 
 
-def test_those_who_wait_hear_what_became_of_the_checkpoint_that_was_planned_after_they_came() -> None:
+def test_who_asked_for_pages_hears_what_became_of_the_checkpoint_that_was_planned_then() -> None:
     planner = planner_of(P)
     answers: list[tuple[str, bool]] = []
     planner.write_pages(pages_of(P, done=lambda made: answers.append(("pages", made))), NOW_MS)
-    planner.wait(lambda made: answers.append(("waits", made)))
+    planner.want()
     next_one(planner)
-    planner.wait(lambda made: answers.append(("late", made)))
+    planner.write_pages(pages_of(P, done=lambda made: answers.append(("late", made))), NOW_MS)
+    planner.want()
     planner.succeeded(0).end(succeeded=True)
-    assert answers == [("pages", True), ("waits", True)]
+    assert answers == [("pages", True)]
 
     assert planner.due_ms() == 0
     next_one(planner)
     planner.failed().end(succeeded=False)
-    assert answers[2:] == [("late", False)]
+    assert answers[1:] == [("late", False)]
 
 
 def test_a_failure_puts_everything_back_before_what_came_meanwhile_except_those_who_were_answered() -> None:
@@ -251,7 +250,7 @@ def test_a_start_that_found_records_has_every_cursor_written_by_the_first_checkp
     """The stored ones lack the settlements of these records."""
     planner = planner_of(P, Q)
     planner.recovered(0)
-    assert planner.is_idle()
+    assert planner.due_ms() == NEVER
 
     planner.recovered(3)
 
