@@ -57,8 +57,13 @@ class Commit:
         released: list[int],
         began_ms: int,
     ) -> None:
+        content_bytes = _content_bytes_of(job)
         self.job = job
         self.began_ms = began_ms
+        self.record_bytes = _RECORD_BYTES + _RESERVATION_BYTES * len(job.reservations) + content_bytes  # about
+        if job.record is not None:
+            self.record_bytes += len(job.record)
+        self.row_bytes = _ROW_BYTES * len(job.table_writes) + content_bytes  # with their pages of the state
         self.publications = publications
         self.elided = elided  # only their session rows are written
         self.tables = tables
@@ -285,8 +290,8 @@ class CommitPlanner:
         )
         for publication in publications:
             publication.record_number = number
-        self.journal.add(number, publications, _size_of(job))
         self._out = Commit(job, publications, tables, settlements, elided, page_deletes, released, now_ms)
+        self.journal.add(number, publications, self._out.record_bytes)
         return self._out
 
     def committed(self) -> Commit:
@@ -295,7 +300,7 @@ class CommitPlanner:
         assert commit is not None
         self._out = None
         self._last_committed = commit.job.number
-        self.checkpoints.committed(_size_of(commit.job), _row_bytes_of(commit.job), commit.began_ms)
+        self.checkpoints.committed(commit.record_bytes, commit.row_bytes, commit.began_ms)
         self.written_count += _count(commit.publications)
         if commit.publications and self._settled:
             # Some may have been settled as not written while this commit wrote them.
@@ -436,18 +441,9 @@ class CommitPlanner:
         return Reservation(partition_id, cursor.floor, cursor.next_sequence_reserved)
 
 
-def _size_of(job: CommitJob) -> int:
-    """Return about the bytes of a job in the log."""
-    size = _RECORD_BYTES + _RESERVATION_BYTES * len(job.reservations)
-    if job.record is not None:
-        size += len(job.record)
-    size += sum([len(write.page) for write in job.staged_pages])
-    return size + sum([len(row.key) + (0 if row.value is None else len(row.value)) for row in job.table_writes])
-
-
-def _row_bytes_of(job: CommitJob) -> int:
-    """Return the bytes of the rows and staged messages of a job, with what each row takes of a page of the state."""
-    size = _ROW_BYTES * len(job.table_writes) + sum([len(write.page) for write in job.staged_pages])
+def _content_bytes_of(job: CommitJob) -> int:
+    """Return the bytes of the rows and staged messages of a job."""
+    size = sum([len(write.page) for write in job.staged_pages])
     return size + sum([len(row.key) + (0 if row.value is None else len(row.value)) for row in job.table_writes])
 
 

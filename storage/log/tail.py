@@ -29,7 +29,7 @@ class LogTail:
     def __init__(self) -> None:
         self.growth_bytes = 0
         self._lock = threading.Lock()
-        self._records: deque[tuple[int, LogRecord]] = deque()
+        self._records: deque[tuple[int, LogRecord, int]] = deque()  # with the growth that each brings
         self._pages: dict[PageKey, bytes] = {}
 
     def add(self, number: int, record: LogRecord) -> None:
@@ -37,23 +37,24 @@ class LogTail:
         if not (record.staged_pages or record.reservations or record.rows or record.partition_purges):
             return
         applied = LogRecord(None, record.staged_pages, record.reservations, record.rows, record.partition_purges)
+        growth_bytes = growth_of(record)
         with self._lock:
-            self._records.append((number, applied))
+            self._records.append((number, applied, growth_bytes))
             for write in record.staged_pages:
                 self._pages[page_key_of(write)] = write.page
-            self.growth_bytes += growth_of(record)
+            self.growth_bytes += growth_bytes
 
     def through(self, number: int) -> list[LogRecord]:
         """Return the records up to a number, in order."""
         with self._lock:
-            return [record for each, record in self._records if each <= number]
+            return [record for each, record, _ in self._records if each <= number]
 
     def applied(self, number: int) -> None:
         """Remove the records up to a number: the state includes them."""
         with self._lock:
             while self._records and self._records[0][0] <= number:
-                _, record = self._records.popleft()
-                self.growth_bytes -= growth_of(record)
+                _, record, growth_bytes = self._records.popleft()
+                self.growth_bytes -= growth_bytes
                 for write in record.staged_pages:
                     self._pages.pop(page_key_of(write), None)
 
