@@ -1,7 +1,7 @@
-"""The store's three threads: one commits, one makes checkpoints, one reads. All of them release the interpreter lock
-while they wait for the disk.
+"""The store's three threads: one commits, one makes checkpoints, one reads.
 
-They are pykka actors with a thread each, for their work blocks. They answer by posting messages to the loop.
+All of them release the interpreter lock while they wait for the disk. They are pykka actors with a thread each, for
+their work blocks. They answer by posting messages to the loop.
 """
 
 import logging

@@ -37,7 +37,7 @@ from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound
 from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal
 from sluicegate.storage.log.replay import Replay
-from sluicegate.storage.log.tail import LogTail
+from sluicegate.storage.log.tail import LogTail, TailChanges
 from sluicegate.storage.records.page import PageRuns
 
 SEQUENCE_END: Final = 1 << 64  # behind every sequence
@@ -284,10 +284,11 @@ class SpoolReader:
         with self._env.begin() as txn:
             positions, damaged = positions_of(txn, self._databases, source, place)
         replay = Replay(source, positions)
-        scan = RecoveryScan(self._env, self._databases, replay, repairs=False)
-        scan.quarantined += damaged
         for number, record in replay.unapplied():
             self._tail.add(number, record)
+        changes = TailChanges(self._tail.through(source.last_number))
+        scan = RecoveryScan(self._env, self._databases, replay, changes, repairs=False)
+        scan.quarantined += damaged
         return Recovery(
             incarnation=incarnation,
             was_clean=clean and source.last_number <= positions.applied,

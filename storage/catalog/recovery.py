@@ -49,13 +49,21 @@ class RecoveryScan:
     Without `repairs` the scan moves nothing, and the environment may be open for reading only.
     """
 
-    def __init__(self, env: lmdb.Environment, databases: Databases, replay: Replay, *, repairs: bool = True) -> None:
-        """Begin a pass over the state and, from `replay`, the log. Raises OSError, UnsupportedFormat."""
+    def __init__(
+        self,
+        env: lmdb.Environment,
+        databases: Databases,
+        replay: Replay,
+        changes: TailChanges,
+        *,
+        repairs: bool = True,
+    ) -> None:
+        """Begin a pass over the state, with the changes that it lacks, and the journal records of the log."""
         self._env = env
         self._databases = databases
         self._replay = replay
         self._repairs = repairs
-        self._changes = TailChanges([record for _, record in replay.unapplied()])
+        self._changes = changes
         self.quarantined: list[Quarantined] = []
         self.lost_cursors: set[int] = set()  # partitions with an unreadable cursor
 

@@ -68,18 +68,20 @@ class Replay:
         for entry in self._log.read(self._positions.applied + 1):
             record = self._record(entry)
             if record is not None:
-                if record.lost:
-                    self._found(entry, record.lost)
                 yield entry.number, record
 
     def journal(self) -> Iterator[tuple[int, JournalRecord]]:
-        """Yield the journal records whose messages or settlements the state may lack.
+        """Yield the journal records whose messages or settlements the state may lack; find all damage on the way.
 
         Raises UnsupportedFormat, OSError.
         """
         for entry in self._log.read(min(self._positions.needed_from, self._positions.applied + 1)):
             record = self._record(entry)
-            if record is None or record.journal is None:
+            if record is None:
+                continue
+            if record.lost and entry.number > self._positions.applied:
+                self._found(entry, record.lost)
+            if record.journal is None:
                 continue
             try:
                 journal = decode_journal_record(record.journal, _place(entry))

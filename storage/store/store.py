@@ -65,7 +65,7 @@ from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder,
 from sluicegate.storage.log.record import LogRecord, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.segment import frame_bytes
-from sluicegate.storage.log.tail import LogTail, growth_of
+from sluicegate.storage.log.tail import LogTail, TailChanges, growth_of
 from sluicegate.storage.records.page import PageRuns
 from sluicegate.storage.store.apply import apply_checkpoint, copy_catalog, growth_bytes
 from sluicegate.storage.store.copy import Copying
@@ -230,7 +230,8 @@ class SpoolStore:
     def recover(self) -> Recovery:
         """Return the stored content. See `interface.Store.recover`."""
         with translated(self.folder, needed_bytes=0):
-            scan = RecoveryScan(self._env, self._databases, Replay(self._log, self._positions))
+            changes = TailChanges(self._tail.through(self._log.last_number))
+            scan = RecoveryScan(self._env, self._databases, Replay(self._log, self._positions), changes)
             scan.quarantined += self._damaged
             if self._cut_short is not None:
                 scan.quarantined.append(self._cut_short)
