@@ -3,10 +3,10 @@
     log/000000000017.log    a segment, see `storage.log.segment`; the name is its index
     log/spare-1.log         a file for a later segment, with its room allocated
 
-An append is one write and one fdatasync in a file whose blocks are allocated, so it costs its own bytes and, on most
-file systems, no write of the file system's own. A segment that is no longer needed becomes a spare file, and its blocks
-are used again. A file gets the name of a segment when its header is on the disk, and is used again when the disk has
-its name as a spare file.
+An append is one write, several for a long record, and one fdatasync in a file whose blocks are allocated. So it costs
+its own bytes and, on most file systems, no write of the file system's own. A segment that is no longer needed becomes a
+spare file, and its blocks are used again. A file gets the name of a segment when its header is on the disk, and is used
+again when the disk has its name as a spare file.
 
 After an append that failed nobody knows what is on the disk. Its frame is overwritten, if that is possible, and the
 segment is closed. The next append begins another segment, whose header voids what the failed one may have left. The
@@ -36,9 +36,9 @@ from sluicegate.storage.log.segment import (
     Frame,
     SegmentHeader,
     decode_header,
-    encode_frame,
     encode_header,
     frame_bytes,
+    frame_pieces,
     frames_of,
     salt_of,
 )
@@ -49,6 +49,7 @@ SPARES_MAX: Final = 3  # the last one is the reserve
 _SEGMENT_NAME: Final = re.compile(r"(\d{12})\.log")
 _SPARE_NAME: Final = re.compile(r"spare-(\d+)\.log")
 _EVERY: Final = 1 << 64  # above each record number
+_WRITE_BYTES: Final = 1 << 20  # a longer frame takes several writes
 
 
 @dataclass(slots=True)
@@ -161,7 +162,7 @@ class Journal:
         segment = self._current
         if segment is None or segment.end + size > self._room:
             segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
-        frame = encode_frame(number, record, salt_of(self._incarnation, segment.index), is_sound=is_sound)
+        frame = frame_pieces(number, record, salt_of(self._incarnation, segment.index), is_sound=is_sound)
         try:
             _write(self._descriptor, frame, segment.end)
             if waits:
@@ -294,7 +295,7 @@ class Journal:
             self._room = os.fstat(self._descriptor).st_size
             # Where the cache has the file in large pieces, a small write would make all of a piece dirty.
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            _write(self._descriptor, encode_header(SegmentHeader(self._incarnation, index, self.last_number)), 0)
+            _write(self._descriptor, [encode_header(SegmentHeader(self._incarnation, index, self.last_number))], 0)
             self._sync(self._descriptor)
             os.rename(spare, path)
             segment = Segment(index, path, self.last_number, self.last_number, 0, HEADER_BYTES)
@@ -330,7 +331,7 @@ class Journal:
         """End a segment after a failed append, and overwrite the head of the frame."""
         segment.void_above = segment.last
         with contextlib.suppress(OSError):  # then the next segment has to void it
-            _write(self._descriptor, bytes(FRAME_HEAD_BYTES), segment.end)
+            _write(self._descriptor, [bytes(FRAME_HEAD_BYTES)], segment.end)
             self._sync(self._descriptor)
         self._end_segment()
 
@@ -395,13 +396,25 @@ def _allocate(path: Path, size: int) -> None:
         os.close(descriptor)
 
 
-def _write(descriptor: int, data: bytes, offset: int) -> None:
-    """Write all of the data at an offset. Raises OSError."""
-    written = os.pwrite(descriptor, data, offset)
-    while written < len(data):
-        data = data[written:]
-        offset += written
-        written = os.pwrite(descriptor, data, offset)
+def _write(descriptor: int, pieces: list[bytes], offset: int) -> None:
+    """Write all pieces, one behind the other, at an offset. Raises OSError."""
+    for data in _joined(pieces):
+        while data:
+            written = os.pwrite(descriptor, data, offset)
+            offset += written
+            data = data[written:]
+
+
+def _joined(pieces: list[bytes]) -> Iterator[bytes]:
+    """Yield the pieces in larger ones, so that a long record is not copied as a whole."""
+    first = size = 0
+    for position, piece in enumerate(pieces):
+        size += len(piece)
+        if size >= _WRITE_BYTES:
+            yield b"".join(pieces[first : position + 1])
+            first, size = position + 1, 0
+    if size:
+        yield b"".join(pieces[first:])
 
 
 def _no_sync(_: int) -> None:

@@ -90,8 +90,8 @@ def decode_header(data: bytes, where: str) -> SegmentHeader:
     return SegmentHeader(*_HEADER.unpack_from(data, SEAL_BYTES))
 
 
-def encode_frame(number: int, record: list[bytes], salt: int, *, is_sound: bool = True) -> bytes:
-    """Return the frame of a record in pieces; the checksum of one that came damaged does not match."""
+def frame_pieces(number: int, record: list[bytes], salt: int, *, is_sound: bool = True) -> list[bytes]:
+    """Return the frame of a record, both in pieces; the checksum of a record that came damaged does not match."""
     digest = xxhash.xxh3_64(seed=salt)
     size = 0
     for piece in record:
@@ -100,7 +100,7 @@ def encode_frame(number: int, record: list[bytes], salt: int, *, is_sound: bool 
     checksum = digest.intdigest()
     head = _HEAD.pack(_MAGIC, size, number, checksum if is_sound else checksum ^ 1)
     padding = bytes(-(FRAME_HEAD_BYTES + size) % _ALIGNMENT)
-    return b"".join([head, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(head, salt)), *record, padding])
+    return [head, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(head, salt)), *record, padding]
 
 
 def frames_of(data: bytes, salt: int, after: int) -> Iterator[Frame]:

@@ -37,6 +37,17 @@ def records(journal: Journal) -> dict[int, bytes]:
     return {entry.number: entry.data for entry in journal.read(1)}
 
 
+@pytest.mark.parametrize("sizes", [[1 << 20], [3 << 20], [700_000] * 4, [(1 << 20) - 40, 1, 0, 5 << 20, 7]])
+def test_a_record_that_takes_several_writes_is_read_as_it_was(folder: Path, sizes: list[int]) -> None:
+    journal = opened(folder)
+    pieces = [bytes([number]) * size for number, size in enumerate(sizes, 1)]
+    journal.append(1, pieces, uses_reserve=False)
+    journal.append(2, [b"behind it"], uses_reserve=False)
+    journal.close()
+    again = Journal(folder / "log", INCARNATION, segment_bytes=SEGMENT_BYTES, sync=False)
+    assert records(again) == {1: b"".join(pieces), 2: b"behind it"}
+
+
 def test_a_file_that_is_used_again_gives_none_of_its_old_records(folder: Path) -> None:
     """Old frames lie behind each new one, at the same places and of the same size."""
     journal = opened(folder)

@@ -15,8 +15,8 @@ from sluicegate.storage.log.segment import (
     Frame,
     SegmentHeader,
     decode_header,
-    encode_frame,
     encode_header,
+    frame_pieces,
     frames_of,
     salt_of,
 )
@@ -61,7 +61,7 @@ WRITTEN: dict[str, bytes] = {
     "log_record_v1_settlement": encode_log_record(record_of(SETTLES)),
     "log_record_v1_nothing": encode_log_record(LogRecord()),
     "log_segment_header_v1": encode_header(SegmentHeader(INCARNATION, 3, 16)),
-    "log_frame_v1": encode_frame(18, [encode_log_record(record_of(SETTLES))], salt_of(INCARNATION, 3)),
+    "log_frame_v1": b"".join(frame_pieces(18, [encode_log_record(record_of(SETTLES))], salt_of(INCARNATION, 3))),
     "log_positions_v1": seal(POSITIONS_KIND, POSITIONS_FORMAT, POSITIONS),
     "log_copied_record_v1": sealed_entry(LogEntry(18, encode_log_record(record_of(SETTLES)), is_sound=True)),
 }
