@@ -487,9 +487,9 @@ class DeliverySender:
 
     def send(self, deliveries: list[Delivery]) -> None:
         """Send deliveries to their consumers, one message for each consumer."""
-        if self._trace is not None:
-            self._trace.delivered(deliveries, self._clock.wall_ms())
         wall_ms = self._clock.wall_ms()
+        if self._trace is not None:
+            self._trace.delivered(deliveries, wall_ms)
         if len(deliveries) == 1:
             only = deliveries[0]
             self._count(only, wall_ms)
