@@ -57,19 +57,20 @@ def files_configured(config: Config) -> int:
     return sum(chosen) + FILES_OF_THE_NODE
 
 
-KEPT_BYTES: Final = 32 << 20  # the most that glibc takes for its limit of what is mapped singly
+HEAP_BUFFER_BYTES_MAX: Final = 32 << 20  # the most that glibc takes for its limit of what is mapped singly
+KEPT_BYTES: Final = 8 << 20  # of each heap: the loop has one, and each thread of the store
 
 _M_TRIM_THRESHOLD: Final = -1  # malloc.h
 _M_MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory() -> None:
-    """Have glibc keep up to `KEPT_BYTES` at the end of its heap, and take buffers up to that size from there.
+    """Have glibc take buffers of up to `HEAP_BUFFER_BYTES_MAX` from its heaps, and keep `KEPT_BYTES` free in each.
 
     By itself it gives a large buffer back to the kernel at once, and the next one's pages are made and zeroed anew:
     half of what a message of 1 MiB costs. A C library that has no `mallopt` goes on as it is.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, HEAP_BUFFER_BYTES_MAX)
         mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES)

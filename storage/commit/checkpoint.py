@@ -23,6 +23,7 @@ LOG_RECORDS_MAX: Final = 16_384
 # Rows and staged messages of the log stay in memory until a checkpoint.
 ROW_BYTES_MIN: Final = 1 << 20
 ROW_BYTES_MAX: Final = 16 << 20
+ROW_BYTES_BEHIND: Final = 8 << 20
 DELETED_PAGES_MAX: Final = 512  # of some 32 KiB each
 AGE_MAX_MS: Final = 600_000
 IDLE_BYTES_PER_MS: Final = 33  # at most 2 MB a minute when little happens
@@ -178,16 +179,18 @@ class CheckpointPlanner:
     def is_behind(self) -> bool:
         """Return whether so much waits in memory for a checkpoint that commits have to wait as well."""
         page_bytes = self._page_bytes + self._out_page_bytes
-        return page_bytes > BEHIND * self.page_bytes_max or self._row_bytes > BEHIND * ROW_BYTES_MAX
+        if page_bytes > BEHIND * self.page_bytes_max:
+            return True
+        return self._row_bytes + self._out_log[2] > max(ROW_BYTES_BEHIND, BEHIND * self._row_bytes_due())
 
     def due_ms(self) -> int:
         """Return the time at which a checkpoint is due: 0 for at once, NEVER when nothing waits for one."""
-        worth = max(WORTH * self.overhead_bytes, CONTENT_BYTES_MIN)
+        worth = self._worth_bytes()
         if (
             self._is_wanted
             or self._page_damages
             or self._page_bytes >= min(worth, self.page_bytes_max)
-            or self._row_bytes >= max(ROW_BYTES_MIN, min(worth, ROW_BYTES_MAX))
+            or self._row_bytes >= self._row_bytes_due()
             or self._log_bytes >= min(max(LOG_BYTES_MIN, worth), self._log_bytes_max)
             or self._log_records >= LOG_RECORDS_MAX
             or len(self._page_deletes) >= DELETED_PAGES_MAX
@@ -199,6 +202,14 @@ class CheckpointPlanner:
         if not self.makes_room():
             return NEVER
         return self._since_ms + max(AGE_MAX_MS, self.overhead_bytes // IDLE_BYTES_PER_MS)
+
+    def _worth_bytes(self) -> int:
+        """Return the content that is worth a checkpoint."""
+        return max(WORTH * self.overhead_bytes, CONTENT_BYTES_MIN)
+
+    def _row_bytes_due(self) -> int:
+        """Return the bytes of rows and staged messages that make a checkpoint due."""
+        return max(ROW_BYTES_MIN, min(self._worth_bytes(), ROW_BYTES_MAX))
 
     def next_checkpoint(self, *, applied: int, needed_from: int) -> Checkpoint:
         """Plan a checkpoint of the records up to `applied`. The caller checked that none is in progress."""
@@ -235,7 +246,7 @@ class CheckpointPlanner:
 
     def log_bytes(self) -> int:
         """Return the bytes of the log that the stored state does not include."""
-        return self._log_bytes + (self._out_log[0] if self._out is not None else 0)
+        return self._log_bytes + self._out_log[0]
 
     def succeeded(self, overhead_bytes: int) -> Checkpoint:
         """Handle the success of the checkpoint in progress."""
@@ -243,6 +254,7 @@ class CheckpointPlanner:
         assert checkpoint is not None
         self._out = None
         self._out_page_bytes = 0
+        self._out_log = (0, 0, 0, False)
         self.overhead_bytes = overhead_bytes
         return checkpoint
 
@@ -254,6 +266,7 @@ class CheckpointPlanner:
         self._out_page_bytes = 0
         job = checkpoint.job
         log_bytes, log_records, row_bytes, is_log_spent = self._out_log
+        self._out_log = (0, 0, 0, False)
         self._row_bytes += row_bytes
         self._log_bytes += log_bytes
         self._log_records += log_records

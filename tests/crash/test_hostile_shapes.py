@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.node.os_limits import KEPT_BYTES
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
 from sluicegate.protocols.amqp.types.encoding import encode
@@ -18,6 +17,7 @@ from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described
 from support.amqp.client import AmqpClient
 from support.hostile.message_shapes import (
     DISK_SLACK,
+    KEPT,
     MIB,
     QUOTA_EXCEEDED,
     SHAPES,
@@ -35,10 +35,6 @@ from support.mqtt.raw_client import RawClient
 from support.processes.gateway import GatewayProcess, gateway
 
 LIMIT = 32 * MIB
-# Freed memory that glibc keeps for the next large buffer, as `gateway.node.os_limits` tells it to: at the end of the
-# heap of each thread that makes some, and these are the event loop's and the spool's. How much of it is there at the
-# end of a test is chance.
-KEPT = 2 * KEPT_BYTES
 LARGE_LIMIT = 192 * MIB  # far more than the process may grow by with MEMORY, KEPT and SLACK
 MEMORY = 16 * MIB  # of all messages of durable queues
 SESSION_LIMIT = 64 * MIB

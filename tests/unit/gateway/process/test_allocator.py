@@ -13,12 +13,12 @@ def faults():
 keep_freed_memory()
 before = faults()
 for _ in range(20):
-    [bytearray(b"x") * (1 << 20) for _ in range(8)]
+    [bytearray(b"x") * (1 << 20) for _ in range(6)]
 print(faults() - before)
 """
 
 
 def test_large_buffers_come_to_lie_where_others_lay_before() -> None:
-    """Eight MiB have 2,048 pages: made anew each time, they would fault 40,960 times."""
+    """Six MiB have 1,536 pages: made anew each time, they would fault 30,720 times."""
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=60)
     assert int(done.stdout) < 10_000

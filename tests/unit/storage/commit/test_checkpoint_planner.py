@@ -14,6 +14,7 @@ from sluicegate.storage.commit.checkpoint import (
     OVERHEAD_BYTES_PER_MS,
     PAGES_WAIT_MS_MAX,
     PAGES_WAIT_MS_MIN,
+    ROW_BYTES_BEHIND,
     ROW_BYTES_MIN,
     WORTH,
     Checkpoint,
@@ -199,6 +200,22 @@ def test_a_failure_puts_everything_back_before_what_came_meanwhile_except_those_
     assert job.page_writes == []
     planner.succeeded(0)
     assert planner.log_bytes() == 0
+
+
+def test_commits_have_to_wait_while_rows_of_many_bytes_wait_for_a_checkpoint_or_are_in_one() -> None:
+    planner = planner_of(P)
+    planner.committed(100, ROW_BYTES_BEHIND // 2, NOW_MS)
+    next_one(planner)
+    planner.committed(100, ROW_BYTES_BEHIND // 2, NOW_MS)
+    assert not planner.is_behind()
+
+    planner.committed(100, 1, NOW_MS)
+    assert planner.is_behind()
+    planner.failed()
+    assert planner.is_behind()
+    next_one(planner)
+    planner.succeeded(overhead_bytes=0)
+    assert not planner.is_behind()
 
 
 def test_a_failure_leaves_a_spent_log_to_the_next_one() -> None:
