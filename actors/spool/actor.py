@@ -224,7 +224,13 @@ class Spool(Behaviour, Flushed):
     # --- what comes in ---
 
     def _store(self, message: StorePublication) -> None:
-        self._planner.store(message.publication, self._runtime.dispatcher.both_ms()[0])
+        publication = message.publication
+        if self._gate.blocked and publication.open_count > 0 and not publication.only_moves:
+            # It was admitted before older ones were refused, which their publisher sends again.
+            self._planner.assigned(publication)
+            self._withdraw(publication, CommitFailed(self._gate.blocked, self._health.kind))
+        else:
+            self._planner.store(publication, self._runtime.dispatcher.both_ms()[0])
 
     def _settled(self, message: Settled) -> None:
         planner = self._planner

@@ -168,6 +168,10 @@ class CommitPlanner:
             self.pending.add(publication, now_ms)
         else:
             self._elide(publication)
+        self.assigned(publication)
+
+    def assigned(self, publication: Publication) -> None:
+        """Note the sequences that partitions assigned to a publication."""
         for match in publication.matches:
             if match.partition_id in self.cursors:  # else its queue was deleted meanwhile
                 count = publication.batch.count if match.rows is None else len(match.rows)
@@ -324,6 +328,9 @@ class CommitPlanner:
     def failed(self, *, gives_up: str = "") -> Commit:
         """Handle the failure of the commit in progress: take back required work, give up its publications.
 
+        Those that wait for the next commit are given up as well: a smaller commit might fit, and would store messages
+        before older ones, which their publisher sends again.
+
         `gives_up` is the reason to answer all requesters now; empty when another commit may succeed. Required rows stay
         in the queue, and their requesters are answered, as are requesters that only wait for the commit.
         """
@@ -355,8 +362,9 @@ class CommitPlanner:
                 moves.append(publication)
             else:
                 given_up.append(publication)
-        self.pending.put_back(moves)
-        commit.publications = given_up
+        waiting = self.pending.take()
+        self.pending.put_back(moves + [each for each in waiting if each.only_moves])
+        commit.publications = given_up + [each for each in waiting if not each.only_moves]
         self._page_deletes = [each for each in commit.page_deletes if each[0] in self.cursors] + self._page_deletes
         self._released = commit.released + self._released
         self._purged = job.partition_purges + self._purged

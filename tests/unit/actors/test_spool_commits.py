@@ -11,7 +11,9 @@ from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.messages.partitions import PageOut, Withdraw
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.messages.spool import WriteTables
-from sluicegate.actors.spool.actor import TRY_AGAIN_MS
+from sluicegate.actors.spool.actor import PROBE_INTERVAL_MS, TRY_AGAIN_MS
+from sluicegate.actors.spool.health import FULL
+from sluicegate.actors.spool.store_threads import CommitFailed
 from sluicegate.messaging.message.publication import UNWRITTEN
 from sluicegate.storage.commit.planner import LOG_RECORDS_MAX
 from sluicegate.storage.interface import Table, TableWrite
@@ -196,6 +198,26 @@ def test_refused_messages_are_withdrawn_and_their_publisher_is_told(spool: Keepe
     assert heard == [Withdraw(1, 2), Withdraw(2, 3)]
     assert spool.refused == {1: "input/output error", 2: "input/output error"}
     assert spool.confirmed_us == {}
+
+
+def test_what_was_admitted_before_a_refusal_is_refused_as_well_until_there_is_room(spool: Keeper) -> None:
+    """A publisher sends refused messages again: they must not come behind younger ones that were confirmed."""
+    spool.failure = CommitFailed("the disk is full", FULL)
+    spool.failures_left = 1
+    spool.is_full = True
+    first = spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US // 2)
+    waiting = spool.publish(consumers=False)  # for the next commit
+    spool.passes(us=COMMIT_US)
+    late = spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US)
+    assert spool.refused == dict.fromkeys([first, waiting, late], "the disk is full")
+
+    spool.is_full = False
+    spool.passes(us=PROBE_INTERVAL_MS * 1_000)
+    again = spool.publish(consumers=False)
+    spool.passes(us=INTERVAL_MS * 1_000 + COMMIT_US)
+    assert list(spool.confirmed_us) == [again]
 
 
 def test_a_clean_stop_does_not_wait_for_consumers(spool: Keeper) -> None:

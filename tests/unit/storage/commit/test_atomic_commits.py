@@ -90,16 +90,19 @@ def test_a_move_is_tried_again_from_the_reserve_when_it_failed_with_what_may_not
     assert record_of(commit).settlements == [Settlement(P, 1, 3)]
 
 
-def test_writes_after_a_failed_commit_follow_its_retry() -> None:
+def test_publications_that_wait_behind_a_failed_commit_are_given_up_with_it_and_moves_are_tried_again() -> None:
+    """A smaller commit might fit: it would store messages before older ones, which their publisher sends again."""
     planner = planner_with(P, Q)
-    publish, move, later = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)]), publication_to({P: 7})
+    publish, move = publication_to({P: 5}), move_to({Q: 1}, [(P, 1, 3)])
+    waiting, later_move = publication_to({P: 7}), move_to({Q: 5}, [(P, 3, 5)])
     planner.store(publish, now_ms=0)
     planner.store(move, now_ms=0)
     planner.next_commit(now_ms=0, patience_ms=0)
-    planner.store(later, now_ms=0)
-    planner.failed()
+    planner.store(waiting, now_ms=0)
+    planner.store(later_move, now_ms=0)
 
-    assert committed(planner).publications == [move, later]
+    assert planner.failed().publications == [publish, waiting]
+    assert committed(planner).publications == [move, later_move]
 
 
 def test_a_move_that_was_consumed_while_its_commit_failed_is_not_tried_again() -> None:
