@@ -53,6 +53,7 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_SPOOL_CHANGED,
     SYSTEM_SPOOL_FAILED,
 )
+from sluicegate.messaging.observability.latency import CommitHistogram
 from sluicegate.messaging.observability.trace_records import ELIDED, NOT_STORED, WRITTEN
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.paging import PagePlan
@@ -107,7 +108,7 @@ class Spool(Behaviour, Flushed):
         self.commits_count = 0
         self._health = health
         self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
-        self.commits_ns = 0  # from the handover to the writer's report
+        self.commit_latencies = CommitHistogram()  # from the handover to the writer's report, when it succeeds
         self._commit_began_ns = 0
         self.damaged_pages_count = 0
         self.handlers: dict[type, Callable[[Any], None]] = {  # of messages other than those of the data path
@@ -334,7 +335,7 @@ class Spool(Behaviour, Flushed):
 
     def _commit_done(self, _: CommitDone) -> None:
         self._writing = False
-        self.commits_ns += self._runtime.clock.now_ns() - self._commit_began_ns
+        self.commit_latencies.observe(self._runtime.clock.now_ns() - self._commit_began_ns)
         commit = self._planner.committed()
         self._confirm_all(commit.publications, WRITTEN)
         self._confirm_all(commit.elided, ELIDED)

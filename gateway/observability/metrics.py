@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.observability.latency import BOUNDS_MS
+from sluicegate.messaging.observability.latency import BOUNDS_MS, COMMIT_BOUNDS_US
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDED_LABEL: Final = "queue"
@@ -26,6 +26,9 @@ OTHER: Final = "other"
 COUNTER: Final = "counter"
 GAUGE: Final = "gauge"
 HISTOGRAM: Final = "histogram"
+
+_MESSAGE_BOUNDS_S: Final = tuple([bound / 1000 for bound in BOUNDS_MS])
+_COMMIT_BOUNDS_S: Final = tuple([bound / 1_000_000 for bound in COMMIT_BOUNDS_US])
 
 MetricFamily = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -38,7 +41,8 @@ class Metric:
     type: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
-    former_name: str = ""  # deprecated, and served with the same values; empty: none
+    bounds_s: tuple[float, ...] = ()  # upper bounds of a histogram's buckets, without the last one
+    former_name: str = ""  # deprecated, and served with the same values, a histogram's sum as a counter; empty: none
 
 
 class Sample(NamedTuple):
@@ -52,7 +56,7 @@ class Sample(NamedTuple):
     value: float
     labels: tuple[str, ...] = ()  # in the order of the metric's row in METRICS, without `vpn`
     vpn: str = DEFAULT_VPN
-    counts: tuple[int, ...] = ()  # of a histogram, by bucket of `LatencyHistogram`; `value` is the sum in seconds
+    counts: tuple[int, ...] = ()  # of a histogram, by bucket, not cumulative; `value` is the sum in seconds
 
 
 METRICS: Final[tuple[Metric, ...]] = (
@@ -124,12 +128,14 @@ METRICS: Final[tuple[Metric, ...]] = (
         HISTOGRAM,
         "Time from the arrival of guaranteed messages to the confirmation that they are safe",
         ("protocol",),
+        bounds_s=_MESSAGE_BOUNDS_S,
     ),
     Metric(
         "sluicegate_publish_to_delivery_seconds",
         HISTOGRAM,
         "Time from the arrival of messages to their first delivery from a queue",
         ("vpn",),
+        bounds_s=_MESSAGE_BOUNDS_S,
     ),
     Metric("sluicegate_message_bytes", GAUGE, "Message bytes held in memory"),
     Metric("sluicegate_unfinished_bytes", GAUGE, "Bytes of large packets, frames and bodies received in part"),
@@ -305,7 +311,13 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("queue", "rest_delivery_point", "outcome", "vpn"),
     ),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
-    Metric("sluicegate_spool_commit_seconds_total", COUNTER, "Time spent in commits, fsync included"),
+    Metric(
+        "sluicegate_spool_commit_duration_seconds",
+        HISTOGRAM,
+        "Time that a commit took, fsync included",
+        bounds_s=_COMMIT_BOUNDS_S,
+        former_name="sluicegate_spool_commit_seconds_total",
+    ),
     Metric("sluicegate_spool_commit_failures_total", COUNTER, "Commits that failed", ("reason",)),
     Metric("sluicegate_spool_checkpoints_total", COUNTER, "Checkpoints: the log applied to the data file"),
     Metric("sluicegate_spool_checkpoint_seconds_total", COUNTER, "Time spent in checkpoints, fsync included"),
@@ -423,9 +435,8 @@ class Exposition:
                 families.append(_histogram(metric, sums[metric.name], counts[metric.name]))
             elif metric.name in sums:
                 families.append(_family(metric, sums[metric.name]))
-                if metric.former_name:
-                    former = replace(metric, name=metric.former_name, help=f"Deprecated, use {metric.name}")
-                    families.append(_family(former, sums[metric.name]))
+            if metric.former_name and metric.name in sums:
+                families.append(_family(_former(metric), sums[metric.name]))
         return families
 
 
@@ -454,6 +465,14 @@ def _row_of(sample: Sample) -> Metric:
     return metric
 
 
+def _former(metric: Metric) -> Metric:
+    """Return the metric under its former name."""
+    former = replace(metric, name=metric.former_name, help=f"Deprecated, use {metric.name}")
+    if metric.type == HISTOGRAM:
+        return replace(former, type=COUNTER, help=f"{former.help}_sum")
+    return former
+
+
 def _family(metric: Metric, values: dict[tuple[str, ...], float]) -> MetricFamily:
     family: MetricFamily
     if metric.type == COUNTER:
@@ -469,7 +488,7 @@ def _histogram(
     metric: Metric, sums: dict[tuple[str, ...], float], counts: dict[tuple[str, ...], tuple[int, ...]]
 ) -> MetricFamily:
     family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
-    bounds = [*(str(bound / 1000) for bound in BOUNDS_MS), "+Inf"]
+    bounds = [*map(str, metric.bounds_s), "+Inf"]
     for labels, value in sums.items():
         family.add_metric(labels, list(zip(bounds, accumulate(counts[labels]), strict=True)), value)
     return family

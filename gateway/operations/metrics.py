@@ -276,7 +276,10 @@ def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
 def _spool(node: Node) -> Iterator[Sample]:
     actor = node.services.spool_actor()
     yield Sample("sluicegate_spool_commits_total", actor.commits_count)
-    yield Sample("sluicegate_spool_commit_seconds_total", actor.commits_ns / 1e9)
+    latencies = actor.commit_latencies
+    yield Sample(
+        "sluicegate_spool_commit_duration_seconds", latencies.sum_ns / 1_000_000_000, counts=tuple(latencies.counts)
+    )
     for kind, count in actor.commits_failed.items():
         yield Sample("sluicegate_spool_commit_failures_total", count, (kind,))
     yield Sample("sluicegate_spool_checkpoints_total", actor.checkpoints.count)

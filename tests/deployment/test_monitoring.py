@@ -91,7 +91,8 @@ def test_every_label_that_is_asked_for_is_the_metrics_own() -> None:
     for text in expressions():
         known = set(OF_SCRAPES)
         for name, selector in NAME.findall(text):
-            labels = set(METRIC_BY_NAME[name].labels) if name in METRIC_BY_NAME else set()
+            metric = METRIC_BY_NAME.get(name) or METRIC_BY_NAME.get(name.removesuffix("_bucket"))
+            labels = {*metric.labels, "le"} if metric is not None else set()
             assert set(LABEL.findall(selector)) <= labels | OF_SCRAPES, (name, text)
             known |= labels
         for group in BY.findall(text):

@@ -14,7 +14,7 @@ from sluicegate.gateway.observability.metrics import (
     Sample,
     UnknownMetric,
 )
-from sluicegate.messaging.observability.latency import LatencyHistogram
+from sluicegate.messaging.observability.latency import CommitHistogram, LatencyHistogram
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import running_admin
 
@@ -114,6 +114,23 @@ def test_names_follow_the_conventions_of_prometheus() -> None:
         assert metric.name.endswith("_total") == (metric.type == COUNTER)
         assert metric.name.endswith("_timestamp_seconds") == ("Unix time" in metric.help)
         assert metric.name.endswith("_info") == metric.help.startswith("Always 1")
+
+
+def test_the_time_of_commits_is_a_histogram_and_its_sum_is_served_under_its_former_name() -> None:
+    latencies = CommitHistogram()
+    for took_us, count in ((50, 2), (51, 1), (400, 4), (20_000_000, 1)):
+        for _ in range(count):
+            latencies.observe(took_us * 1000)
+    name = "sluicegate_spool_commit_duration_seconds"
+    sample = Sample(name, latencies.sum_ns / 1_000_000_000, counts=tuple(latencies.counts))
+    text = Exposition(queue_label_max=1).render([sample]).decode()
+    assert f'{name}_bucket{{le="5e-05"}} 2.0' in text
+    assert f'{name}_bucket{{le="0.0005"}} 7.0' in text
+    assert f'{name}_bucket{{le="10.0"}} 7.0' in text
+    assert f'{name}_bucket{{le="+Inf"}} 8.0' in text
+    assert f"{name}_sum {latencies.sum_ns / 1_000_000_000}" in text
+    assert f"sluicegate_spool_commit_seconds_total {latencies.sum_ns / 1_000_000_000}" in text
+    assert "# TYPE sluicegate_spool_commit_seconds_total counter" in text
 
 
 def test_a_histogram_has_cumulative_buckets_in_seconds() -> None:
