@@ -63,6 +63,11 @@ class StoreFailed(StorageError):
 
 
 @final
+class CommitInDoubt(StoreFailed):
+    """The commit failed, and the next start may find it on the disk all the same: commit the same job again."""
+
+
+@final
 class StoreDamaged(StoreFailed):
     """LMDB found its own pages damaged, or cannot continue: later operations of this process are not reliable."""
 

@@ -206,7 +206,8 @@ class Store(Protocol):
         """Append the job to the log, and return when it is on the disk.
 
         Raises StoreFull and StoreFailed; then the job had no effect, and the store stays usable, except after
-        StoreDamaged. Raises ValueError for an invalid job.
+        StoreDamaged. After CommitInDoubt, also a StoreFailed, the next job must be the same one: the disk may have it,
+        and neither a confirmation nor a refusal would be true. Raises ValueError for an invalid job.
         """
 
     def checkpoint(self, job: CheckpointJob) -> None:

@@ -2,6 +2,7 @@
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
 time. After a failed commit the pause is longer; rows that must not be lost are retried until the store takes them.
+A commit that failed and may be on the disk all the same is neither confirmed nor refused: it is tried again.
 Messages that consumers already have are given one interval to make their commit unnecessary (storage.commit.pending).
 The writer thread writes; publishers are confirmed when it reports the data on disk. A checkpoint is made beside the
 commits, by a thread of its own, one at a time; commits wait for it only when the log has become too long.
@@ -97,6 +98,7 @@ class Spool(Behaviour, Flushed):
         self._partitions = partitions
         self._tracing = tracing  # None: no message is traced
         self._writing = False
+        self._is_in_doubt = False  # the commit in progress failed, the disk may have it, and it waits to be tried again
         self.checkpoints = Checkpoints(cell, planner, writer, self.turn_ended)
         self._last_commit_ms = -commit_interval_ms
         self._timer: TimerHandle | None = None
@@ -162,6 +164,8 @@ class Spool(Behaviour, Flushed):
         if not self._health.is_damaged():
             self.checkpoints.begin_if_due()
         if self._writing or self._has_to_wait():
+            if self._is_in_doubt and self._idle_callbacks and self._health.is_given_up():
+                self._idle()
             return
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
         due_ms = self._planner.due_ms(patience_ms)
@@ -367,6 +371,9 @@ class Spool(Behaviour, Flushed):
                 self._tracing.stored(publication.batch, outcome, self._runtime.clock.wall_ms())
 
     def _commit_failed(self, message: CommitFailed) -> None:
+        if message.is_in_doubt:
+            self._commit_doubtful(message)
+            return
         self._writing = False
         again_ms = COMMIT_AGAIN_MS if message.kind == FULL else TRY_AGAIN_MS
         self._last_commit_ms = self._runtime.clock.now_ms() + max(0, again_ms - self._commit_interval_ms)
@@ -380,6 +387,20 @@ class Spool(Behaviour, Flushed):
             table.end(message.reason)
         if message.kind == FULL:
             self.checkpoints.make_room()
+
+    def _commit_doubtful(self, message: CommitFailed) -> None:
+        """Try the same commit again: a message that was refused must not be there after the next start."""
+        self.commits_failed[message.kind] += 1
+        self._is_in_doubt = True
+        self._shut(message)
+        if self._health.is_given_up():
+            self._planner.give_up_waiting(message.reason)
+        self._cell.after(TRY_AGAIN_MS, self._write_again)
+
+    def _write_again(self) -> None:
+        if not self.checkpoints.is_closed and not self._health.is_damaged():
+            self._is_in_doubt = False
+            self._writer.write(self._planner.commit_in_progress().job, self._cell.inbox)
 
     def _shut(self, message: CommitFailed) -> None:
         """Stop taking messages; report it if that is new, or if the reason is of another kind."""

@@ -16,7 +16,7 @@ from sluicegate.actors.spool.health import DAMAGED, FULL, MISTAKE, REFUSED
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.storage.catalog.recovered import read_partition
-from sluicegate.storage.errors import DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
+from sluicegate.storage.errors import CommitInDoubt, DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
 from sluicegate.storage.interface import CheckpointJob, CommitJob, Store
 
 log = logging.getLogger("sluicegate.spool")
@@ -31,11 +31,12 @@ class CommitDone:
 
 @dataclass(slots=True)
 class CommitFailed:
-    """Writer -> spool: nothing of the commit was done."""
+    """Writer -> spool: nothing of the commit was done, unless it is in doubt."""
 
     reason: str
     kind: str  # one of spool_health.COMMIT_FAILURES
     mistake: Exception | None = None  # with its traceback, for the log
+    is_in_doubt: bool = False  # the disk may have it
 
 
 @dataclass(slots=True)
@@ -124,7 +125,7 @@ def run_commit(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
     try:
         store.commit(job)
     except Exception as error:
-        return CommitFailed(*_failure(error, "the commit failed"))
+        return CommitFailed(*_failure(error, "the commit failed"), is_in_doubt=isinstance(error, CommitInDoubt))
     return CommitDone()
 
 

@@ -298,6 +298,12 @@ class CommitPlanner:
         self.journal.add(number, publications, self._out.record_bytes)
         return self._out
 
+    def commit_in_progress(self) -> Commit:
+        """Return the commit in progress. The caller checked that there is one."""
+        commit = self._out
+        assert commit is not None
+        return commit
+
     def committed(self) -> Commit:
         """Handle the success of the commit in progress."""
         commit = self._out
@@ -370,6 +376,17 @@ class CommitPlanner:
         self._purged = job.partition_purges + self._purged
         self._reserving.update([each.partition_id for each in job.reservations if each.partition_id in self.cursors])
         return commit
+
+    def give_up_waiting(self, reason: str) -> None:
+        """Answer the requesters that wait for the next commit, because it may never be made. Required rows stay."""
+        tables, self._tables = self._tables, []
+        for request in tables:
+            if not request.until_done:
+                request.end(reason)
+                continue
+            request.give_up(reason)
+            if request.writes:
+                self._tables.append(request)
 
     # --- checkpoints ---
 

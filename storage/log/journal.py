@@ -8,9 +8,10 @@ its own bytes and, on most file systems, no write of the file system's own. A se
 spare file, and its blocks are used again. A file gets the name of a segment when its header is on the disk, and is used
 again when the disk has its name as a spare file.
 
-After an append that failed nobody knows what is on the disk. Its frame is overwritten, if that is possible, and the
-segment is closed. The next append begins another segment, whose header voids what the failed one may have left. The
-same is done at each start.
+After an append that failed nobody knows what is on the disk. Its frame is overwritten, and the segment is closed. The
+next append begins another segment, whose header voids what the failed one may have left. The same is done at each
+start. When neither can be written, the record is in doubt: a start may find it. So the caller must not refuse it, and
+appends it again.
 
 Room: an append that would need a new file is refused when the disk is full, unless it may use the reserve. One spare
 file is kept for those.
@@ -91,6 +92,7 @@ class Journal:
         self._next_index = 1
         self._next_spare = 1
         self._last_number = 0
+        self._doubtful: Segment | None = None  # it may end with the record of an append that failed
         self._find_segments()
 
     # --- reading ---
@@ -140,6 +142,10 @@ class Journal:
 
     # --- appending ---
 
+    def is_in_doubt(self) -> bool:
+        """Return whether a start may find the record of the last append, which failed."""
+        return self._doubtful is not None
+
     def open_for_appending(self, after: int) -> None:
         """Begin a segment behind everything that is there; numbers up to `after` are in use. Raises OSError."""
         if self.last_number < after:
@@ -154,7 +160,7 @@ class Journal:
         """Append a record, given in pieces, and return when it is on the disk; without `waits` only `sync` makes sure.
 
         A record that came damaged (`is_sound` False) is damaged here, too. Raises OSError: then the record is not in
-        the log. Raises ValueError for a number that is not above the last.
+        the log, unless `is_in_doubt`. Raises ValueError for a number that is not above the last.
         """
         if number <= self.last_number:
             raise ValueError(f"log record {number} after {self.last_number}")
@@ -163,12 +169,14 @@ class Journal:
         if segment is None or segment.end + size > self._room:
             segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
         frame = frame_pieces(number, record, salt_of(self._incarnation, segment.index), is_sound=is_sound)
+        is_whole = False
         try:
             _write(self._descriptor, frame, segment.end)
+            is_whole = True
             if waits:
                 self._sync(self._descriptor)
         except OSError:
-            self._take_back(segment)
+            self._take_back(segment, is_whole=is_whole)
             raise
         if os.fstat(self._descriptor).st_nlink == 0:
             self._end_segment()
@@ -190,7 +198,8 @@ class Journal:
     def trim(self, before: int) -> None:
         """Give up the records below a number, as far as they fill whole segments. Raises OSError."""
         with self._lock:
-            gone = [each for each in self._segments if each.last < before and each is not self._current]
+            kept = (self._current, self._doubtful)
+            gone = [each for each in self._segments if each.last < before and each not in kept]
             self._segments = [each for each in self._segments if each not in gone]
         spares: list[Path] = []
         for segment in gone:
@@ -286,6 +295,8 @@ class Journal:
     def _begin_segment(self, needed_bytes: int, *, uses_reserve: bool) -> Segment:
         """Begin the next segment, with room for so many bytes, and make its header and its name durable."""
         self._end_segment()
+        with contextlib.suppress(OSError):  # then the header has to void it
+            self._void_doubtful()
         index = self._next_index
         self._next_index += 1
         path = self.folder / f"{index:012d}.log"
@@ -303,6 +314,7 @@ class Journal:
                 self._segments.append(segment)
                 self._current = segment
             self._sync_folder()
+            self._doubtful = None
         except OSError:
             self._end_segment()
             if spare.exists():
@@ -327,13 +339,29 @@ class Journal:
             raise
         return path
 
-    def _take_back(self, segment: Segment) -> None:
+    def _take_back(self, segment: Segment, *, is_whole: bool) -> None:
         """End a segment after a failed append, and overwrite the head of the frame."""
         segment.void_above = segment.last
-        with contextlib.suppress(OSError):  # then the next segment has to void it
-            _write(self._descriptor, [bytes(FRAME_HEAD_BYTES)], segment.end)
-            self._sync(self._descriptor)
         self._end_segment()
+        self._doubtful = segment
+        try:
+            self._void_doubtful()
+        except OSError:
+            if not is_whole:  # a record that was not written to its end is none
+                self._doubtful = None
+
+    def _void_doubtful(self) -> None:
+        """Overwrite the head of a frame that may be on the disk, and must not. Raises OSError."""
+        segment = self._doubtful
+        if segment is None:
+            return
+        descriptor = os.open(segment.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            _write(descriptor, [bytes(FRAME_HEAD_BYTES)], segment.end)
+            self._sync(descriptor)
+        finally:
+            os.close(descriptor)
+        self._doubtful = None
 
     def _end_segment(self) -> None:
         if self._descriptor >= 0:

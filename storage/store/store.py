@@ -49,7 +49,7 @@ from sluicegate.storage.environment.identity import (
     write_incarnation,
     write_turn,
 )
-from sluicegate.storage.errors import SpoolMissing, StoreFull
+from sluicegate.storage.errors import CommitInDoubt, SpoolMissing, StoreDamaged, StoreFailed, StoreFull
 from sluicegate.storage.integrity.walk import check_spool
 from sluicegate.storage.interface import (
     CheckpointJob,
@@ -193,11 +193,16 @@ class SpoolStore:
         record = record_of(job)
         pieces = record_pieces(record)
         size = sum([len(piece) for piece in pieces])
-        if not job.uses_reserve:
+        if not job.uses_reserve and not self._log.is_in_doubt():
             self._keep_reserve(growth_of(record) + frame_bytes(size))
-        with translated(self.folder, needed_bytes=size):
-            self._lock.check_data()
-            self._log.append(job.number, pieces, uses_reserve=job.uses_reserve)
+        try:
+            with translated(self.folder, needed_bytes=size):
+                self._lock.check_data()
+                self._log.append(job.number, pieces, uses_reserve=job.uses_reserve)
+        except (StoreFull, StoreFailed) as error:
+            if self._log.is_in_doubt() and not isinstance(error, StoreDamaged):
+                raise CommitInDoubt(f"{error}, and what was written cannot be taken back") from error
+            raise
         self._tail.add(job.number, record)
 
     def checkpoint(self, job: CheckpointJob) -> None:

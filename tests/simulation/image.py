@@ -16,7 +16,7 @@ class Image:
     """Everything that outlives the node. Bytes are as they are at rest."""
 
     segments: list[dict[int, bytes]] = field(default_factory=list)  # records by number; only the last one grows
-    # A record whose append failed, and which is there all the same, until another one is appended. A node that starts
+    # A record whose append failed, and which is there all the same, until it is appended again. A node that starts
     # before takes it for a record as any other.
     leftover: CommitJob | None = None
     torn: int = 0  # the number of a record that was half written when the power failed

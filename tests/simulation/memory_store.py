@@ -14,7 +14,7 @@ from typing import Protocol
 
 from simulation.image import Image, MemoryLog
 from sluicegate.storage.environment.identity import Positions
-from sluicegate.storage.errors import PageNotFound, StoreDamaged, StoreFailed, StoreFull
+from sluicegate.storage.errors import CommitInDoubt, PageNotFound, StoreDamaged, StoreFailed, StoreFull
 from sluicegate.storage.interface import (
     CheckpointJob,
     CommitJob,
@@ -37,6 +37,7 @@ from sluicegate.storage.records.table import decode_row, stored_key
 
 RESERVE_SHARE = 8  # of the map, one part of so many
 LEFT_SHARE = 0.3  # of the appends that fail, and whose record is on the disk all the same
+VOID_SHARE = 0.5  # of the appends that fail after one of these, and void its record
 
 
 @dataclass
@@ -103,14 +104,19 @@ class MemoryStore:
         if faults.broken:
             faults.refused()
             raise StoreDamaged("the simulated disk has broken pages")
+        leftover = image.leftover
+        assert leftover is None or leftover.number == job.number, "a record in doubt is written again"
         if faults.failures_left > 0:
             faults.failures_left -= 1
+            if leftover is None or faults.rng.random() < VOID_SHARE:
+                image.begin_segment()
+                if faults.rng.random() < LEFT_SHARE:
+                    image.leftover = job
+            if image.leftover is not None:
+                raise CommitInDoubt("the simulated disk refused, and may have the record")
             faults.refused()
-            image.begin_segment()
-            if faults.rng.random() < LEFT_SHARE:
-                image.leftover = job
             raise StoreFailed("the simulated disk refused")
-        if faults.full and not job.uses_reserve:
+        if faults.full and not job.uses_reserve and leftover is None:
             faults.refused()
             raise StoreFull("map", "the simulated map is full")
         _check_record(job, data)

@@ -57,6 +57,7 @@ class Keeper:
         self.confirmed_us: dict[int, int] = {}
         self.refused: dict[int, str] = {}  # token -> why
         self.began_us: list[int] = []  # of each commit
+        self.jobs: list[CommitJob] = []
         self.failures_left = 0  # so many of the next commits are not made
         self.failure = CommitFailed("input/output error", REFUSED)
         self.checkpoints: list[tuple[int, CheckpointJob]] = []  # when each began
@@ -69,6 +70,7 @@ class Keeper:
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         self.began_us.append(self.now_us())
+        self.jobs.append(job)
         report: CommitDone | CommitFailed = CommitDone()
         if self.failures_left > 0:
             self.failures_left -= 1

@@ -34,7 +34,8 @@ class Recorder:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.events: list[Event] = []
-        self.failing_syncs = 0  # the next so many calls of fdatasync fail, and sync nothing
+        self.sound_syncs = 0  # so many calls of fdatasync succeed
+        self.failing_syncs = 0  # so many after these fail, and sync nothing
         self._data_file = folder / "data.mdb"
         self._log = folder / "log"
         self._database = b""
@@ -58,14 +59,21 @@ class Recorder:
         noted: Callable[..., None] = getattr(self, f"_{name}")
 
         def call(*arguments: Any, **named: Any) -> Any:
-            if name == "fdatasync" and self.failing_syncs and arguments[0] in self._descriptors:
-                self.failing_syncs -= 1
+            if name == "fdatasync" and arguments[0] in self._descriptors and self._fails():
                 raise OSError(5, "input/output error")
             result = real(*arguments, **named)
             noted(result, *arguments)
             return result
 
         return call
+
+    def _fails(self) -> bool:
+        if self.sound_syncs:
+            self.sound_syncs -= 1
+        elif self.failing_syncs:
+            self.failing_syncs -= 1
+            return True
+        return False
 
     def _name_of(self, path: Any) -> str | None:
         return Path(path).name if Path(path).parent == self._log else None

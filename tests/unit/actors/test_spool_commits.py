@@ -12,7 +12,7 @@ from sluicegate.actors.messages.partitions import PageOut, Withdraw
 from sluicegate.actors.messages.readers import CommitSeen, WatchCommits
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.spool.actor import PROBE_INTERVAL_MS, TRY_AGAIN_MS
-from sluicegate.actors.spool.health import FULL
+from sluicegate.actors.spool.health import FULL, REFUSED, TRIES_MAX
 from sluicegate.actors.spool.store_threads import CommitFailed
 from sluicegate.messaging.message.publication import UNWRITTEN
 from sluicegate.storage.commit.planner import LOG_RECORDS_MAX
@@ -291,6 +291,60 @@ def test_a_store_that_fails_is_given_a_pause_before_it_is_tried_again(spool: Kee
     first_us = INTERVAL_MS * 1_000
     assert spool.began_us == [0, *[first_us + number * pause_us for number in range(3)]]
     assert spool.failures_left == 0
+
+
+def test_a_commit_in_doubt_is_tried_again_and_its_publisher_hears_when_it_is_written(spool: Keeper) -> None:
+    """The disk may have what it failed to write: who was refused could find it there after the next start."""
+    spool.failure, spool.failures_left = CommitFailed("input/output error", REFUSED, is_in_doubt=True), 2
+    doubtful = spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US)
+    assert (spool.confirmed_us, spool.refused) == ({}, {})
+    assert spool.gate.blocked == "input/output error"
+    late = spool.publish(consumers=False)
+    spool.passes(us=3 * TRY_AGAIN_MS * 1000)
+
+    assert spool.refused == {late: "input/output error"}
+    assert list(spool.confirmed_us) == [doubtful]
+    assert [job.number for job in spool.jobs[:3]] == [spool.jobs[0].number] * 3
+    assert spool.gate.blocked == ""
+
+
+def test_a_commit_in_doubt_is_refused_once_it_is_certain_that_the_disk_does_not_have_it(spool: Keeper) -> None:
+    spool.failure, spool.failures_left = CommitFailed("input/output error", REFUSED, is_in_doubt=True), 1
+    token = spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US)
+    spool.failure, spool.failures_left = CommitFailed("read-only file system", REFUSED), 1
+    spool.passes(us=TRY_AGAIN_MS * 1000 + COMMIT_US)
+
+    assert spool.refused == {token: "read-only file system"}
+
+
+def test_who_waits_behind_a_commit_in_doubt_hears_when_the_store_is_given_up(spool: Keeper) -> None:
+    heard: list[object] = []
+    spool.failure, spool.failures_left = CommitFailed("input/output error", REFUSED, is_in_doubt=True), TRIES_MAX
+    spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US // 2)
+    spool.write_a_row(recorder(spool.runtime, heard).inbox, token=7)
+    spool.passes(us=(TRIES_MAX - 1) * (TRY_AGAIN_MS * 1000 + COMMIT_US))
+    assert heard == []
+    spool.passes(us=COMMIT_US)
+    (refused,) = heard
+    assert isinstance(refused, PublishFailed)
+
+    spool.passes(us=TRY_AGAIN_MS * 1000 + COMMIT_US)
+    assert len(spool.confirmed_us) == 1
+
+
+def test_a_clean_stop_waits_for_a_commit_in_doubt_until_the_store_is_given_up(spool: Keeper) -> None:
+    spool.failure, spool.failures_left = CommitFailed("input/output error", REFUSED, is_in_doubt=True), 1 << 20
+    spool.publish(consumers=False)
+    idle_us: list[int] = []
+    spool.passes(us=100)
+    spool.cell.behaviour.when_idle(lambda: idle_us.append(spool.now_us()))
+    spool.passes(us=10 * TRY_AGAIN_MS * 1000)
+
+    assert idle_us == [(TRIES_MAX - 1) * (TRY_AGAIN_MS * 1000 + COMMIT_US) + COMMIT_US]
+    assert (spool.confirmed_us, spool.refused) == ({}, {})
 
 
 def test_rows_have_left_when_they_are_written_or_never_will_be(spool: Keeper) -> None:

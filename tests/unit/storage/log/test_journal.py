@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sluicegate.storage.errors import StoreFailed, StoreFull
+from sluicegate.storage.errors import CommitInDoubt, StoreFailed, StoreFull
 from sluicegate.storage.interface import CheckpointJob
 from sluicegate.storage.log.journal import Journal
 from sluicegate.storage.store.store import SpoolStore
@@ -172,14 +172,46 @@ def test_an_append_is_taken_back_even_when_nothing_can_be_written_for_a_while(
     store.commit(publish_job(1))
     fdatasync.failures, fdatasync.then_fails = 1, pwrite
     for _ in range(3):
-        with pytest.raises(StoreFailed):
+        with pytest.raises(CommitInDoubt, match="cannot be taken back"):
             store.commit(publish_job(2))
-    assert numbers_in(store) == [1]
+        store.checkpoint(CheckpointJob(applied=1, needed_from=2))
+        assert numbers_in(store) == []
     pwrite.failures = 0
-    store.commit(publish_job(5))
+    fdatasync.failures, fdatasync.then_fails = 1, None  # that of the overwritten frame
+    store.commit(publish_job(2, payload=b"again"))
     for _ in range(2):
-        assert numbers_in(store) == [1, 5]
+        assert payloads_in(store) == {2: b"again"}
         store = open_store()
+
+
+def test_a_record_in_doubt_is_there_after_a_start_and_so_it_was_not_refused(
+    monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
+) -> None:
+    pwrite, fdatasync = Failing(monkeypatch, "pwrite"), Failing(monkeypatch, "fdatasync")
+    store = open_store()
+    store.commit(publish_job(1))
+    fdatasync.failures, fdatasync.then_fails = 1, pwrite
+    with pytest.raises(CommitInDoubt):
+        store.commit(publish_job(2))
+    pwrite.failures = 0
+    assert numbers_in(open_store()) == [1, 2]
+
+
+def test_a_record_that_was_in_doubt_is_refused_once_it_is_void(
+    monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
+) -> None:
+    """Also where no later segment can be begun, as on a full disk."""
+    fdatasync, rename = Failing(monkeypatch, "fdatasync"), Failing(monkeypatch, "rename")
+    store = open_store()
+    store.commit(publish_job(1))
+    fdatasync.failures = 2
+    with pytest.raises(CommitInDoubt):
+        store.commit(publish_job(2))
+    rename.failures = 1
+    with pytest.raises(StoreFailed) as failed:
+        store.commit(publish_job(2))
+    assert not isinstance(failed.value, CommitInDoubt)
+    assert numbers_in(open_store()) == [1]
 
 
 def test_a_segment_that_could_not_begin_is_begun_again(monkeypatch: pytest.MonkeyPatch, open_store: OpenStore) -> None:
@@ -224,3 +256,7 @@ def test_a_write_that_the_system_ends_early_is_continued(
 
 def numbers_in(store: SpoolStore) -> list[int]:
     return [number for number, _ in store.recover().journal]
+
+
+def payloads_in(store: SpoolStore) -> dict[int, bytes]:
+    return {number: record.entries[0].batch.payloads()[0] for number, record in store.recover().journal}

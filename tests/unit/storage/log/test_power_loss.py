@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.errors import CommitInDoubt, StoreFailed
 from sluicegate.storage.interface import (
     CheckpointJob,
     CommitJob,
@@ -57,6 +57,17 @@ def run(recorder: Recorder, folder: Path) -> None:
             recorder.failing_syncs = 1
             with pytest.raises(StoreFailed):
                 store.commit(job_of(number))
+            recorder.note(("refused", number))
+            continue
+        if number in (13, 16):
+            recorder.failing_syncs = 2  # also that of the overwritten frame
+            with pytest.raises(CommitInDoubt):
+                store.commit(job_of(number))
+        if number == 16:
+            recorder.sound_syncs, recorder.failing_syncs = 2, 1  # it is voided twice, and then fails again
+            with pytest.raises(StoreFailed) as failed:
+                store.commit(job_of(number))
+            assert not isinstance(failed.value, CommitInDoubt)
             recorder.note(("refused", number))
             continue
         store.commit(job_of(number, PAYLOAD_BYTES if number % 3 else 100))
