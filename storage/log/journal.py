@@ -16,6 +16,9 @@ appends it again.
 Room: an append that would need a new file is refused when the disk is full, unless it may use the reserve. One spare
 file is kept for those.
 
+Size: the first files are small. While the log is longer than a few files, or a record longer than one, new files are
+twice as large, up to a maximum; they stay so until the store is opened again, and then if one of that size is there.
+
 Threads: one appends and reads, another one trims. `_lock` guards the lists of segments and spare files.
 """
 
@@ -26,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, UnsupportedFormat
@@ -45,7 +48,8 @@ from sluicegate.storage.log.segment import (
 )
 
 LOG_FOLDER: Final = "log"
-SPARES_MAX: Final = 3  # the last one is the reserve
+SPARES_MAX: Final = 3  # the largest one is the reserve
+SEGMENTS_FEW: Final = 4  # a log of more bytes than so many files gets larger ones
 
 _SEGMENT_NAME: Final = re.compile(r"(\d{12})\.log")
 _SPARE_NAME: Final = re.compile(r"spare-(\d+)\.log")
@@ -67,25 +71,36 @@ class Segment:
     has_header: bool = True  # else `after` is only a lower bound
 
 
+class Spare(NamedTuple):
+    """A file for a later segment."""
+
+    path: Path
+    size: int  # bytes that are allocated
+
+
 @final
 class Journal:
     """The log of one store. Numbers of records ascend, and need not be consecutive."""
 
-    def __init__(self, folder: Path, incarnation: int, *, segment_bytes: int, sync: bool) -> None:
+    def __init__(
+        self, folder: Path, incarnation: int, *, segment_bytes: int, sync: bool, first_bytes: int | None = None
+    ) -> None:
         """Read what is there; `open_for_appending` is needed before an append. Raises OSError, UnsupportedFormat.
 
-        A segment of another store, or one whose header is damaged, is described in `damages`.
+        Files have `first_bytes` at first, and `segment_bytes` at most (None: always), unless a record is longer. A
+        segment of another store, or one whose header is damaged, is described in `damages`.
         """
         self.folder = folder
         self.damages: list[tuple[str, str]] = []  # place and problem of what no record can be read of
         self.gaps: list[LogGap] = []
         self.torn = ""  # describes a record at the end that was never confirmed; empty: there was none
         self._incarnation = incarnation
-        self._segment_bytes = segment_bytes
+        self._segment_bytes_max = segment_bytes
+        self._segment_bytes = segment_bytes if first_bytes is None else min(first_bytes, segment_bytes)  # of new files
         self._sync: Callable[[int], None] = os.fdatasync if sync else _no_sync
         self._lock = threading.Lock()
         self._segments: list[Segment] = []
-        self._spares: list[Path] = []
+        self._spares: list[Spare] = []  # by size
         self._current: Segment | None = None  # appends go there
         self._descriptor = -1
         self._room = 0  # end of the allocated blocks of the current segment
@@ -129,7 +144,7 @@ class Journal:
     def file_bytes(self) -> int:
         """Return the allocated bytes of all files. Raises OSError."""
         with self._lock:
-            paths = [*[segment.path for segment in self._segments], *self._spares]
+            paths = [segment.path for segment in self._segments] + [spare.path for spare in self._spares]
         total = 0
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
@@ -151,6 +166,12 @@ class Journal:
         if self.last_number < after:
             self.gaps.append(LogGap(self.last_number + 1, after, self.place))
             self._last_number = after
+        first_bytes = self._segment_bytes
+        sizes = [spare.size for spare in self._spares] + [each.path.stat().st_size for each in self._segments]
+        self._segment_bytes = max([first_bytes, *[size for size in sizes if size <= self._segment_bytes_max]])
+        for spare in [each for each in self._spares if each.size < first_bytes]:  # its allocation was interrupted
+            spare.path.unlink()
+            self._spares.remove(spare)
         for _ in range(SPARES_MAX - 1):
             self.prepare()
 
@@ -201,17 +222,18 @@ class Journal:
             kept = (self._current, self._doubtful)
             gone = [each for each in self._segments if each.last < before and each not in kept]
             self._segments = [each for each in self._segments if each not in gone]
-        spares: list[Path] = []
+        spares: list[Spare] = []
         for segment in gone:
-            if len(self._spares) + len(spares) < SPARES_MAX and segment.path.stat().st_size == self._segment_bytes:
-                spares.append(self._next_spare_path())
-                os.rename(segment.path, spares[-1])
+            size = segment.path.stat().st_size
+            if self._is_wanted(size, len(self._spares) + len(spares)):
+                spares.append(Spare(self._next_spare_path(), size))
+                os.rename(segment.path, spares[-1].path)
             else:
                 segment.path.unlink()
         if spares:
             self._sync_folder()  # else a power failure could bring back the name, over what is written next
-            with self._lock:
-                self._spares += spares
+            for spare in spares:
+                self._keep_spare(spare)
 
     def prepare(self) -> None:
         """Allocate a spare file if there is only one, so that an append need not. A full disk is no error here."""
@@ -229,7 +251,7 @@ class Journal:
         names = sorted(os.listdir(self.folder)) if self.folder.is_dir() else []
         for name in names:
             if found := _SPARE_NAME.fullmatch(name):
-                self._spares.append(self.folder / name)
+                self._keep_spare(Spare(self.folder / name, (self.folder / name).stat().st_size))
                 self._next_spare = max(self._next_spare, int(found[1]) + 1)
             elif found := _SEGMENT_NAME.fullmatch(name):
                 self._take_segment(int(found[1]), self.folder / name)
@@ -300,15 +322,16 @@ class Journal:
         index = self._next_index
         self._next_index += 1
         path = self.folder / f"{index:012d}.log"
+        self._choose_size(needed_bytes)
         spare = self._taken_spare(needed_bytes, uses_reserve=uses_reserve)
         try:
-            self._descriptor = os.open(spare, os.O_WRONLY | os.O_CLOEXEC)
-            self._room = os.fstat(self._descriptor).st_size
+            self._descriptor = os.open(spare.path, os.O_WRONLY | os.O_CLOEXEC)
+            self._room = spare.size
             # Where the cache has the file in large pieces, a small write would make all of a piece dirty.
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             _write(self._descriptor, [encode_header(SegmentHeader(self._incarnation, index, self.last_number))], 0)
             self._sync(self._descriptor)
-            os.rename(spare, path)
+            os.rename(spare.path, path)
             segment = Segment(index, path, self.last_number, self.last_number, 0, HEADER_BYTES)
             with self._lock:
                 self._segments.append(segment)
@@ -317,27 +340,48 @@ class Journal:
             self._doubtful = None
         except OSError:
             self._end_segment()
-            if spare.exists():
-                with self._lock:
-                    self._spares.append(spare)
+            if spare.path.exists():
+                self._keep_spare(spare)
             raise
         return segment
 
-    def _taken_spare(self, needed_bytes: int, *, uses_reserve: bool) -> Path:
-        """Return a file with allocated room, and no other use: a spare one, or a new one."""
-        is_large = needed_bytes > self._segment_bytes
+    def _choose_size(self, needed_bytes: int) -> None:
+        """Have larger files from now on, if the log is long for its files, or if they do not take such a record."""
+        held_bytes = self.held_bytes()
+        while self._segment_bytes < self._segment_bytes_max:
+            is_short = self._segment_bytes < needed_bytes <= self._segment_bytes_max
+            if not is_short and held_bytes <= SEGMENTS_FEW * self._segment_bytes:
+                return
+            self._segment_bytes = min(2 * self._segment_bytes, self._segment_bytes_max)
+
+    def _taken_spare(self, needed_bytes: int, *, uses_reserve: bool) -> Spare:
+        """Return a file with allocated room, and no other use: the smallest spare one that suffices, or a new one."""
         with self._lock:
-            if not is_large and len(self._spares) > 1:
-                return self._spares.pop(0)
-        path = self._next_spare_path()
+            fitting = [each for each in self._spares if each.size >= needed_bytes]
+            if fitting and len(self._spares) > 1:
+                self._spares.remove(fitting[0])
+                return fitting[0]
+        spare = Spare(self._next_spare_path(), max(needed_bytes, self._segment_bytes))
         try:
-            _allocate(path, max(needed_bytes, self._segment_bytes))
+            _allocate(spare.path, spare.size)
         except OSError:
             with self._lock:
-                if uses_reserve and not is_large and self._spares:
-                    return self._spares.pop(0)
+                if uses_reserve and fitting and fitting[0] in self._spares:
+                    self._spares.remove(fitting[0])
+                    return fitting[0]
             raise
-        return path
+        return spare
+
+    def _is_wanted(self, size: int, spares_count: int) -> bool:
+        """Return whether a file is worth to be kept beside so many spare ones. A small one is better than none."""
+        if size > self._segment_bytes_max or spares_count >= SPARES_MAX:
+            return False
+        return size >= self._segment_bytes or spares_count == 0
+
+    def _keep_spare(self, spare: Spare) -> None:
+        with self._lock:
+            self._spares.append(spare)
+            self._spares.sort(key=_size_of)
 
     def _take_back(self, segment: Segment, *, is_whole: bool) -> None:
         """End a segment after a failed append, and overwrite the head of the frame."""
@@ -376,10 +420,9 @@ class Journal:
         return path
 
     def _add_spare(self) -> None:
-        path = self._next_spare_path()
-        _allocate(path, self._segment_bytes)
-        with self._lock:
-            self._spares.append(path)
+        spare = Spare(self._next_spare_path(), self._segment_bytes)
+        _allocate(spare.path, spare.size)
+        self._keep_spare(spare)
 
     def _sync_folder(self) -> None:
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -410,6 +453,10 @@ def remove_log(log: Path) -> None:
     for name in os.listdir(log):
         if _SEGMENT_NAME.fullmatch(name) or _SPARE_NAME.fullmatch(name):
             (log / name).unlink()
+
+
+def _size_of(spare: Spare) -> int:
+    return spare.size
 
 
 def _allocate(path: Path, size: int) -> None:

@@ -85,6 +85,7 @@ CHECKPOINT_FAILED: Final = "a checkpoint failed, and could not be taken back whi
 
 SEGMENT_BYTES_MAX: Final = 8 << 20
 SEGMENT_BYTES_MIN: Final = 256 << 10
+SEGMENT_GROWTH: Final = 8  # the largest segments are so many times as large as the first ones
 SEGMENTS_IN_MAP: Final = 64  # so that the log of a small spool leaves room for its state
 
 _NUMBER_BYTES: Final = 8  # of a page in LMDB's list of free pages
@@ -369,13 +370,18 @@ class SpoolStore:
         """Open the log, and move the records of an older spool or a backup into it."""
         folder = make_log_folder(self.folder)
         segment_bytes = min(SEGMENT_BYTES_MAX, max(SEGMENT_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP))
+        first_bytes = max(SEGMENT_BYTES_MIN, segment_bytes // SEGMENT_GROWTH)
+
+        def opened() -> Journal:
+            return Journal(folder, self._incarnation, segment_bytes=segment_bytes, first_bytes=first_bytes, sync=sync)
+
         with self._env.begin() as txn:
             has_records = holds_records(txn, self._databases)
-        log = Journal(folder, self._incarnation, segment_bytes=segment_bytes, sync=sync)
+        log = opened()
         if has_records and log.last_number:
             check_begun(log, self._env, self._databases)
             remove_log(folder)
-            log = Journal(folder, self._incarnation, segment_bytes=segment_bytes, sync=sync)
+            log = opened()
         if has_records:
             move_records(self._env, self._databases, log, f"the store in {self.folder}")
         return log

@@ -81,6 +81,100 @@ def test_records_of_any_size_fit(folder: Path) -> None:
     journal.close()
 
 
+GROWN_BYTES = 8 * SEGMENT_BYTES
+
+
+def growing(folder: Path) -> Journal:
+    journal = Journal(folder / "log", INCARNATION, segment_bytes=GROWN_BYTES, first_bytes=SEGMENT_BYTES, sync=False)
+    journal.open_for_appending(0)
+    return journal
+
+
+def sizes_in(folder: Path) -> list[int]:
+    """Return the sizes of all files, spare ones last."""
+    return [path.stat().st_size for path in sorted((folder / "log").iterdir())]
+
+
+def test_a_log_begins_with_small_files_and_gets_large_ones_as_it_grows(folder: Path) -> None:
+    journal = growing(folder)
+    assert sizes_in(folder) == [SEGMENT_BYTES] * 2
+    for number in range(1, 200):
+        journal.append(number, [b"%04d" % number * 250], uses_reserve=False)
+    sizes = sizes_in(folder)[:-1]  # without the reserve
+    assert sizes == sorted(sizes)
+    assert set(sizes) == {SEGMENT_BYTES, 2 * SEGMENT_BYTES, 4 * SEGMENT_BYTES, GROWN_BYTES}
+    assert journal.file_bytes() == sum(sizes_in(folder))
+    assert len(records(growing(folder))) == 199
+
+
+def test_a_log_that_is_trimmed_in_time_keeps_its_small_files(folder: Path) -> None:
+    journal = growing(folder)
+    for number in range(1, 200):
+        journal.append(number, [bytes(1000)], uses_reserve=False)
+        journal.trim(number)
+        journal.prepare()
+    assert sizes_in(folder) == [SEGMENT_BYTES] * len(sizes_in(folder))
+    assert len(sizes_in(folder)) <= 4
+
+
+def test_a_log_that_has_grown_gives_its_small_files_up_and_is_as_large_at_the_next_start(folder: Path) -> None:
+    journal = growing(folder)
+    for number in range(1, 200):
+        journal.append(number, [bytes(1000)], uses_reserve=False)
+    journal.trim(199)
+    journal.prepare()
+    journal.close()
+    assert set(sizes_in(folder)) == {SEGMENT_BYTES, GROWN_BYTES}, "the first reserve, until it is used"
+    journal = growing(folder)
+    for number in range(200, 300):
+        journal.append(number, [bytes(1000)], uses_reserve=False)
+        journal.trim(number)
+        journal.prepare()
+    assert set(sizes_in(folder)) == {GROWN_BYTES}
+    assert len(sizes_in(folder)) <= 4
+
+
+def test_a_record_longer_than_the_files_makes_them_larger_unless_it_is_longer_than_any(folder: Path) -> None:
+    journal = growing(folder)
+    journal.append(1, [bytes(GROWN_BYTES)], uses_reserve=False)
+    journal.append(2, [bytes(3 * SEGMENT_BYTES)], uses_reserve=False)
+    journal.append(3, [bytes(SEGMENT_BYTES)], uses_reserve=False)
+    journal.close()
+    assert sizes_in(folder)[1:] == [4 * SEGMENT_BYTES] * 2 + [SEGMENT_BYTES] * 2
+    assert {number: len(data) for number, data in records(growing(folder)).items()} == {
+        1: GROWN_BYTES,
+        2: 3 * SEGMENT_BYTES,
+        3: SEGMENT_BYTES,
+    }
+
+
+@pytest.mark.parametrize("uses_reserve", [False, True])
+def test_on_a_full_disk_the_reserve_is_used_if_the_record_fits_it(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, uses_reserve: bool
+) -> None:
+    journal = growing(folder)
+    allocate = Failing(monkeypatch, "posix_fallocate", errno.ENOSPC)
+    allocate.failures = 1 << 20
+    for number in range(1, 4):
+        journal.append(number, [bytes(1000)], uses_reserve=False)
+    with pytest.raises(OSError, match="No space"):
+        journal.append(4, [bytes(SEGMENT_BYTES)], uses_reserve=uses_reserve)
+    if uses_reserve:
+        journal.append(4, [bytes(2000)], uses_reserve=True)
+        assert len(records(growing(folder))) == 4
+    else:
+        with pytest.raises(OSError, match="No space"):
+            journal.append(4, [bytes(2000)], uses_reserve=False)
+
+
+def test_a_spare_file_whose_allocation_was_interrupted_is_removed(folder: Path) -> None:
+    (folder / "log" / "spare-7.log").write_bytes(bytes(100))
+    journal = growing(folder)
+    assert sizes_in(folder) == [SEGMENT_BYTES] * 2
+    journal.append(1, [b"record"], uses_reserve=False)
+    assert records(journal) == {1: b"record"}
+
+
 def test_the_newest_segment_is_never_trimmed_while_it_begins(folder: Path) -> None:
     """The trim comes from another thread."""
     journal = opened(folder)

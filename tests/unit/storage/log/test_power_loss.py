@@ -23,12 +23,14 @@ from support.storage.sample_records import page_bytes, publish_job
 
 COMMITS = 26
 PAYLOAD_BYTES = 20_000  # of which three make a record: some records fill a segment
+LONG = 10  # the record that takes a larger segment
+LONG_BYTES = 90_000
 RANDOM_STATES = 2  # of the disk, for each moment
 SEED = 29
 
 
 def opened(folder: Path, *, sync: bool) -> SpoolStore:
-    return SpoolStore.open(folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20, sync=sync)
+    return SpoolStore.open(folder, map_bytes_max=64 << 20, reserve_bytes=1 << 20, sync=sync)
 
 
 def job_of(number: int, payload_bytes: int = PAYLOAD_BYTES) -> CommitJob:
@@ -70,7 +72,7 @@ def run(recorder: Recorder, folder: Path) -> None:
             assert not isinstance(failed.value, CommitInDoubt)
             recorder.note(("refused", number))
             continue
-        store.commit(job_of(number, PAYLOAD_BYTES if number % 3 else 100))
+        store.commit(job_of(number, LONG_BYTES if number == LONG else PAYLOAD_BYTES if number % 3 else 100))
         recorder.note(("confirmed", number))
         moved.append(number)
         if number % 5 == 0:
