@@ -50,6 +50,7 @@ class Conditions:
 
     traffic: Traffic = Traffic.BULK
     tls: bool = False  # it needs a port with TLS as well
+    persistent: bool = False  # messages are kept on the disk, also by brokers that otherwise run in memory
     executable: Path | None = None  # Sluicegate's; None for what this Python has installed
 
 
@@ -63,7 +64,7 @@ class Broker(ABC):
     kind: ClassVar[str]
 
     def __init__(self, directory: Path, cores: Cores, conditions: Conditions) -> None:
-        self._directory = directory
+        self.directory = directory  # its data are there
         self._cores = cores
         self._conditions = conditions
         self._log = directory / "log"
@@ -107,6 +108,10 @@ class Broker(ABC):
         """The process whose tree is measured."""
         return self._process.pid
 
+    def state_written_ns(self) -> int:
+        """Return when the file was last changed that has all messages, beside a log of the last ones; 0 without one."""
+        return 0
+
     def stop(self) -> None:
         """End the process and its children, by force if it takes too long."""
         self._process.terminate()
@@ -119,6 +124,10 @@ class Broker(ABC):
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+
+    def kill_when_saved(self) -> None:
+        """Kill it when the disk has all that was confirmed: at most brokers it has."""
+        self.kill()
 
     def restart(self, *, for_clients: bool = False) -> float:
         """Start again on the same directory, after `stop` or `kill`; return the seconds until it is ready.
@@ -212,6 +221,14 @@ def accept_connections(addresses: Addresses) -> bool:
     except OSError:
         return False
     return True
+
+
+def modified_ns(path: Path) -> int:
+    """Return when a file was last written to; 0 when there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def make_certificate(directory: Path) -> tuple[Path, Path]:

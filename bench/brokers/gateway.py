@@ -15,6 +15,7 @@ from bench.brokers.broker import (
     accept_connections,
     free_ports,
     make_certificate,
+    modified_ns,
 )
 from bench.load.plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 from bench.wire import mqtt as wire
@@ -78,7 +79,7 @@ class Sluicegate(Broker):
         names = [MQTT, MQTT_WEBSOCKET, AMQP, FLOW, HTTP]
         settings = [f"listeners.{name}.max_connections={_CONNECTIONS_MAX}" for name in (MQTT, AMQP)]
         if self._conditions.tls:
-            certificate, key = make_certificate(self._directory)
+            certificate, key = make_certificate(self.directory)
             names.append(MQTT_TLS)
             settings += [
                 "listeners.mqtt_tls.enabled=true",
@@ -90,10 +91,14 @@ class Sluicegate(Broker):
         settings.append(f"admin.port={admin_port}")
         self._ports: Addresses = {name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)}
         self._admin: Addresses = {_ADMIN: ("127.0.0.1", admin_port)}
-        command = [*program, "serve", "--data", str(self._directory / "data")]
+        command = [*program, "serve", "--data", str(self.directory / "data")]
         for setting in settings:
             command += ["--set", setting]
         return command
+
+    def state_written_ns(self) -> int:
+        """Return when the last checkpoint was written."""
+        return modified_ns(self.directory / "data" / "data.mdb")
 
     def _started_at(self) -> Addresses | None:
         return self._ports | self._admin if accept_connections(self._ports | self._admin) else None

@@ -5,12 +5,16 @@ which is a Python package. Where a setting suits one kind of traffic only, it is
 user of that broker would do.
 """
 
+import signal
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, final
 
 from bench.brokers.broker import (
+    START_TIMEOUT_S,
+    WAIT_S,
     Addresses,
     Broker,
     BrokerError,
@@ -21,6 +25,7 @@ from bench.brokers.broker import (
     found,
     free_ports,
     make_certificate,
+    modified_ns,
 )
 from bench.brokers.gateway import Sluicegate
 from bench.load.plan import AMQP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
@@ -36,12 +41,19 @@ _MOSQUITTO: Final = """\
 listener {port} 127.0.0.1
 {tls}
 allow_anonymous true
-persistence false
+{persistence}
 max_queued_messages 0
 max_inflight_messages 0
 set_tcp_nodelay {no_delay}
 log_type error
 user root
+"""
+# It confirms before it saves. A save is of everything; the interval is that in which Sluicegate makes checkpoints when
+# 10 MB come each second.
+_MOSQUITTO_PERSISTENT: Final = """\
+persistence true
+persistence_location {directory}/
+autosave_interval 3
 """
 _MOSQUITTO_TLS: Final = """\
 listener {port} 127.0.0.1
@@ -62,6 +74,10 @@ mqtt.allow_anonymous = true
 mqtt.prefetch = {in_flight}
 loopback_users = none
 log.console = false
+"""
+# Of sessions that are kept: queues that sync each write before they confirm.
+_RABBITMQ_PERSISTENT: Final = """\
+mqtt.durable_queue_type = quorum
 """
 _RABBITMQ_TLS: Final = """\
 mqtt.listeners.ssl.1 = 127.0.0.1:{port}
@@ -120,13 +136,31 @@ class Mosquitto(Broker):
         self._ports: Addresses = {MQTT: ("127.0.0.1", port)}
         tls = ""
         if self._conditions.tls:
-            certificate, key = make_certificate(self._directory)
+            certificate, key = make_certificate(self.directory)
             tls = _MOSQUITTO_TLS.format(port=tls_port, certificate=certificate, key=key)
             self._ports[MQTT_TLS] = ("127.0.0.1", tls_port)
+        persistence = "persistence false"
+        if self._conditions.persistent:
+            persistence = _MOSQUITTO_PERSISTENT.format(directory=self.directory)
         no_delay = "true" if self._conditions.traffic is Traffic.SINGLE else "false"
-        configuration = self._directory / "mosquitto.conf"
-        configuration.write_text(_MOSQUITTO.format(port=port, tls=tls, no_delay=no_delay))
+        configuration = self.directory / "mosquitto.conf"
+        configuration.write_text(_MOSQUITTO.format(port=port, tls=tls, no_delay=no_delay, persistence=persistence))
         return [found("mosquitto") or "mosquitto", "-c", str(configuration)]
+
+    def state_written_ns(self) -> int:
+        """Return when everything was saved last."""
+        return modified_ns(self.directory / "mosquitto.db")
+
+    def kill_when_saved(self) -> None:
+        """Have it save everything, wait until it has, and kill it."""
+        former = self.state_written_ns()
+        self._process.send_signal(signal.SIGUSR1)
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while self._conditions.persistent and self.state_written_ns() == former:
+            if time.monotonic() > deadline_s:
+                raise BrokerError(f"mosquitto saved nothing within {START_TIMEOUT_S} s")
+            time.sleep(WAIT_S)
+        self.kill()
 
     def _started_at(self) -> Addresses | None:
         return self._ports if accept_connections(self._ports) else None
@@ -163,20 +197,22 @@ class RabbitMq(Broker):
             MQTT_WEBSOCKET: ("127.0.0.1", web),
         }
         configuration = _RABBITMQ.format(amqp=amqp, mqtt=mqtt, web=web, in_flight=_IN_FLIGHT_MAX)
+        if self._conditions.persistent:
+            configuration += _RABBITMQ_PERSISTENT
         if self._conditions.tls:
-            certificate, key = make_certificate(self._directory)
+            certificate, key = make_certificate(self.directory)
             configuration += _RABBITMQ_TLS.format(port=tls, certificate=certificate, key=key)
             self._ports[MQTT_TLS] = ("127.0.0.1", tls)
-        (self._directory / "plugins").write_text(_RABBITMQ_PLUGINS)
-        (self._directory / "rabbitmq.conf").write_text(configuration)
+        (self.directory / "plugins").write_text(_RABBITMQ_PLUGINS)
+        (self.directory / "rabbitmq.conf").write_text(configuration)
         settings = {
-            "HOME": self._directory,  # of the cookie that its processes know each other by
+            "HOME": self.directory,  # of the cookie that its processes know each other by
             "RABBITMQ_NODENAME": "bench@localhost",
-            "RABBITMQ_MNESIA_BASE": self._directory / "mnesia",
-            "RABBITMQ_LOG_BASE": self._directory / "logs",
-            "ERL_CRASH_DUMP": self._directory / "erl_crash.dump",
-            "RABBITMQ_ENABLED_PLUGINS_FILE": self._directory / "plugins",
-            "RABBITMQ_CONFIG_FILE": self._directory / "rabbitmq.conf",
+            "RABBITMQ_MNESIA_BASE": self.directory / "mnesia",
+            "RABBITMQ_LOG_BASE": self.directory / "logs",
+            "ERL_CRASH_DUMP": self.directory / "erl_crash.dump",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": self.directory / "plugins",
+            "RABBITMQ_CONFIG_FILE": self.directory / "rabbitmq.conf",
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_DIST_PORT": node,
             "ERL_EPMD_PORT": mapper,
@@ -205,8 +241,8 @@ class Nats(Broker):
     def _command(self) -> list[str]:
         client, mqtt, web = free_ports(3)
         self._ports: Addresses = {MQTT: ("127.0.0.1", mqtt), MQTT_WEBSOCKET: ("127.0.0.1", web)}
-        configuration = self._directory / "nats.conf"
-        store = self._directory / "store"
+        configuration = self.directory / "nats.conf"
+        store = self.directory / "store"
         configuration.write_text(_NATS.format(client=client, mqtt=mqtt, web=web, store=store, in_flight=_IN_FLIGHT_MAX))
         return [found("nats-server") or "nats-server", "-c", str(configuration)]
 
@@ -232,8 +268,8 @@ class ActiveMq(Broker):
     def _command(self) -> list[str]:
         (port,) = free_ports(1)
         self._ports: Addresses = {MQTT: ("127.0.0.1", port)}
-        uri = _ACTIVEMQ_URI.format(port=port, data=self._directory / "data")
-        folders = [f"-Dactivemq.{name}={self._directory}" for name in ("home", "base", "conf", "data")]
+        uri = _ACTIVEMQ_URI.format(port=port, data=self.directory / "data")
+        folders = [f"-Dactivemq.{name}={self.directory}" for name in ("home", "base", "conf", "data")]
         main = "org.apache.activemq.console.Main"
         return [found("java") or "java", "-Xmx2g", "-cp", ":".join(_ACTIVEMQ_JARS), *folders, main, "start", uri]
 
@@ -255,7 +291,7 @@ class Amqtt(Broker):
     def _command(self) -> list[str]:
         (port,) = free_ports(1)
         self._ports: Addresses = {MQTT: ("127.0.0.1", port)}
-        configuration = self._directory / "amqtt.yaml"
+        configuration = self.directory / "amqtt.yaml"
         configuration.write_text(_AMQTT.format(port=port))
         return [str(_amqtt()), "-c", str(configuration)]
 

@@ -56,10 +56,10 @@ def run_idle_connections(broker: Broker, *, connections: int, protocol: str = MQ
 def run_waiting(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Store messages in a durable queue or, at a peer without queues, in the session of an absent subscriber."""
     before = _settled_memory(broker)
-    _prepare_backlog(broker)
+    prepare_backlog(broker)
     filled, fill_s = fill(broker, messages, timeout_s)
     grown = _settled_memory(broker)
-    drained, drain_s = _drain(broker, messages, timeout_s)
+    drained, drain_s = drain(broker, messages, timeout_s)
     return Outcome(
         headline=Figure("RSS", grown.rss_bytes / measure.MIB, "MiB"),
         higher_is_better=False,
@@ -77,11 +77,11 @@ def run_recovery(broker: Broker, *, messages: int, timeout_s: float) -> Outcome:
     """Kill a broker with a backlog, and measure how long a new one takes to be ready. No message may be missing."""
     broker.kill()
     empty_s = broker.restart()
-    _prepare_backlog(broker)
+    prepare_backlog(broker)
     fill(broker, messages, timeout_s)
-    broker.kill()
+    broker.kill_when_saved()
     recovery_s = broker.restart()
-    drained, _ = _drain(broker, messages, timeout_s)
+    drained, _ = drain(broker, messages, timeout_s)
     return Outcome(
         headline=Figure("restart until ready", recovery_s, "s"),
         higher_is_better=False,
@@ -97,15 +97,15 @@ def run_writes(
 
     The bytes are those of /proc/PID/io: what the processes of the broker have handed to disks, in pages of 4 KiB.
     """
-    _prepare_backlog(broker)
+    prepare_backlog(broker)
     if used_by:
         fill(broker, used_by, timeout_s, window=USED_WINDOW)
-        _drain(broker, used_by, timeout_s, window=USED_WINDOW)
+        drain(broker, used_by, timeout_s, window=USED_WINDOW)
     payload = messages * payload_bytes
     began = measure.written_bytes(broker.pid)
     _, fill_s = fill(broker, messages, timeout_s, window=window, payload_bytes=payload_bytes)
     filled = measure.written_bytes(broker.pid)
-    drained, _ = _drain(broker, messages, timeout_s, window=window, payload_bytes=payload_bytes)
+    drained, _ = drain(broker, messages, timeout_s, window=window, payload_bytes=payload_bytes)
     ended = measure.written_bytes(broker.pid)
     return Outcome(
         headline=Figure("bytes written per byte of payload, filled and drained", (ended - began) / payload, "B/B"),
@@ -119,7 +119,7 @@ def run_writes(
     )
 
 
-def _prepare_backlog(broker: Broker) -> None:
+def prepare_backlog(broker: Broker) -> None:
     """Make what keeps messages: a durable queue, or at a peer without queues the session of an absent subscriber."""
     if isinstance(broker, Sluicegate):
         broker.create_queue(QUEUE, TOPIC)
@@ -153,7 +153,7 @@ def fill(
     return report, taken_s
 
 
-def _drain(
+def drain(
     broker: Broker, messages: int, timeout_s: float, *, window: int = WINDOW, payload_bytes: int = PAYLOAD_BYTES
 ) -> tuple[LoadReport, float]:
     """Consume so many messages, which `fill` published with this window; return what came of it, and the seconds."""

@@ -7,6 +7,7 @@ from typing import Final
 from bench.brokers.broker import Broker, Conditions, Traffic
 from bench.brokers.gateway import Sluicegate
 from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
+from bench.cases.durable import run_alone, run_checkpoints, run_kept
 from bench.cases.footprint import run_idle_connections, run_recovery, run_waiting, run_writes
 from bench.cases.rebalance import run_rebalance
 from bench.cases.spark import run_in_bulk, run_micro_batches
@@ -26,6 +27,9 @@ SHARED_BROKERS: Final = OURS | {Mosquitto.kind}
 BACKLOG_BROKERS: Final = OURS | {Mosquitto.kind}  # the others were not made for millions in a session
 QUEUE_BROKERS: Final = OURS | {Mosquitto.kind}  # which has no queues: what one without them and without a disk does
 
+DURABLE_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind, Nats.kind}
+PERSISTENT: Final = Conditions(traffic=Traffic.SINGLE, persistent=True)
+
 QUEUE: Final = "bench-{lane}"
 PARTITIONS: Final = 16
 MANY_TOPICS: Final = LoadPlan(
@@ -34,6 +38,8 @@ MANY_TOPICS: Final = LoadPlan(
 WRITES_BYTES: Final = 100_000_000  # of payload
 WRITES_WINDOWS_MAX: Final = 10_000
 USED_BY: Final = 3_000_000  # messages that came and went before
+RECOVERED_BY_ALL: Final = 100_000  # messages that the session of any peer takes in a reasonable time
+LOW_RATE: Final = 1000
 AMQP_WINDOW: Final = 500  # ahead of the receiver and of the outcomes: less than either broker's credit
 
 
@@ -128,7 +134,23 @@ def _recovery(messages: int) -> Case:
     def run(broker: Broker, effort: Effort) -> Outcome:
         return run_recovery(broker, messages=messages, timeout_s=effort.timeout_s)
 
-    return Case(f"recovery-{messages}", f"restart after kill -9 with {messages:,} messages waiting", OURS, run)
+    question = f"restart after kill -9 with {messages:,} messages waiting"
+    kinds = DURABLE_BROKERS if messages <= RECOVERED_BY_ALL else BACKLOG_BROKERS
+    return Case(f"recovery-{messages}", question, kinds, run, Conditions(persistent=True))
+
+
+def _alone(broker: Broker, effort: Effort) -> Outcome:
+    return run_alone(broker, seconds=effort.seconds, payload_bytes=100, timeout_s=effort.timeout_s)
+
+
+def _kept(broker: Broker, effort: Effort) -> Outcome:
+    return run_kept(broker, rate=LOW_RATE, seconds=effort.seconds, payload_bytes=100, timeout_s=effort.timeout_s)
+
+
+def _checkpoints(broker: Broker, effort: Effort) -> Outcome:
+    return run_checkpoints(
+        broker, rate=LOW_RATE, seconds=effort.seconds, payload_bytes=10_240, timeout_s=effort.timeout_s
+    )
 
 
 def _connection_storm(broker: Broker, effort: Effort) -> Outcome:
@@ -315,11 +337,29 @@ _LATENCIES: Final = tuple(
         ),
     )
 )
+_LOW_RATES: Final = (
+    _on_time("latency-qos1-2000", "QoS 1, ten pairs, 2,000 messages a second", LoadPlan(lanes=10, qos=1, rate=2000)),
+    Case("durable-1000", "1,000 durable messages a second that are kept", DURABLE_BROKERS, _kept, PERSISTENT),
+    Case(
+        "durable-alone",
+        "a durable message after the other, each confirmed before the next: how long beyond a bare fdatasync",
+        DURABLE_BROKERS,
+        _alone,
+        PERSISTENT,
+    ),
+    Case(
+        "durable-checkpoints",
+        "1,000 durable messages of 10 KiB a second: confirmations beside checkpoints, and before the first one",
+        DURABLE_BROKERS,
+        _checkpoints,
+        PERSISTENT,
+    ),
+)
 _FOOTPRINTS: Final = (
     Case("idle-amqp", "memory of an AMQP connection that does nothing", AMQP_BROKERS, _idle_amqp),
     Case("idle", "memory of a connection that does nothing", MQTT_BROKERS, _idle),
     Case("waiting", "memory of messages that wait", BACKLOG_BROKERS, _waiting),
-    *[_recovery(messages) for messages in (10_000, 100_000, 1_000_000)],
+    *[_recovery(messages) for messages in (10_000, 100_000, 1_000_000, 5_000_000)],
 )
 _STORMS: Final = (
     Case(
@@ -399,4 +439,4 @@ _WRITES: Final = (
         _writes(100, payload_bytes=10_240),
     ),
 )
-CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _CURVES + _STORMS + _FOOTPRINTS + _WRITES + _SPARK
+CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _LOW_RATES + _CURVES + _STORMS + _FOOTPRINTS + _WRITES + _SPARK
