@@ -6,7 +6,7 @@ holds. A start reads the state, and then the rest of the log.
 
 `SpoolStore` implements it on a disk; the simulation uses a store with faults. Four threads use a store: one appends
 (`commit`, and `recover` with everything it returned), one makes checkpoints (`checkpoint`, `mark_clean`), one reads
-(`read_page`), and during a backup one copies (`stream_copy`). Any thread may call `usage`.
+(`read_page`), and during a backup one copies (`stream_copy`). Any thread may call `usage` and `row_keys`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -221,6 +221,12 @@ class Store(Protocol):
 
         Raises PageNotFound, DamagedRecord when no part is readable, StoreFailed. The caller answers damage and losses
         with a PageDamage.
+        """
+
+    def row_keys(self, prefix: bytes) -> dict[Table, list[bytes]]:
+        """Return the keys of all rows, by table, that begin with a prefix; for any thread, beside commits.
+
+        Raises StoreFailed. The prefix has at most 64 bytes. A damaged row whose own key cannot be read is left out.
         """
 
     def recover(self) -> Recovery:

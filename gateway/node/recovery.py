@@ -12,7 +12,9 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import PartitionIds, staging_partition_id
 from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn, read_partitions, read_vpns
+from sluicegate.storage.catalog.vpn_rows import deletion_jobs, is_being_deleted
 from sluicegate.storage.commit.planner import LOG_BYTES_MAX, LOG_SHARE_MAX, CommitPlanner
+from sluicegate.storage.errors import StorageError
 from sluicegate.storage.interface import Store
 from sluicegate.storage.records.batch import decode_batch
 from sluicegate.storage.records.cursor import CursorRecord
@@ -40,14 +42,20 @@ class Recovered:
 
 
 def read_store(store: Store) -> Recovered:
-    """Read everything but the pages' contents. Raises StorageError."""
+    """Read everything but the pages' contents, after deletions that were interrupted. Raises StorageError."""
     recovery = store.recover()
     partitions, records = read_partitions(recovery)
     vpns = read_vpns(recovery.tables)
+    set_aside = list(recovery.quarantined)
+    if _finish_deletions(store, vpns, recovery.next_record_number):
+        recovery = store.recover()
+        partitions, records = read_partitions(recovery)
+        vpns = read_vpns(recovery.tables)
+        set_aside += [entry for entry in recovery.quarantined if entry not in set_aside]
     partition_ids = find_lost(vpns, partitions)
     if recovery.torn:
         log.info("%s", recovery.torn)
-    for entry in recovery.quarantined:
+    for entry in set_aside:
         log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
     return Recovered(
         planner=CommitPlanner(
@@ -60,9 +68,27 @@ def read_store(store: Store) -> Recovered:
         was_clean=recovery.was_clean,
         incarnation=recovery.incarnation,
         records=records,
-        damaged_count=len(recovery.quarantined),
+        damaged_count=len(set_aside),
         unapplied_count=recovery.next_record_number - 1 - recovery.applied,
     )
+
+
+def _finish_deletions(store: Store, vpns: dict[str, StoredVpn], next_record_number: int) -> bool:
+    """Delete the message VPNs whose deletion an earlier process did not finish. Return whether there were any.
+
+    A store without room for it is served as it is, with these message VPNs shut down: the next start tries again.
+    """
+    names = [name for name, stored in vpns.items() if is_being_deleted(stored.catalog)]
+    for name in names:
+        try:
+            for job in deletion_jobs(name, vpns[name], next_record_number):
+                store.commit(job)
+                next_record_number = job.number + 1
+        except StorageError as error:
+            log.error("message VPN %r is not deleted completely yet; the next start tries again: %s", name, error)
+            break
+        log.info("message VPN %r was being deleted when the last process ended; its deletion is finished", name)
+    return bool(names)
 
 
 def register_partitions(recovered: Recovered, partition_ids: Iterable[int]) -> None:

@@ -30,6 +30,11 @@ def stored_key(key: bytes) -> bytes:
     return key[: _STORED_KEY_BYTES - _DIGEST_BYTES] + hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
+def is_shortened(stored: bytes) -> bool:
+    """Return whether a stored key is not the whole key of its row."""
+    return len(stored) > _SHORT_KEY_BYTES_MAX
+
+
 def encode_row(key: bytes, value: bytes) -> bytes:
     """Return the row's bytes."""
     out: list[bytes] = []

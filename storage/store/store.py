@@ -69,6 +69,7 @@ from sluicegate.storage.log.tail import LogTail, TailChanges, growth_of
 from sluicegate.storage.records.page import PageRuns
 from sluicegate.storage.store.apply import apply_checkpoint, copy_catalog, growth_bytes
 from sluicegate.storage.store.copy import Copying
+from sluicegate.storage.store.row_keys import keys_under
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
@@ -232,6 +233,15 @@ class SpoolStore:
             with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
                 data = txn.get(key, db=self._databases.pages)
         return checked_page(data, partition_id, first_sequence)
+
+    def row_keys(self, prefix: bytes) -> dict[Table, list[bytes]]:
+        """Return the keys of all rows that begin with a prefix. See `interface.Store.row_keys`."""
+        with translated(self.folder, needed_bytes=0):
+            changes = TailChanges(self._tail.through(self._log.last_number))  # first: see `LogTail`
+            return {
+                table: keys_under(prefix, self._env, database, changes.rows[table], self._remap)
+                for table, database in self._databases.tables.items()
+            }
 
     def recover(self) -> Recovery:
         """Return the stored content. See `interface.Store.recover`."""

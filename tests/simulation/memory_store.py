@@ -200,6 +200,11 @@ class MemoryStore:
             raise PageNotFound(partition_id, first_sequence)
         return decode_page(page)
 
+    def row_keys(self, prefix: bytes) -> dict[Table, list[bytes]]:
+        """Return the keys of the rows that begin with a prefix."""
+        changes = TailChanges(self._tail.through(self._last_number))
+        return {table: [key for key, _ in self._rows(changes, table) if key.startswith(prefix)] for table in Table}
+
     def recover(self) -> Recovery:
         """Decode state and log, as a start does."""
         image = self._image
