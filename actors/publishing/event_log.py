@@ -31,7 +31,7 @@ class EventLog(LoopActor):
         self,
         cell: ActorCell,
         *,
-        space_of: Callable[[str], TopicSpace],
+        space_of: Callable[[str], TopicSpace | None],
         spool: Address,
         router_name: str,
         rng: Random,
@@ -42,10 +42,10 @@ class EventLog(LoopActor):
         self.router_name = router_name
         self.prefixes = prefixes  # SMF_PREFIX, MQTT_PREFIX, both or none
         self.scopes = scopes  # whose events are published
-        self._space_of = space_of  # returns the topic space of a VPN by name
+        self._space_of = space_of  # returns the topic space of a VPN by name, None for one that was deleted
         self._spool = spool
         self._rng = rng
-        self._publishers: dict[str, Publisher] = {}
+        self._publishers: dict[str, tuple[TopicSpace, Publisher]] = {}  # by VPN
 
     def on_receive(self, event: Any) -> None:
         """Log and publish one event."""
@@ -63,13 +63,17 @@ class EventLog(LoopActor):
             return
         log.log(LOG_LEVELS[event.kind.level], "%s", event.text(), extra=values)
         if event.kind.scope in self.scopes:
+            vpn = DEFAULT_VPN if event.vpn == NOBODY else event.vpn
+            space = self._space_of(vpn)
+            if space is None:
+                self._publishers.pop(vpn, None)
+                return
             for prefix in self.prefixes:
                 topic = event.topic(prefix, self.router_name)
-                vpn = DEFAULT_VPN if event.vpn == NOBODY else event.vpn
-                if not self._space_of(vpn).route(topic).is_empty:
-                    self._publish(event, topic, vpn)
+                if not space.route(topic).is_empty:
+                    self._publish(event, topic, vpn, space)
 
-    def _publish(self, event: Event, topic: str, vpn: str) -> None:
+    def _publish(self, event: Event, topic: str, vpn: str, space: TopicSpace) -> None:
         payload = event.text().encode(errors="replace")
         batch = MessageBatch(
             topic=topic,
@@ -82,11 +86,10 @@ class EventLog(LoopActor):
             received_ms=event.wall_ms,
             payload_bytes=len(payload),
         )
-        publisher = self._publishers.get(vpn)
-        if publisher is None:
-            space, address = self._space_of(vpn), self.cell.inbox
-            publisher = self._publishers[vpn] = Publisher(
-                space=space, spool=self._spool, address=address, rng=self._rng
-            )
+        known = self._publishers.get(vpn)
+        if known is None or known[0] is not space:  # another VPN of its name was deleted meanwhile
+            made = Publisher(space=space, spool=self._spool, address=self.cell.inbox, rng=self._rng)
+            known = self._publishers[vpn] = (space, made)
+        publisher = known[1]
         publisher.publish(batch, 0)
         publisher.pressures.clear()  # events do not wait: a slow subscriber loses them, counted as any drop

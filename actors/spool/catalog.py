@@ -22,6 +22,18 @@ class WriteRow:
     row: TableWrite
 
 
+@dataclass(slots=True)
+class WriteWholeRows:
+    """Write rows under their full keys, of any message VPN, or delete them. Answered as WriteRow.
+
+    With `until_done` a store without room is no reason to fail: the rows are written when it has some. Without rows,
+    the answer says that everything the spool had before is on disk.
+    """
+
+    rows: list[TableWrite]
+    until_done: bool = False
+
+
 class CatalogActor(LoopActor):
     """Passes rows of one message VPN to the spool, and the spool's answers to the askers."""
 
@@ -33,18 +45,21 @@ class CatalogActor(LoopActor):
         self._tokens = 0
 
     def on_receive(self, message: Any) -> Any:
-        """Handle a row, or the spool's answer."""
+        """Handle rows, or the spool's answer."""
         if isinstance(message, WriteRow):
-            self._tokens += 1
-            written: LoopFuture[None] = LoopFuture()
-            self._written[self._tokens] = written
-            row = message.row.under(self._row_prefix)
-            self._spool.post(WriteTables([row], self.cell.inbox, self._tokens))
-            return written
-        written = self._written.pop(message.token)
+            return self._write([message.row.under(self._row_prefix)], until_done=False)
+        if isinstance(message, WriteWholeRows):
+            return self._write(message.rows, until_done=message.until_done)
+        decided = self._written.pop(message.token)
         if isinstance(message, Confirmed):
-            written.set()
+            decided.set()
         else:
             assert isinstance(message, PublishFailed)
-            written.set_exception((StoreRefused, StoreRefused(message.reason), None))
+            decided.set_exception((StoreRefused, StoreRefused(message.reason), None))
         return None
+
+    def _write(self, rows: list[TableWrite], *, until_done: bool) -> LoopFuture[None]:
+        self._tokens += 1
+        written = self._written[self._tokens] = LoopFuture[None]()
+        self._spool.post(WriteTables(rows, self.cell.inbox, self._tokens, until_done))
+        return written

@@ -73,7 +73,11 @@ SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", N
 SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
 # Ours: what an operator read, or was not permitted to read. Consoles and scripts ask every few seconds.
 SYSTEM_ADMIN_QUERY: Final = EventKind("SYSTEM_ADMIN_QUERY", INFO, audit_only=True)
+# Ours: Solace's brokers have these in their command log.
+SYSTEM_VPN_CREATED: Final = EventKind("SYSTEM_VPN_CREATE", NOTICE)
+SYSTEM_VPN_DELETED: Final = EventKind("SYSTEM_VPN_DELETE", NOTICE)
 
+VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue
 VPN_SPOOL_HIGH_CLEAR: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH_CLEAR", INFO)
 VPN_SPOOL_QUOTA_EXCEEDED: Final = EventKind("VPN_AD_MSG_SPOOL_QUOTA_EXCEED", WARNING)
@@ -130,6 +134,8 @@ AUDITED: Final = frozenset(
         SYSTEM_LOGIN_DENIED,
         SYSTEM_ADMIN_COMMAND,
         SYSTEM_ADMIN_QUERY,
+        SYSTEM_VPN_CREATED,
+        SYSTEM_VPN_DELETED,
         VPN_QUEUE_CREATED,
         VPN_QUEUE_DELETED,
         CLIENT_CONNECTED,

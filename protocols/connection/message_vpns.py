@@ -33,12 +33,25 @@ S = TypeVar("S", bound=VpnServices)
 
 @final
 class MessageVpns(Generic[S]):
-    """The VPNs of a node, with what the connections of one protocol use of each. `default` is among them."""
+    """The VPNs of a node, with what the connections of one protocol use of each. `default` is among them.
+
+    A connection keeps the object that was in force when it was made, with the limits that it began with. VPNs that are
+    created or deleted later concern it all the same: it finds them by `successor`.
+    """
 
     def __init__(self, services: Mapping[str, S], listeners: Mapping[str, str]) -> None:
         """`listeners` are the VPNs of listeners, by their names; of others it is `default`."""
         self._services = dict(services)
         self._listeners = dict(listeners)
+        self.successor: MessageVpns[S] | None = None  # what a reload has put in the place of this
+
+    def put(self, name: str, services: S) -> None:
+        """Add a VPN that was created."""
+        self._services[name] = services
+
+    def remove(self, name: str) -> None:
+        """Remove a VPN that was deleted."""
+        self._services.pop(name, None)
 
     @property
     def default(self) -> S:
@@ -51,7 +64,7 @@ class MessageVpns(Generic[S]):
 
     def named(self, name: str, here: S, client: str) -> S:
         """Return the services of a VPN. Raises ClientDenied, counted and told in the VPN where the client is so far."""
-        found = self._services.get(name)
+        found = self._find(name)
         if found is None:
             text = f"403 Message VPN Not Allowed: there is no message VPN {name[:NAME_SHOWN_CHARS_MAX]!r}"
             here.clients.denials.deny(VPN_UNKNOWN, client, text)
@@ -68,8 +81,20 @@ class MessageVpns(Generic[S]):
         own, separator, name = user_name.rpartition(SEPARATOR)
         if not separator or here.authenticator.knows(user_name):
             return user_name, here
-        if len(self._services) == 1 and name != DEFAULT_VPN:
+        if len(self._latest()._services) == 1 and name != DEFAULT_VPN:
             return user_name, here
-        if name not in self._services and here.authenticator.knows_domain(user_name):
+        if self._find(name) is None and here.authenticator.knows_domain(user_name):
             return user_name, here
         return own, self.named(name, here, client)
+
+    def _find(self, name: str) -> S | None:
+        """Return the services of a VPN: those of this object, if the VPN is still the same."""
+        latest = self._latest()._services.get(name)
+        own = self._services.get(name)
+        return own if latest is not None and own is not None and own.clients is latest.clients else latest
+
+    def _latest(self) -> "MessageVpns[S]":
+        latest = self
+        while latest.successor is not None:
+            latest = latest.successor
+        return latest

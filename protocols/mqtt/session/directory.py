@@ -110,6 +110,11 @@ class SessionDirectory(Behaviour):
         """Accept inline asks while no claim waits: many clients that connect at once need no turn each."""
         self._cell.inbox.accepts_inline = True
 
+    def stopped(self) -> None:
+        """Let no delay end any more: the message VPN is gone, and a session of the same name is another one."""
+        for entry in self._entries.values():
+            entry.stop_timers()
+
     # --- claims ---
 
     def _claim(self, message: ClaimSession) -> SessionClaimed | LoopFuture[SessionClaimed]:
