@@ -22,6 +22,7 @@ from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, answer_error, permit
 from sluicegate.gateway.admin.requests import text
 from sluicegate.gateway.admin.rest.clients import CLIENTS
+from sluicegate.gateway.admin.rest.message_vpns import MESSAGE_VPNS
 from sluicegate.gateway.admin.rest.messages import MESSAGES
 from sluicegate.gateway.admin.rest.node import NODE
 from sluicegate.gateway.admin.rest.provisioned import PROVISIONED
@@ -38,7 +39,9 @@ from sluicegate.protocols.transport.origins import WebPages
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 # All operations of the admin API.
-OPERATIONS: Final = tuple(each for part in (NODE, QUEUES, MESSAGES, CLIENTS, PROVISIONED) for each in part.all)
+OPERATIONS: Final = tuple(
+    each for part in (NODE, MESSAGE_VPNS, QUEUES, MESSAGES, CLIENTS, PROVISIONED) for each in part.all
+)
 
 # Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.
 EXPECTED: Final = (

@@ -14,6 +14,7 @@ from sluicegate.gateway.config.sections.admin import BODY_TIMEOUT_S_MAX
 from sluicegate.gateway.views.adapters import adapter
 from sluicegate.gateway.views.selections import SEQUENCE_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.observability.events import NOBODY
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 
@@ -44,7 +45,7 @@ def made_answer(request: Request, name: str, body: bytes) -> Response:
     """Return the response to a request that created an object, with its path in `Location`."""
     response = json_answer(body, status=201)
     vpn: str = request.state.vpn
-    query = "" if vpn == DEFAULT_VPN else f"?{urlencode({VPN_PARAMETER.name: vpn})}"
+    query = "" if vpn in (DEFAULT_VPN, NOBODY) else f"?{urlencode({VPN_PARAMETER.name: vpn})}"
     response.headers["Location"] = f"{request.url.path}/{quote(name, safe='')}{query}"
     return response
 

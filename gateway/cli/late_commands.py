@@ -31,6 +31,7 @@ COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
         "hash-password": Place("commands.node.node", "hash_password"),
         "pub": Place("commands.mqtt.publish", "pub"),
         "sub": Place("commands.mqtt.subscribe", "sub"),
+        "vpn": Place("commands.vpns"),
         "queue": Place("commands.queues.queues"),
         "template": Place("commands.queues.templates"),
         "selector": Place("commands.selectors"),

@@ -23,6 +23,7 @@ from sluicegate.gateway.node.servers.mqtt import MqttServer
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.node.vpn_changes import SHUT_DOWN, USER_GONE, VpnChanges
 from sluicegate.gateway.observability.broker_topics import BrokerFigures, BrokerTopics
 from sluicegate.gateway.observability.events import reload_event_log, spawn_event_log
 from sluicegate.gateway.observability.logs import set_up_logging
@@ -39,6 +40,7 @@ from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.observability.events import SYSTEM_RECORD_QUARANTINED, SYSTEM_STARTUP_COMPLETE
+from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.transport.listeners import BaseListener
 from sluicegate.storage.catalog.recovered import NOTHING_STORED, StoredVpn
 from sluicegate.storage.environment.file_rights import describe_rights, make_folder, open_to_others
@@ -49,7 +51,6 @@ from sluicegate.storage.store.store import RESERVE_BYTES, SPOOL_FILES, SpoolStor
 
 log = logging.getLogger("sluicegate.node")
 
-USER_GONE = "the user is shut down"
 DISCONNECTED = "an operator disconnected the client"
 
 STOP_S = 10  # for clients to close their connections, and for the spool to become idle
@@ -91,11 +92,11 @@ class Node:
         )
         services = self.services
 
-        self.vpns: dict[str, MessageVpn] = {}  # configured ones, and those in the store
-        names = dict.fromkeys([*config.message_vpns(), *services.recovered.vpns])
+        self.vpns: dict[str, MessageVpn] = {}  # configured ones, those that operators created, and those in the store
+        names = dict.fromkeys([*services.config.message_vpns(), *services.recovered.vpns])
         secrets = read_secrets(config, names, [], clock.wall_ms)
         for name in names:
-            self._add_vpn(name, services.recovered.stored(name), secrets)
+            self._add_vpn(name, services.recovered.stored(name), secrets.clients[name])
         self.default = self.vpns[DEFAULT_VPN]
         register_partitions(services.recovered, services.partition_addresses)
 
@@ -104,7 +105,7 @@ class Node:
             config,
             parent=services.root,
             spool=services.spool.inbox,
-            space_of=lambda vpn: self.vpns[vpn].space,
+            space_of=self._space_of,
         )
         self.trace_export: TraceExport | None = None
         self.watched_files = WatchedFiles(
@@ -117,6 +118,7 @@ class Node:
         self.flow = FlowServer(services, self.vpns)
         self.http = HttpServer(services, self.vpns)
         self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
+        self.vpn_changes = self._make_vpn_changes()
         self._started_ms = services.clock.now_ms()
         self.broker_topics = self._make_broker_topics()
         self.operators = self._make_operators(secrets.operators)
@@ -153,8 +155,24 @@ class Node:
             random_bytes=services.runtime.rng.randbytes,
         )
 
-    def _add_vpn(self, name: str, stored: StoredVpn, secrets: Secrets) -> None:
-        self.vpns[name] = MessageVpn(self.services, name, stored, secrets.clients[name], on_users_gone=self._users_gone)
+    def _add_vpn(self, name: str, stored: StoredVpn, credentials: ConfiguredCredentials) -> MessageVpn:
+        vpn = self.vpns[name] = MessageVpn(self.services, name, stored, credentials, on_users_gone=self._users_gone)
+        return vpn
+
+    def _make_vpn_changes(self) -> VpnChanges:
+        return VpnChanges(
+            self.services,
+            self.vpns,
+            self.servers,
+            lock=self._change_lock,
+            add=lambda name, credentials: self._add_vpn(name, NOTHING_STORED, credentials),
+            put_in_force=self._reload_vpn,
+            send_away=self._send_away,
+        )
+
+    def _space_of(self, vpn: str) -> TopicSpace | None:
+        found = self.vpns.get(vpn)
+        return None if found is None else found.space
 
     def _make_broker_topics(self) -> BrokerTopics:
         services, figures = self.services, self._broker_figures
@@ -229,6 +247,7 @@ class Node:
             return await self._reload(config)
 
     async def _reload(self, wanted: Config) -> Changes:
+        wanted = self.services.provisioned_vpns.merged(wanted)
         changes = diff(self.services.config, wanted)
         config = in_force(self.services.config, wanted)
         seen = look_at(config)  # before the files are read: a later change is read again
@@ -246,7 +265,8 @@ class Node:
         self.services.unfinished.bytes_max = config.backpressure.unfinished_bytes_max
         for name in config.message_vpns():
             if name not in self.vpns:
-                self._add_vpn(name, NOTHING_STORED, secrets)
+                self._add_vpn(name, NOTHING_STORED, secrets.clients[name])
+        was_up = {name: vpn.is_up for name, vpn in self.vpns.items()}
         # Before the first await: a file that changes meanwhile is read later, and must be put in force later.
         self._apply_secrets(secrets)
         self.watched_files.follow(seen)
@@ -256,8 +276,9 @@ class Node:
             server.reload()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:
-                self._send_away(vpn, "the message VPN is shut down")
+                self._send_away(vpn, SHUT_DOWN)
             await vpn.rest.start()
+            vpn.tell_state(was_up=was_up[vpn.name])
         return changes
 
     async def _reload_vpn(self, vpn: MessageVpn) -> None:
@@ -321,6 +342,7 @@ class Node:
         stop. The spool has to be idle before the ledgers are closed, and again afterwards, for that settles messages.
         """
         self.ready = False
+        await self.vpn_changes.settled(STOP_S)
         self.services.password_checks.stop()
         for vpn in self.vpns.values():
             vpn.keep_queues()

@@ -21,6 +21,7 @@ from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.recovery import Recovered, read_store
 from sluicegate.gateway.observability.events import watch_gates
 from sluicegate.gateway.observability.trace_export import make_tracing
+from sluicegate.gateway.provisioning.message_vpns import ProvisionedVpns
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.headers import NATIVE_AMQP
 from sluicegate.messaging.partitions.paging import MemoryBudget
@@ -56,7 +57,6 @@ class NodeServices:
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         """Read the store, and start the actors of the node itself. Raises StorageError."""
-        self.config = config  # the one in force; a reload replaces it
         self.environment = environment
         self.clock = clock
 
@@ -65,6 +65,9 @@ class NodeServices:
 
         self.store = store
         self.recovered: Recovered = read_store(store)
+        self.provisioned_vpns = ProvisionedVpns(self.recovered.vpns)
+        # The one in force, with the message VPNs that operators created. A reload replaces it, and so do operators.
+        self.config = self.provisioned_vpns.merged(config)
         self.planner: CommitPlanner = self.recovered.planner
         self.partition_ids = self.recovered.partition_ids
         self.partition_addresses: dict[int, Address] = {}  # of durable partitions, for the spool

@@ -6,9 +6,12 @@ their VPN, and no table that is looked up for each message has it in its keys.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
 
 from sluicegate.actors.cursors.directory import CursorDirectory
-from sluicegate.actors.messages.directory import KeepQueues, ListQueues, QueueHandle, SetQueueLimits
+from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.actors.messages.directory import DeleteQueue, KeepQueues, ListQueues, QueueHandle, SetQueueLimits
 from sluicegate.actors.messages.partitions import ClosedLedger, CloseLedger
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
@@ -40,6 +43,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.observability.events import VPN_STATE_CHANGED
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
@@ -55,6 +59,8 @@ from sluicegate.storage.catalog.partition_owners import staging_owner_row
 from sluicegate.storage.catalog.queues import staging_partition_id, staging_row
 from sluicegate.storage.catalog.recovered import StoredVpn, read_cursor_book
 from sluicegate.storage.catalog.staging import find_staging
+
+QUEUES_PER_TURN: Final = 50  # deleted together: other actors have their turns between
 
 
 class MessageVpn:
@@ -207,6 +213,32 @@ class MessageVpn:
     def profiles(self, kind: ProfileKind) -> AnyProfiles:
         """Return the profiles of a kind."""
         return self.client_profiles if kind is ProfileKind.CLIENT else self.acl_profiles
+
+    def shut(self, *, is_shut: bool) -> None:
+        """Admit no client, whatever the configuration says, until the deletion of the VPN; or admit clients again."""
+        self.access.is_shut = is_shut
+        self.clients.is_up = self.is_up
+
+    def tell_state(self, *, was_up: bool) -> None:
+        """Emit an event if the VPN has begun, or ceased, to admit clients."""
+        if self.is_up != was_up:
+            self.events.emit(VPN_STATE_CHANGED, f"Message VPN {self.name} is {'up' if self.is_up else 'down'}")
+
+    async def end(self) -> None:
+        """End everything in it for ever, with the messages of its queues. Its connections are closed already.
+
+        Rows that say more about it remain in the store.
+        """
+        self.keep_queues()
+        await self.rest.stop()
+        self.http_flows.end("the message VPN is deleted")
+        while handles := await self.queues.ask(ListQueues()):
+            for first in range(0, len(handles), QUEUES_PER_TURN):
+                part: list[QueueHandle] = handles[first : first + QUEUES_PER_TURN]
+                for deleted in [self.queues.ask(DeleteQueue(handle.name)) for handle in part]:
+                    with suppress(StoreRefused):  # the store has failed: the next start deletes it
+                        await deleted
+        self.cell.stop()
 
     def keep_queues(self) -> None:
         """The node stops: from now on no queue is deleted for want of a consumer."""

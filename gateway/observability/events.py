@@ -25,9 +25,10 @@ from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
 def spawn_event_log(
-    runtime: Runtime, config: Config, *, parent: ActorCell, spool: Address, space_of: Callable[[str], TopicSpace]
+    runtime: Runtime, config: Config, *, parent: ActorCell, spool: Address, space_of: Callable[[str], TopicSpace | None]
 ) -> ActorCell:
-    """Start the event log, which publishes the events emitted from then on; `space_of` takes the name of a VPN."""
+    """Start the event log, which publishes the events emitted from then on; `space_of` takes the name of a VPN,
+    which may have been deleted."""
     cell = runtime.spawn(
         lambda cell: EventLog(
             cell,

@@ -7,6 +7,8 @@ from sluicegate.actors.messages.queues import FlowOverview, QueueOverview
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.servers.server import ClientConnection
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.provisioning.message_vpns import settings_of
+from sluicegate.gateway.provisioning.store import OPERATOR
 from sluicegate.gateway.views.clients import ClientQuery, ClientView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.clients.rights import ClientRights
@@ -72,13 +74,19 @@ def _flows(queues: Iterable[QueueOverview]) -> dict[tuple[str, str], list[FlowOv
 
 def vpns_view(node: Node) -> MessageVpnsView:
     """Return the message VPNs of a node."""
-    return MessageVpnsView(tuple(_view(vpn) for _, vpn in sorted(node.vpns.items())))
+    return MessageVpnsView(tuple(vpn_view(node, vpn) for _, vpn in sorted(node.vpns.items())))
 
 
-def _view(vpn: MessageVpn) -> MessageVpnView:
+def vpn_view(node: Node, vpn: MessageVpn) -> MessageVpnView:
+    """Return a message VPN of a node."""
     space = vpn.space
+    defined = node.services.provisioned_vpns
+    settings = defined.settings.get(vpn.name) if defined.origin(vpn.name) == OPERATOR else None
+    if settings is None:
+        settings = settings_of(vpn.name, vpn.config)
     return MessageVpnView(
         name=vpn.name,
+        origin=defined.origin(vpn.name),
         enabled=vpn.config.enabled,
         up=vpn.is_up,
         connection_count=vpn.clients.count,
@@ -98,4 +106,5 @@ def _view(vpn: MessageVpn) -> MessageVpnView:
         spooled_msg_count=vpn.gate.usage_count,
         msg_spool_usage_bytes=vpn.gate.usage_bytes,
         max_msg_spool_usage_bytes=vpn.gate.usage_bytes_max,
+        settings={key: value for key, value in settings.to_dict().items() if key != "name"},
     )

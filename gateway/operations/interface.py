@@ -9,7 +9,7 @@ from typing import Protocol
 from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
-from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView
+from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import TemplateNotFound
 from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuery
@@ -39,6 +39,25 @@ class NodeInterface(Protocol):
 
     async def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN, by name."""
+
+    async def show_message_vpn(self, name: str) -> MessageVpnView:
+        """Return one message VPN. Raises VpnNotFound."""
+
+    async def create_message_vpn(self, asked: Mapping[str, object]) -> MessageVpnView:
+        """Create a message VPN. Raises VpnAlreadyExists, QueueInvalid, Refused, StoreRefused."""
+
+    async def update_message_vpn(self, name: str, changes: Mapping[str, object]) -> MessageVpnView:
+        """Change settings of a message VPN that operators created. Shutting it down disconnects its clients.
+
+        Raises VpnNotFound, QueueInvalid, Refused, StoreRefused.
+        """
+
+    async def delete_message_vpn(self, name: str, *, force: bool) -> None:
+        """Delete a message VPN that is not configured, with its users, profiles and templates.
+
+        With `force`, its clients are disconnected, and its queues, sessions and messages are deleted as well; without,
+        it must have none of these. Raises VpnNotFound, Refused, StoreRefused.
+        """
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue. `asked` has its name, attributes and subscriptions; a template gives the others.

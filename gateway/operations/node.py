@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
+
+from pykka import ActorDeadError
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
@@ -33,7 +35,7 @@ from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountOperations
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
-from sluicegate.gateway.operations.clients import client_views, vpns_view, wanted_clients
+from sluicegate.gateway.operations.clients import client_views, vpn_view, vpns_view, wanted_clients
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.messages import MessageOperations, browse_page
@@ -52,7 +54,7 @@ from sluicegate.gateway.operations.views import (
     spool_view,
     wanted_queues,
 )
-from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView
+from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -106,16 +108,37 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     def in_vpn(self, name: str) -> "NodeOperations":
         """Return the view of another message VPN."""
-        view = self._views.get(name)
-        if view is None:
-            if name not in self._node.vpns:
-                raise VpnNotFound(name)
+        vpn, view = self._node.vpns.get(name), self._views.get(name)
+        if vpn is None:
+            self._views.pop(name, None)
+            raise VpnNotFound(name)
+        if view is None or view._vpn is not vpn:  # another one of its name was deleted meanwhile
             view = self._views[name] = NodeOperations(self._node, name, self.followers)
         return view
 
     async def list_message_vpns(self) -> MessageVpnsView:
         """Return every message VPN."""
         return vpns_view(self._node)
+
+    async def show_message_vpn(self, name: str) -> MessageVpnView:
+        """Return one message VPN."""
+        found = self._node.vpns.get(name)
+        if found is None:
+            raise VpnNotFound(name)
+        return vpn_view(self._node, found)
+
+    async def create_message_vpn(self, asked: Mapping[str, object]) -> MessageVpnView:
+        """Create a message VPN."""
+        return await self.show_message_vpn(await self._node.vpn_changes.create(asked))
+
+    async def update_message_vpn(self, name: str, changes: Mapping[str, object]) -> MessageVpnView:
+        """Change settings of a message VPN."""
+        await self._node.vpn_changes.change(name, changes)
+        return await self.show_message_vpn(name)
+
+    async def delete_message_vpn(self, name: str, *, force: bool) -> None:
+        """Delete a message VPN."""
+        await self._node.vpn_changes.delete(name, force=force)
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue; a template gives the attributes that `asked` does not have."""
@@ -370,7 +393,10 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def show_spool(self) -> SpoolView:
         """Return the spool."""
-        staging: list[StagingOverview] = [await vpn.staging.ask(DescribeStaging()) for vpn in self._node.vpns.values()]
+        staging: list[StagingOverview] = []
+        for vpn in list(self._node.vpns.values()):
+            with suppress(ActorDeadError):  # it was deleted meanwhile
+                staging.append(await vpn.staging.ask(DescribeStaging()))
         return spool_view(self._node, staging)
 
     async def start_backup(self, name: str) -> BackupView:
@@ -451,7 +477,11 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the node's samples, of all message VPNs."""
-        return samples_of(self._node, [await self._figures(vpn) for vpn in self._node.vpns.values()])
+        figures: list[VpnFigures] = []
+        for vpn in list(self._node.vpns.values()):
+            with suppress(ActorDeadError):  # it was deleted meanwhile
+                figures.append(await self._figures(vpn))
+        return samples_of(self._node, figures)
 
     async def _figures(self, vpn: MessageVpn) -> VpnFigures:
         handles: list[QueueHandle] = await vpn.queues.ask(ListQueues())

@@ -1,7 +1,8 @@
 """A document of the objects that operators create while a gateway runs, and its differences from a gateway.
 
 A document has a version, and for each message VPN lists of objects by kind. An object is a mapping with a name; a field
-that is left out has its default, so a document describes its objects completely. `gateway.cli.commands.config.kinds`
+that is left out has its default, so a document describes its objects completely. A message VPN that operators created
+has `settings` as well, a mapping; with them, applying the document creates it. `gateway.cli.commands.config.kinds`
 reads and changes the objects of a gateway.
 """
 
@@ -15,6 +16,8 @@ from sluicegate.messaging.queues.definition import QueueInvalid
 VERSION: Final = 1
 BYTES_MAX: Final = 8 << 20  # of a document: ten thousand queues with a few topics each are about 3 MiB
 VALUES_MAX: Final = 1_000_000
+
+SETTINGS: Final = "settings"  # of the message VPN itself, in a document; as a kind, it has one object without a name
 
 ADD: Final = "+"
 SET: Final = "~"
@@ -60,7 +63,8 @@ def read_declaration(
 ) -> dict[str, dict[str, Objects]]:
     """Return the objects of a document, by message VPN, kind and name. Raises DeclarationInvalid.
 
-    `checks` has a function for each kind, which checks an object and raises QueueInvalid.
+    `checks` has a function for each kind, which checks an object and raises QueueInvalid. The settings of a message VPN
+    are the object of the kind SETTINGS, under the name of the VPN.
     """
     reading = _Reading(checks)
     found = reading.document(document)
@@ -75,7 +79,7 @@ class _Reading:
     def __init__(self, checks: Mapping[str, Callable[[Fields], object]]) -> None:
         self.mistakes: list[Mistake] = []
         self._checks = checks
-        self._allowed = ", ".join(checks)
+        self._allowed = ", ".join(each for each in checks if each != SETTINGS)
 
     def document(self, document: Mapping[str, object]) -> dict[str, dict[str, Objects]]:
         found: dict[str, dict[str, Objects]] = {}
@@ -89,13 +93,21 @@ class _Reading:
         for vpn, given in self._mapping(path, document["message_vpns"], "kinds of objects by message VPN").items():
             found[vpn] = {}
             for kind, objects in self._mapping((*path, vpn), given, f"lists of {self._allowed}").items():
-                found[vpn][kind] = self._objects((*path, vpn, kind), kind, objects)
+                place = (*path, vpn, kind)
+                one = kind == SETTINGS and kind in self._checks
+                found[vpn][kind] = self._settings(place, vpn, objects) if one else self._objects(place, kind, objects)
         return found
+
+    def _settings(self, path: Path, vpn: str, given: object) -> Objects:
+        settings = {**self._mapping(path, given, "settings of a message VPN"), "name": vpn}
+        self._check(path, SETTINGS, settings)
+        return {vpn: settings}
 
     def _objects(self, path: Path, kind: str, given: object) -> Objects:
         found: dict[str, Fields] = {}
         if kind not in self._checks:
-            self._wrong(path, f"{_dotted(path)}: there is no such kind of objects; allowed: {self._allowed}")
+            allowed = f"{SETTINGS}, {self._allowed}" if SETTINGS in self._checks else self._allowed
+            self._wrong(path, f"{_dotted(path)}: there is no such kind of objects; allowed: {allowed}")
         elif not isinstance(given, list):
             self._wrong(path, f"{_dotted(path)}: it is not a list; allowed: a list of objects with a name each")
         else:
@@ -113,11 +125,14 @@ class _Reading:
             self._wrong(path, f"{_dotted(path)} {reason}; allowed: each name once")
             return
         found[name] = given
+        self._check(path, kind, given)
+
+    def _check(self, path: Path, kind: str, given: Fields) -> None:
         try:
             self._checks[kind](given)
         except QueueInvalid as wrong:
             field = [int(part) if part.isdigit() else part for part in wrong.field.split(".")]
-            self._wrong((*path, *field), f"{_dotted(path)}, {name!r}: {wrong}")
+            self._wrong((*path, *field), f"{_dotted(path)}, {given['name']!r}: {wrong}")
 
     def _mapping(self, path: Path, given: object, allowed: str) -> Mapping[str, object]:
         if isinstance(given, Mapping):

@@ -76,11 +76,12 @@ class VpnAccess:
         self.clients = clients
         self.write_row = write_row  # raises StoreRefused
         self.is_started = False  # everything that the configuration declares was created
+        self.is_shut = False  # it is being deleted
 
     @property
     def is_up(self) -> bool:
-        """Whether clients may connect: the message VPN is enabled and started."""
-        return self.config.enabled and self.is_started
+        """Whether clients may connect: the message VPN is enabled and started, and stays."""
+        return self.config.enabled and self.is_started and not self.is_shut
 
 
 class ProvisionedObjects(Generic[T]):

@@ -1,6 +1,6 @@
 """Views of connected clients and of message VPNs, and the query that selects clients."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,7 @@ class MessageVpnView:
     """One message VPN. Names of attributes are Solace's, in snake case."""
 
     name: str
+    origin: str  # where it is defined: configuration, operator, or store: nowhere, and it is shut down
     enabled: bool
     up: bool  # its clients are let in
     connection_count: int  # clients that are admitted
@@ -69,6 +70,7 @@ class MessageVpnView:
     spooled_msg_count: int
     msg_spool_usage_bytes: int
     max_msg_spool_usage_bytes: int
+    settings: Mapping[str, object]  # as a request to create it has them, all but its name
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,12 @@ class AclExceptionNotFound(NotFound):
     kind = "exception"
 
 
+class VpnAlreadyExists(AlreadyExists):
+    """A message VPN of that name exists already."""
+
+    kind = "message VPN"
+
+
 class QueueAlreadyExists(AlreadyExists):
     """A queue of that name exists already."""
 

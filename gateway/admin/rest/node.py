@@ -24,7 +24,6 @@ from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
 from sluicegate.gateway.observability.metrics import CONTENT_TYPE, Exposition
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.accounts import AccountView
-from sluicegate.gateway.views.clients import MessageVpnsView
 from sluicegate.gateway.views.figures import NodeFigures
 from sluicegate.gateway.views.queues import ActorView, EventView, Health, ReloadView
 from sluicegate.gateway.views.spool import BackupView, SpoolView
@@ -168,17 +167,6 @@ async def show_account(node: NodeInterface, request: Request) -> Response:
 async def node_figures(node: NodeInterface, request: Request) -> Response:
     """Totals of the node, by protocol; compute rates from two answers and the time between them."""
     return view_answer(await node.node_figures())
-
-
-@NODE.operation(
-    "GET",
-    "/message-vpns",
-    Answer(200, "By name", MessageVpnsView),
-    of_vpn=False,
-)
-async def list_message_vpns(node: NodeInterface, request: Request) -> Response:
-    """Every message VPN, with its state and usage."""
-    return view_answer(await node.list_message_vpns())
 
 
 @NODE.operation(

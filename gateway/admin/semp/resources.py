@@ -13,15 +13,15 @@ from sluicegate.gateway.admin.semp.objects.clients import (
     CLIENT_SUBSCRIPTION,
     EXCEPTIONS,
     USERNAME,
-    VPN,
     exception_kind,
 )
+from sluicegate.gateway.admin.semp.objects.message_vpns import VPN
 from sluicegate.gateway.admin.semp.objects.queues import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
 from sluicegate.gateway.admin.semp.read import Listing, Names, Resource
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.clients import ClientQuery
-from sluicegate.gateway.views.errors import QueueNotFound, UserNotFound
+from sluicegate.gateway.views.errors import QueueNotFound, UserNotFound, VpnNotFound
 from sluicegate.gateway.views.subscriptions import DestinationType, SmrpQuery
 
 ALL: Final = sys.maxsize  # SEMP splits pages itself
@@ -29,6 +29,14 @@ ALL: Final = sys.maxsize  # SEMP splits pages itself
 
 async def _vpns(node: NodeInterface, names: Names) -> Sequence[Any]:
     return (await node.list_message_vpns()).message_vpns
+
+
+async def _some_vpns(node: NodeInterface, names: Names, wanted: Collection[str]) -> Sequence[Any]:
+    found = []
+    for name in wanted:
+        with suppress(VpnNotFound):
+            found.append(await node.show_message_vpn(name))
+    return found
 
 
 async def _queues(node: NodeInterface, names: Names) -> Sequence[Any]:
@@ -129,6 +137,7 @@ _OF_CLIENT: Final = ("msgVpnName", "clientName")
 _OF_ACL: Final = ("msgVpnName", "aclProfileName")
 _VPN: Final = "/msgVpns/{msgVpnName}"
 
+VPNS: Final = Resource("/msgVpns", VPN, (), _vpns, _some_vpns)
 QUEUES: Final = Resource(f"{_VPN}/queues", QUEUE, _OF_VPN, _queues, _some_queues, _queue_names)
 SUBSCRIPTIONS: Final = Resource(f"{QUEUES.object_path}/subscriptions", SUBSCRIPTION, _OF_QUEUE, _subscriptions)
 TEMPLATES: Final = Resource(f"{_VPN}/queueTemplates", QUEUE_TEMPLATE, _OF_VPN, _templates)
@@ -143,7 +152,7 @@ CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients, _some_cl
 
 # What is configured, and shown as it runs as well.
 CONFIGURED: Final = (
-    Resource("/msgVpns", VPN, (), _vpns),
+    VPNS,
     QUEUES,
     SUBSCRIPTIONS,
     TEMPLATES,

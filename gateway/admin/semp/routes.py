@@ -34,7 +34,7 @@ from sluicegate.gateway.admin.semp.errors import (
 from sluicegate.gateway.admin.semp.messages import MESSAGES
 from sluicegate.gateway.admin.semp.openapi import document
 from sluicegate.gateway.admin.semp.read import reading
-from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED
+from sluicegate.gateway.admin.semp.resources import CONFIGURED, MONITORED, VPNS
 from sluicegate.gateway.admin.semp.write import CHANGED, changing
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.sections.admin import AccessLevel
@@ -72,15 +72,25 @@ def semp_routes(node: NodeInterface) -> list[Route]:
             by_path.setdefault(each.path, {})[each.method] = each.perform
         for path, methods in by_path.items():
             to_read = AccessLevel.NONE if path in (ABOUT, SPEC) else AccessLevel.READ_ONLY
-            endpoint = _endpoint(node, f"semp_{api}", methods, to_read)
+            endpoint = _endpoint(node, f"semp_{api}", methods, to_read, changes_node=path == VPNS.object_path)
             routes.append(Route(f"{BASE}/{api}{path}", endpoint, methods=METHODS))
     nothing = _endpoint(node, "semp", dict.fromkeys(METHODS, _nothing), AccessLevel.NONE)
     routes.append(Route(ROOT + "{rest:path}", nothing, methods=METHODS))
     return routes
 
 
-def _endpoint(node: NodeInterface, name: str, methods: dict[str, Performing], to_read: AccessLevel) -> Endpoint:
-    """Return what answers at a path whose operations the audit log calls by this name."""
+def _endpoint(
+    node: NodeInterface,
+    name: str,
+    methods: dict[str, Performing],
+    to_read: AccessLevel,
+    *,
+    changes_node: bool = False,
+) -> Endpoint:
+    """Return what answers at a path whose operations the audit log calls by this name.
+
+    With `changes_node`, changes need the access level in the node: a message VPN is no part of itself.
+    """
 
     async def endpoint(request: Request) -> Response:
         asked = Asked(request.method, str(request.url))
@@ -90,8 +100,12 @@ def _endpoint(node: NodeInterface, name: str, methods: dict[str, Performing], to
             wrong = not_allowed(f"{request.method} is not possible here; possible: {allowed}", http_status=405)
             return refused(asked, wrong, {"Allow": allowed})
         try:
-            level = to_read if request.method in READ_ONLY_METHODS else AccessLevel.READ_WRITE
-            permit(request, name, level, path_name(request, VPN) if VPN in request.path_params else None)
+            vpn = path_name(request, VPN) if VPN in request.path_params else None
+            if request.method in READ_ONLY_METHODS:
+                permit(request, name, to_read, vpn)
+            else:
+                permit(request, name, AccessLevel.READ_WRITE, None if changes_node else vpn)
+                request.state.vpn = vpn or request.state.vpn  # for the audit
             async with asyncio.timeout(ANSWER_TIMEOUT_S):
                 return json_answer(orjson.dumps(await perform(node, request, asked)))
         except SempError as error:

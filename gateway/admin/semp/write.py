@@ -1,7 +1,6 @@
 """Changing objects of SEMP: which of them can be made, changed and deleted, by which operations of the node.
 
-A body's attributes become fields of the admin API, and what that says of a field is said of the attribute. What has no
-verbs here is a configuration's: message VPNs.
+A body's attributes become fields of the admin API, and what that says of a field is said of the attribute.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -26,14 +25,16 @@ from sluicegate.gateway.admin.semp.resources import (
     SUBSCRIPTIONS,
     TEMPLATES,
     USERNAMES,
+    VPNS,
 )
 from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
 from sluicegate.gateway.provisioning.stored_users import user_request
 from sluicegate.gateway.views.accounts import ProfileKind
-from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound
+from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound, VpnNotFound
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dict
 from sluicegate.messaging.queues.template import template_from_dict
@@ -51,6 +52,26 @@ class Verbs:
     delete: Deleting
     change: Changing | None = None
     replace: Changing | None = None  # omitted settings get defaults; a missing object is created
+
+
+async def _create_vpn(node: NodeInterface, names: Names, fields: Fields) -> None:
+    await node.create_message_vpn(fields)
+
+
+async def _change_vpn(node: NodeInterface, names: Names, fields: Fields) -> None:
+    await node.update_message_vpn(names[0], fields)
+
+
+async def _replace_vpn(node: NodeInterface, names: Names, fields: Fields) -> None:
+    try:
+        await _change_vpn(node, names, {**described(MessageVpnSettings, {"name": names[0]}).to_dict(), **fields})
+    except VpnNotFound:
+        await _create_vpn(node, names, fields)
+
+
+async def _delete_vpn(node: NodeInterface, names: Names) -> None:
+    """Delete a message VPN. As on Solace's brokers, only an empty one."""
+    await node.delete_message_vpn(names[0], force=False)
 
 
 async def _create_queue(node: NodeInterface, names: Names, fields: Fields) -> None:
@@ -150,6 +171,7 @@ def _exceptions(kind: str, field: str) -> Verbs:
 
 
 CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
+    (VPNS, Verbs(create=_create_vpn, delete=_delete_vpn, change=_change_vpn, replace=_replace_vpn)),
     (
         QUEUES,
         Verbs(create=_create_queue, delete=_delete_queue, change=_change_queue, replace=_replace_queue),

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from sluicegate.gateway.cli.admin.connection import RELEASE_ADVICE, AdminPort
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, CommandFailed
 from sluicegate.gateway.views.adapters import View, adapter
-from sluicegate.gateway.views.clients import ClientsView, MessageVpnsView
+from sluicegate.gateway.views.clients import ClientsView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures
 from sluicegate.gateway.views.queues import (
@@ -43,11 +43,13 @@ class AdminClient:
     """The admin API of one gateway for one message VPN. Operations raise CommandFailed with a message to print."""
 
     def __init__(self, url: str, vpn: str = DEFAULT_VPN) -> None:
+        self.vpn = vpn
         self._port = AdminPort(url, vpn)
 
     def in_vpn(self, vpn: str) -> Self:
         """Return a client for another message VPN of the same gateway."""
         other = copy.copy(self)
+        other.vpn = vpn
         other._port = self._port.in_vpn(vpn)
         return other
 
@@ -228,6 +230,22 @@ class AdminClient:
         """Return every message VPN."""
         return read_view(MessageVpnsView, self._port.ask("GET", "/message-vpns"))
 
+    def show_message_vpn(self, name: str) -> MessageVpnView:
+        """Return one message VPN."""
+        return read_view(MessageVpnView, self._port.ask("GET", _vpn_path(name)))
+
+    def create_message_vpn(self, settings: Mapping[str, object]) -> MessageVpnView:
+        """Create a message VPN."""
+        return read_view(MessageVpnView, self._port.ask("POST", "/message-vpns", settings))
+
+    def update_message_vpn(self, name: str, changes: Mapping[str, object]) -> MessageVpnView:
+        """Change settings of a message VPN."""
+        return read_view(MessageVpnView, self._port.ask("PATCH", _vpn_path(name), changes))
+
+    def delete_message_vpn(self, name: str, *, force: bool) -> None:
+        """Delete a message VPN; with `force` whatever it has."""
+        self._port.ask("DELETE", f"{_vpn_path(name)}?force=true" if force else _vpn_path(name))
+
     def list_clients(self, query: Mapping[str, str | int]) -> ClientsView:
         """Return a page of the connected clients; `query` has the parameters of the operation."""
         return read_view(ClientsView, self._port.ask("GET", f"/clients?{urlencode(query)}"))
@@ -247,6 +265,10 @@ class AdminClient:
     def smrp_subscriptions(self, query: Mapping[str, str | int]) -> SmrpSubscriptionsView:
         """Return a page of subscriptions; `query` has the parameters of the operation."""
         return read_view(SmrpSubscriptionsView, self._port.ask("GET", f"/smrp/subscriptions?{urlencode(query)}"))
+
+
+def _vpn_path(name: str) -> str:
+    return "/message-vpns/" + quote(name, safe="")
 
 
 def _queue_path(name: str) -> str:

@@ -49,6 +49,9 @@ class ClientConnection(Connection, Protocol):
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
         """Close the connection, with the reason if the protocol has a place for one."""
 
+    def fail(self) -> None:
+        """End the connection at once."""
+
 
 C = TypeVar("C", bound=ClientConnection)
 S = TypeVar("S", bound=VpnServices)
@@ -64,7 +67,7 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
         self._services = services
-        self._message_vpns = message_vpns  # a reload adds to it
+        self._message_vpns = message_vpns  # the node's: it changes while the node runs
         self.counters = ProtocolCounters()
         self.listeners: dict[str, Listener] = {}
         self.connections = services.runtime.spawn(
@@ -132,9 +135,22 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def reload(self) -> None:
         """Put a changed configuration in force, for new connections."""
-        self.vpns = self._make_vpns()
+        before, self.vpns = self.vpns, self._make_vpns()
+        before.successor = self.vpns
         for name, listener in self.listeners.items():
             listener.connections_max = self._services.config.listeners.by_name()[name].max_connections
+
+    def vpn_created(self, vpn: MessageVpn) -> None:
+        """Let clients find a message VPN, on connections that are open as well."""
+        self.vpns.put(vpn.name, self.make_services(vpn))
+
+    def vpn_deleted(self, name: str) -> None:
+        """Let no client find a message VPN any more."""
+        self.vpns.remove(name)
+
+    def connections_in(self, vpn: str) -> list[C]:
+        """Return the open connections whose clients are in a message VPN."""
+        return [each for each in self.open_connections() if each.identity.vpn == vpn]
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open listener."""

@@ -8,7 +8,7 @@ from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import template_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.views.clients import ClientQuery, ClientsView, ClientView, MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients import ClientQuery, ClientsView, ClientView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -57,7 +57,6 @@ from sluicegate.gateway.views.spool import (
 )
 from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.text import name_pattern
-from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, definition_from_dict
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
@@ -65,6 +64,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from support.operations.memory_profiles import MemoryProfiles
 from support.operations.memory_rest_points import MemoryRestPoints
 from support.operations.memory_users import MemoryUsers
+from support.operations.memory_vpns import MemoryVpns
 
 SPOOL: Final = SpoolView(
     incarnation="00000000000000ff",
@@ -91,8 +91,8 @@ SPOOL: Final = SpoolView(
 
 
 @dataclass
-class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
-    """Queues and messages in memory, of `default` alone; health, actors and samples are what a test sets."""
+class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
+    """Queues and messages in memory, shared by all message VPNs; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()
     samples: Sequence[Sample] = ()
@@ -425,37 +425,9 @@ class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers):
         return [event for event in self.happened if event.number > after][-limit:]
 
     def in_vpn(self, name: str) -> "MemoryNode":
-        if name != DEFAULT_VPN:
+        if name not in self.vpns:
             raise VpnNotFound(name)
         return self
-
-    async def list_message_vpns(self) -> MessageVpnsView:
-        return MessageVpnsView(
-            (
-                MessageVpnView(
-                    name=DEFAULT_VPN,
-                    enabled=True,
-                    up=True,
-                    connection_count=2,
-                    endpoint_count=1,
-                    subscription_count=0,
-                    subscription_bytes=0,
-                    max_subscription_bytes=1000,
-                    session_count=1,
-                    kept_session_count=1,
-                    max_mqtt_session_count=100,
-                    session_bytes=1024,
-                    max_session_bytes=4096,
-                    retained_message_count=0,
-                    max_retained_message_count=1000,
-                    retained_message_bytes=0,
-                    max_retained_message_bytes=7 << 20,
-                    spooled_msg_count=3,
-                    msg_spool_usage_bytes=4,
-                    max_msg_spool_usage_bytes=5,
-                ),
-            )
-        )
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         return answer(rows_of(self.space, question), question)

@@ -1,4 +1,4 @@
-"""SEMP objects for message VPNs, users, clients, client profiles and ACL profiles."""
+"""SEMP objects for users, clients, client profiles and ACL profiles."""
 
 from collections.abc import Callable
 from typing import Any, Final
@@ -21,9 +21,8 @@ from sluicegate.gateway.config.sections.security.client_profiles import (
 )
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX
 from sluicegate.gateway.views.accounts import UserView
-from sluicegate.gateway.views.clients import ClientView, MessageVpnView
+from sluicegate.gateway.views.clients import ClientView
 from sluicegate.gateway.views.subscriptions import SmrpSubscriptionView
-from sluicegate.messaging.queues.definition import MEGABYTE
 
 CLIENT: Final[SempObject[ClientView]] = SempObject(
     "client",
@@ -75,40 +74,6 @@ CLIENT_SUBSCRIPTION: Final[SempObject[SmrpSubscriptionView]] = SempObject(
     (
         SempAttribute("subscriptionTopic", TEXT, "the topic filter", lambda row: row.subscription),
         SempAttribute("dtoPriority", TEXT, "Deliver-To-One priority; DA: deliver always", lambda row: row.dto_priority),
-    ),
-)
-
-VPN: Final[SempObject[MessageVpnView]] = SempObject(
-    "msgVpn",
-    "msgVpnName",
-    (
-        SempAttribute("msgVpnName", TEXT, "name", lambda vpn: vpn.name),
-        SempAttribute("enabled", BOOLEAN, "whether clients may connect", lambda vpn: vpn.enabled, "enabled"),
-        SempAttribute("state", TEXT, "up or down", lambda vpn: "up" if vpn.up else "down"),
-        SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda vpn: vpn.msg_spool_usage_bytes),
-        SempAttribute("msgSpoolMsgCount", INTEGER, "messages in its queues", lambda vpn: vpn.spooled_msg_count),
-        SempAttribute(
-            "maxMsgSpoolUsage",
-            INTEGER,
-            "quota in MB",
-            lambda vpn: vpn.max_msg_spool_usage_bytes // MEGABYTE,
-            "max_msg_spool_usage",
-        ),
-        SempAttribute(
-            "mqttRetainMaxMemory",
-            INTEGER,
-            "memory for retained messages, in MB",
-            lambda vpn: vpn.max_retained_message_bytes // MEGABYTE,
-            "mqtt_retain_max_memory",
-        ),
-    ),
-    (
-        SempCollection("aclProfiles", None, configures=True),
-        SempCollection("clientProfiles", None, configures=True),
-        SempCollection("clientUsernames", None, configures=True),
-        SempCollection("clients", lambda vpn: vpn.connection_count),
-        SempCollection("queueTemplates", None, configures=True),
-        SempCollection("queues", lambda vpn: vpn.endpoint_count, configures=True),
     ),
 )
 

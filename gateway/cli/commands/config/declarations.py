@@ -23,6 +23,7 @@ from sluicegate.gateway.provisioning.declarations import (
     BYTES_MAX,
     REMOVE,
     SET,
+    SETTINGS,
     VALUES_MAX,
     VERSION,
     Change,
@@ -32,7 +33,10 @@ from sluicegate.gateway.provisioning.declarations import (
     differences,
     read_declaration,
 )
+from sluicegate.gateway.provisioning.store import OPERATOR
+from sluicegate.gateway.views.clients import MessageVpnView
 from sluicegate.gateway.views.text import counted, printable, printable_json
+from sluicegate.messaging.clients.roster import DEFAULT
 
 DIFFERS: Final = 4  # exit code of a dry run that found changes
 STANDARD_INPUT: Final = "-"
@@ -54,10 +58,11 @@ def export(
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Print queues, templates, profiles, users (without passwords) and REST delivery points as YAML for `apply`."""
+    """Print message VPNs, queues, templates, profiles, users (without passwords) and REST delivery points as YAML."""
     client = AdminObjects(url)
-    names = vpns or [each.name for each in client.list_message_vpns().message_vpns]
-    document = {"version": VERSION, "message_vpns": {name: _exported(client.in_vpn(name)) for name in names}}
+    known = {each.name: each for each in client.list_message_vpns().message_vpns}
+    exported = {name: _exported(client.in_vpn(name), known.get(name)) for name in vpns or known}
+    document = {"version": VERSION, "message_vpns": exported}
     dumped = as_json_text(document) + "\n" if as_json else as_yaml(document)
     size = len(dumped.encode())
     if size > BYTES_MAX:
@@ -88,12 +93,15 @@ def apply(
     wanted = _wanted(file)
     client = AdminObjects(url)
     clients = {vpn: client.in_vpn(vpn) for vpn in wanted}
+    new = _new_vpns(client, wanted)
     planned = [
         (vpn, change, _secrets(change, by_kind))
         for vpn, by_kind in wanted.items()
-        for change in _changes(clients[vpn], by_kind, prune=prune)
+        for change in _changes(clients[vpn], by_kind, prune=prune, is_new=vpn in new)
     ]
-    missing = [each for vpn, by_kind in wanted.items() for each in _missing(vpn, clients[vpn], by_kind, planned)]
+    missing = [
+        each for vpn, by_kind in wanted.items() for each in _missing(clients[vpn], by_kind, planned, is_new=vpn in new)
+    ]
     if missing:
         raise CommandFailed("\n".join(missing), advice="Nothing was changed.")
     count = len(planned)
@@ -129,11 +137,27 @@ def _write_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _write_text)
 
 
-def _exported(client: AdminObjects) -> dict[str, list[Fields]]:
-    """Return the objects of a message VPN by kind; a kind without objects is an empty list."""
-    return {
-        each.kind: [each.written(fields) for _, fields in sorted(each.present(client).items())] for each in DECLARED
-    }
+def _exported(client: AdminObjects, vpn: MessageVpnView | None) -> dict[str, object]:
+    """Return the objects of a message VPN by kind, and its settings if an operator made it.
+
+    A kind without objects is an empty list.
+    """
+    exported: dict[str, object] = {}
+    if vpn is not None and vpn.origin == OPERATOR:
+        settings = KINDS[SETTINGS].written({"name": vpn.name, **vpn.settings})
+        exported[SETTINGS] = {key: value for key, value in settings.items() if key != "name"}
+    for each in DECLARED:
+        if each.kind != SETTINGS:
+            exported[each.kind] = [each.written(fields) for _, fields in sorted(each.present(client).items())]
+    return exported
+
+
+def _new_vpns(client: AdminObjects, wanted: dict[str, dict[str, Objects]]) -> set[str]:
+    """Return the message VPNs that a document creates: it has settings for them, and they do not exist."""
+    with_settings = {vpn for vpn, by_kind in wanted.items() if SETTINGS in by_kind}
+    if not with_settings:
+        return set()
+    return with_settings - {each.name for each in client.list_message_vpns().message_vpns}
 
 
 def _wanted(file: str) -> dict[str, dict[str, Objects]]:
@@ -154,13 +178,14 @@ def _wanted(file: str) -> dict[str, dict[str, Objects]]:
         raise CommandFailed("\n".join(map(str, problems)), exit_code=USAGE) from None
 
 
-def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool) -> Iterator[Change]:
+def _changes(client: AdminObjects, wanted: dict[str, Objects], *, prune: bool, is_new: bool) -> Iterator[Change]:
     """Yield the changes for a message VPN, ordered so that each object exists before another one names it."""
     removals: list[Change] = []
     for kind in DECLARED:
         if kind.kind in wanted:
             complete = {name: kind.complete(given) for name, given in wanted[kind.kind].items()}
-            for change in differences(kind.kind, complete, kind.present(client), prune=prune):
+            present = {} if is_new else kind.present(client)
+            for change in differences(kind.kind, complete, present, prune=prune):
                 if change.action == REMOVE:
                     removals.append(change)
                 else:
@@ -174,9 +199,10 @@ def _secrets(change: Change, wanted: dict[str, Objects]) -> Fields:
 
 
 def _missing(
-    vpn: str, client: AdminObjects, wanted: dict[str, Objects], planned: list[tuple[str, Change, Fields]]
+    client: AdminObjects, wanted: dict[str, Objects], planned: list[tuple[str, Change, Fields]], *, is_new: bool
 ) -> Iterator[str]:
     """Yield an error for each object that a change names and that will not exist when the change is made."""
+    vpn = client.vpn
     changes = [change for its_vpn, change, _ in planned if its_vpn == vpn]
     removed = {(change.kind, change.name) for change in changes if change.action == REMOVE}
     known: dict[str, Collection[str]] = {}
@@ -186,7 +212,7 @@ def _missing(
             if name in wanted.get(kind, ()):
                 continue
             if kind not in known:
-                known[kind] = KINDS[kind].names(client)
+                known[kind] = {DEFAULT} if is_new else KINDS[kind].names(client)
             if name not in known[kind] or (kind, name) in removed:
                 label = KINDS[kind].label
                 yield f"{vpn}: {of.label} {change.name!r} needs the {label} {name!r}, which does not exist"

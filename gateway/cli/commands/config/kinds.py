@@ -15,8 +15,9 @@ from sluicegate.gateway.config.sections.rest_delivery_points import RestDelivery
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.config.sections.values import plain_values
-from sluicegate.gateway.provisioning.declarations import Fields, Objects
-from sluicegate.gateway.provisioning.store import OPERATOR
+from sluicegate.gateway.provisioning.declarations import SETTINGS, Fields, Objects
+from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
 from sluicegate.gateway.provisioning.stored_users import user_request
 from sluicegate.gateway.views.accounts import ProfileKind, ProfileView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
@@ -168,8 +169,36 @@ def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> Decla
     )
 
 
+def _vpn(given: Fields) -> Fields:
+    return described(MessageVpnSettings, given).to_dict()
+
+
+def _vpns(client: AdminObjects) -> Objects:
+    """Return the settings of the client's message VPN, under its name. Raises CommandFailed for a configured one."""
+    for view in client.list_message_vpns().message_vpns:
+        if view.name == client.vpn:
+            if view.origin == CONFIGURATION:
+                advice = f"Change them there and reload, and remove `{SETTINGS}` of this message VPN from the document."
+                raise CommandFailed(f"the settings of message VPN {view.name!r} are configured", advice=advice)
+            return {view.name: {"name": view.name, **view.settings}}
+    return {}
+
+
+def _keep_vpn(client: AdminObjects, name: str) -> None:
+    raise AssertionError("a document never deletes the message VPN that it is about")
+
+
 # In the order of creation: an object comes after those that it names.
 DECLARED: Final = (
+    DeclaredKind(
+        kind=SETTINGS,
+        label="message VPN",
+        complete=_vpn,
+        present=_vpns,
+        add=AdminObjects.create_message_vpn,
+        change=AdminObjects.update_message_vpn,
+        remove=_keep_vpn,
+    ),
     DeclaredKind(
         kind="queue_templates",
         label="queue template",

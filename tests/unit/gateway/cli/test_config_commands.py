@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.cli.commands.config.declarations import DIFFERS, as_yaml
 from sluicegate.gateway.cli.terminal.failures import FAILED, USAGE
+from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings
 from sluicegate.gateway.config.yaml_document import read_yaml
 from sluicegate.gateway.provisioning.declarations import (
@@ -320,3 +321,49 @@ def test_differences_make_what_is_present_what_is_wanted(wanted: Objects, presen
 def test_a_document_that_is_no_mapping_of_both_is_none() -> None:
     with pytest.raises(DeclarationInvalid, match="it has nothing"):
         read_declaration({}, {"queues": dict})
+
+
+WITH_SETTINGS = """version: 1
+message_vpns:
+  sales:
+    settings: {usage_bytes_max: 1 GiB, allow_anonymous: false}
+    queues: [{name: orders}]
+    users: [{name: ada, password: grace}]
+"""
+
+
+def test_a_document_with_settings_creates_the_message_vpn_first(shell: Shell, node: MemoryNode, file: Path) -> None:
+    """What it contains is new with it, whatever the gateway has by these names elsewhere."""
+    file.write_text(WITH_SETTINGS)
+    planned = shell.told("config", "apply", str(file), "--dry-run", exit_code=DIFFERS)
+    assert planned.startswith(
+        "+ sales: message VPN sales\n    usage_bytes_max: 1073741824\n    allow_anonymous: false\n"
+    )
+    assert "sales" not in node.vpns
+    shell.run("config", "apply", str(file))
+    assert node.vpns["sales"].usage_bytes_max == 1 << 30
+    assert "orders" in node.definitions
+    assert shell.run("config", "apply", str(file)) == ""
+    file.write_text(WITH_SETTINGS.replace("1 GiB", "2 GiB"))
+    assert shell.run("config", "apply", str(file), "--prune").splitlines()[0] == "~ sales: message VPN sales"
+    assert node.vpns["sales"].usage_bytes_max == 2 << 30
+    exported = yaml.safe_load(shell.run("config", "export"))["message_vpns"]
+    assert exported["sales"]["settings"] == {"usage_bytes_max": 2 << 30, "allow_anonymous": False}
+    assert "settings" not in exported["default"]
+
+
+def test_settings_of_a_configured_message_vpn_are_refused_before_anything_is_done(
+    shell: Shell, node: MemoryNode, file: Path
+) -> None:
+    file.write_text(WITH_SETTINGS.replace("sales:", "default:"))
+    assert "allowed" in shell.run("config", "apply", str(file), expect=USAGE)
+    file.write_text(WITH_SETTINGS)
+    node.vpns["sales"] = node.vpns["default"]
+    node.defined.merged(Config.model_validate({"vpns": {"sales": {}}}))
+    told = shell.run("config", "apply", str(file), expect=FAILED)
+    assert "the settings of message VPN 'sales' are configured" in told
+    assert "remove `settings` of this message VPN from the document" in told
+    file.write_text(WITH_SETTINGS.replace("usage_bytes_max", "usage_bytes"))
+    told = shell.run("config", "apply", str(file), expect=USAGE)
+    assert f"{file}:4:29: message_vpns.sales.settings, 'sales': usage_bytes" in told
+    assert node.definitions == {}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from sluicegate.messaging.clients.limits import NO_QUOTA
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.semp_client import refused, semp
@@ -137,9 +138,13 @@ def test_objects_of_the_configuration_are_read_only(admin: RunningAdmin, node: M
         "enabled": True,
         "maxMsgSpoolUsage": 0,
         "mqttRetainMaxMemory": 7,
+        "maxConnectionCount": NO_QUOTA,
+        "maxEndpointCount": NO_QUOTA,
+        "maxSubscriptionCount": NO_QUOTA,
+        "authenticationBasicType": "internal",
+        "serviceRestMode": "messaging",
     }
-    vpns = "/config/msgVpns"
-    assert refused(admin, "POST", vpns, {"msgVpnName": "shop"}, status=405)[2].endswith("possible: GET")
+    assert refused(admin, "DELETE", "/config/msgVpns/default")[:2] == (89, "NOT_ALLOWED")
     semp(admin, "POST", QUEUES, {"queueName": "q"})
     node.refusal = "it is busy"
     assert refused(admin, "DELETE", f"{QUEUES}/q") == (89, "NOT_ALLOWED", "it is busy")
