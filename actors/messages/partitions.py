@@ -130,6 +130,7 @@ class PartitionOverview:
     in_flight_by_flow: dict[int, int]
     kept_from: int  # first sequence that may still be kept for range readers
     kept_bytes: int  # payload kept beyond its settlement; not part of the quota
+    dead_waiting_count: int  # dead, and not in their dead message queue yet
     held_count: int  # of the ready ones, those skipped because older ones of their slot are unsettled
 
 

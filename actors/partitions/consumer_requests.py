@@ -1,6 +1,5 @@
 """Requests of consumers beside settling: renew a lock, annotate, settle durably, drain, suspend and resume a flow."""
 
-from collections import deque
 from typing import Any, Final, TypeAlias, TypeVar, final
 
 from sluicegate.actors.messages.data import (
@@ -52,11 +51,12 @@ class _Storing:
 
     def __init__(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
         self._reply_to = reply_to
-        self._ranges = ranges
+        self._ranges = ranges  # that its flow held; no other request has any of them
+        self.leaving_count = 0  # messages that are moving to a dead message queue
 
-    def is_leaving(self, ledger: Ledger) -> bool:
-        """Return whether some messages are moving to a dead message queue: until they are there, a crash undoes it."""
-        return any(ledger.moving.count_within(first, end) for first, end in self._ranges)
+    def leaving(self, ledger: Ledger) -> list[tuple[int, int]]:
+        """Return the messages that are moving to a dead message queue: until they are there, a crash undoes it."""
+        return [part for first, end in self._ranges for part in ledger.moving.within(first, end)]
 
     def is_there(self, ledger: Ledger) -> bool:
         """Return whether some messages are ready for a consumer: the settlement did not take effect."""
@@ -76,13 +76,17 @@ class _Storing:
 
 @final
 class ConsumerRequests:
-    """The requests to one partition. They are answered at the end of a turn, when all its work is carried out."""
+    """The requests to one partition. They are answered at the end of a turn, when all its work is carried out.
+
+    A settlement waits for its own messages only: one whose messages cannot reach their dead message queue holds up no
+    other. Invariant: each `leaving_count` is the number of the request's entries in `_leaving`, and above 0.
+    """
 
     def __init__(self) -> None:
         self.is_awaited = False  # a request waits
         self._drains: dict[int, LoopFuture[None]] = {}  # by flow
         self._storing: list[_Storing] = []  # of this turn
-        self._leaving: deque[_Storing] = deque()  # in the order requested, in which messages mostly leave
+        self._leaving: dict[int, _Storing] = {}  # by the sequence of each message that is moving
 
     def receive(self, ledger: Ledger, message: ConsumerRequest, wall_ms: int) -> Any:
         """Carry out a request, or arrange its answer."""
@@ -100,12 +104,13 @@ class ConsumerRequests:
             message.reply_to.post(PublishFailed(0, MOVED_ON))
             return False
         count = message.settle.delivery_count
-        if not any(in_flight_of(ledger, flow, first, end, count) for first, end in message.settle.ranges):
+        held = [part for each in message.settle.ranges for part in in_flight_of(ledger, flow, each[0], each[1], count)]
+        if not held:
             message.reply_to.post(
                 PublishFailed(0, "the flow holds none of it: taken back, for it was not settled in time")
             )
             return False
-        self._wait_for_store(message.reply_to, message.settle.ranges)
+        self._wait_for_store(message.reply_to, held)
         return True
 
     def when_stored(self, value: T) -> LoopFuture[T]:
@@ -116,14 +121,12 @@ class ConsumerRequests:
 
     def reply(self, ledger: Ledger, spool: Address | None) -> None:
         """Answer the requests that can be. The ledger has delivered what it could, and the spool has been told."""
+        self._moves_ended(ledger, spool)
         for each in self._storing:
-            if each.is_leaving(ledger):
-                self._leaving.append(each)
-            else:
+            self._wait_until_moved(each, ledger)
+            if each.leaving_count == 0:
                 each.wait(spool)
         self._storing.clear()
-        while self._leaving and not self._leaving[0].is_leaving(ledger):
-            self._leaving.popleft().wait(spool)
         for flow_id, answer in list(self._drains.items()):
             if not has_more_for(ledger, flow_id):
                 del self._drains[flow_id]
@@ -132,10 +135,11 @@ class ConsumerRequests:
 
     def use_ledger(self, ledger: Ledger) -> None:
         """Use a ledger reloaded from the store: messages that were moving may be ready in it."""
-        waiting = [*self._leaving, *self._storing]
+        waiting = [*dict.fromkeys(self._leaving.values()), *self._storing]
         self._leaving.clear()
         self._storing.clear()
         for each in waiting:
+            each.leaving_count = 0
             if each.is_there(ledger):
                 each.refuse()
             else:
@@ -149,6 +153,26 @@ class ConsumerRequests:
     def _wait_for_store(self, reply_to: Address, ranges: list[tuple[int, int]]) -> None:
         self._storing.append(_Storing(reply_to, ranges))
         self.is_awaited = True
+
+    def _wait_until_moved(self, request: _Storing, ledger: Ledger) -> None:
+        for first, end in request.leaving(ledger):
+            request.leaving_count += end - first
+            for sequence in range(first, end):
+                self._leaving[sequence] = request
+
+    def _moves_ended(self, ledger: Ledger, spool: Address | None) -> None:
+        """Answer the settlements of which no message is moving any more."""
+        ended, ledger.effects.ended_moves = ledger.effects.ended_moves, []
+        if not self._leaving:
+            return
+        for first, end in ended:
+            for sequence in range(first, end):
+                request = self._leaving.pop(sequence, None)
+                if request is None:
+                    continue
+                request.leaving_count -= 1
+                if request.leaving_count == 0:
+                    request.wait(spool)
 
     def _drain(self, flow_id: int) -> LoopFuture[None]:
         """Add a drain for a flow. A repeated one answers the earlier."""

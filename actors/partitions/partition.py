@@ -318,6 +318,8 @@ class Partition(Behaviour):
                 browse.run()
         if self._requests.is_awaited:
             self._requests.reply(ledger, self._spool)
+        elif ledger.effects.ended_moves:
+            ledger.effects.ended_moves = []  # no settlement waits for these
         is_replacing = ledger.rules.last_value_only and ledger.waiting_count > 1
         if is_replacing or ledger.unstored.total > 0 or self._commits.on:
             self._commits.want(is_replacing or ledger.unstored.total > 0)
@@ -464,6 +466,7 @@ class Partition(Behaviour):
             delivered_count=self._sender.delivered_count,
             redelivered_count=self._sender.redelivered_count,
             settled_count=self._settled_count + self._jobs.settled_count,
+            dead_waiting_count=self._jobs.dead_waiting_count(),
         )
 
 
@@ -562,6 +565,7 @@ def overview_of(
     delivered_count: int,
     redelivered_count: int,
     settled_count: int,
+    dead_waiting_count: int,
 ) -> PartitionOverview:
     """Return the figures of a partition. The counts are the partition's own, over all of its ledgers."""
     in_flight = {flow_id: flow.in_flight.total for flow_id, flow in ledger.flows.items()}
@@ -588,5 +592,6 @@ def overview_of(
         in_flight_by_flow=in_flight,
         kept_from=log.low(),
         kept_bytes=log.settled_bytes(),
+        dead_waiting_count=dead_waiting_count,
         held_count=0 if ledger.rescale_holds is None else ledger.rescale_holds.count(),
     )

@@ -174,6 +174,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_queue_messages_unacked", GAUGE, "Messages delivered and not settled", ("queue", "vpn")),
     Metric("sluicegate_queue_spooled_bytes", GAUGE, "Bytes of a queue that count towards its quota", ("queue", "vpn")),
     Metric(
+        "sluicegate_queue_messages_dead_waiting",
+        GAUGE,
+        "Dead messages that wait to get into their dead message queue",
+        ("queue", "vpn"),
+    ),
+    Metric(
         "sluicegate_queue_messages_held",
         GAUGE,
         "Ready messages held until older ones of their key in another partition are settled",

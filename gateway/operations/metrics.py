@@ -163,6 +163,8 @@ def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]
         yield Sample("sluicegate_queue_messages_delayed", sum(each.delayed_count for each in partitions), name)
         yield Sample("sluicegate_queue_messages_unacked", sum(each.in_flight_count for each in partitions), name)
         yield Sample("sluicegate_queue_spooled_bytes", overview.usage_bytes, name)
+        dead_waiting_count = sum(each.dead_waiting_count for each in partitions)
+        yield Sample("sluicegate_queue_messages_dead_waiting", dead_waiting_count, name)
         yield Sample("sluicegate_queue_messages_held", sum(each.held_count for each in partitions), name)
         yield Sample("sluicegate_queue_partitions", len(partitions), name)
         yield Sample("sluicegate_queue_flows", len(overview.flows), name)

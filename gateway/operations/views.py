@@ -53,6 +53,7 @@ def queue_view(
                 kept_bytes=partition.kept_bytes,
                 assignment_epoch=epoch,
                 held_count=partition.held_count,
+                dead_waiting_count=partition.dead_waiting_count,
                 flow_id=str(flow_id) if flow_id else None,
                 client=clients.get(flow_id),
             )

@@ -111,6 +111,7 @@ class PartitionView:
     kept_bytes: int = 0  # payload kept beyond its settlement; no part of the quota
     assignment_epoch: int = 0
     held_count: int = 0  # of the ready ones: held until older ones of their key, in another partition, are settled
+    dead_waiting_count: int = 0  # neither ready nor unacked: dead, and not in the dead message queue yet
     flow_id: str | None = None  # its owner, while it has one
     client: str | None = None  # the owner's client
 

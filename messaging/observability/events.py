@@ -92,9 +92,9 @@ VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
 # Ours: a queue has its messages, but its definition is unknown; later it is known again, or the queue is gone.
 VPN_DEFINITION_LOST: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST", ERROR)
 VPN_DEFINITION_LOST_CLEAR: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST_CLEAR", INFO)
-VPN_DEAD_MSG_STUCK: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED", ERROR)  # ours: after a fault; it is retried
+VPN_DEAD_MSG_STUCK: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED", ERROR)  # ours: a fault or the store
 VPN_DEAD_MSG_STUCK_CLEAR: Final = EventKind("VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR", INFO)
-VPN_DEAD_MSG_LOST: Final = EventKind("VPN_AD_DEAD_MSG_LOST", WARNING)  # ours: no dead message queue
+VPN_DEAD_MSG_LOST: Final = EventKind("VPN_AD_DEAD_MSG_LOST", WARNING)  # ours: no dead message queue takes it
 VPN_MESSAGE_UNWRITABLE: Final = EventKind("VPN_AD_MSG_UNWRITABLE", ERROR)  # ours: rejected after a fault
 VPN_REBALANCE_STARTED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_STARTED", INFO)
 VPN_REBALANCE_COMPLETED: Final = EventKind("VPN_AD_PARTITIONED_QUEUE_REBALANCE_COMPLETED", INFO)

@@ -73,7 +73,7 @@ def settle_prepared(ledger: Ledger, prepared: PreparedRanges) -> int:
     was_worth_a_commit = effects.settled_written
     count = 0
     for first, end in prepared.ranges:
-        for start, stop in ledger.moving.remove(first, end):
+        for start, stop in ledger.end_move(first, end):
             count += stop - start
             ledger.remove(start, stop)
     effects.settled_written = was_worth_a_commit
@@ -86,7 +86,7 @@ def release_prepared(ledger: Ledger, prepared: PreparedRanges, wall_ms: int) -> 
     flow_id = prepared.flow.flow_id
     flow = ledger.flows.get(flow_id)
     for first, end in prepared.ranges:
-        for start, stop in ledger.moving.remove(first, end):
+        for start, stop in ledger.end_move(first, end):
             if flow is not None and flow.epoch == prepared.epoch:
                 flow.in_flight.add(start, stop)
                 renew_lock(ledger, flow_id, prepared.epoch, [(start, stop)], WHICHEVER, wall_ms)

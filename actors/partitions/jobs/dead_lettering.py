@@ -11,6 +11,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import is_eligible, was_dead_in, with_death
 from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
+from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSAL_TEXTS
 from sluicegate.messaging.observability.events import VPN_DEAD_MSG_LOST
 from sluicegate.messaging.partitions.rules.moves import drop_moving
 from sluicegate.messaging.partitions.state.effects import DeadRange
@@ -18,6 +19,7 @@ from sluicegate.messaging.routing.destinations import QueueTarget
 
 IN_PROGRESS_MAX: Final = 4000  # messages of a partition that are being moved; the rest waits as ranges
 RETRY_MS: Final = 1000  # between two attempts with a store that fails
+REFUSAL_REPORT_MS: Final = 60_000  # at most one event about refused dead messages of a partition in this time
 FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages without key
 
 
@@ -54,6 +56,22 @@ def _report_loss(context: JobContext) -> None:
     text = f"its dead message queue {dead_msg_queue} does not exist, or is temporary"
     where = f"Queue {context.queue_name}, partition {context.number}"
     context.events.emit(VPN_DEAD_MSG_LOST, f"{where}: dead messages are deleted ({reason}): {text}")
+
+
+def _report_refusal(context: JobContext, dead_msg_queue: str, reason: str, refusal: str) -> None:
+    """Emit an event for dead messages that their queue refuses: once until it takes some, and not each minute anew."""
+    now_ms = context.clock.now_ms()
+    is_recent = context.refusal_reported_ms > 0 and now_ms - context.refusal_reported_ms < REFUSAL_REPORT_MS
+    if context.refusal_reported or is_recent:
+        return
+    context.refusal_reported = True
+    context.refusal_reported_ms = max(now_ms, 1)
+    text = REFUSAL_TEXTS[REFUSAL_COUNTERS.index(refusal)]
+    where = f"Queue {context.queue_name}, partition {context.number}"
+    context.events.emit(
+        VPN_DEAD_MSG_LOST,
+        f"{where}: dead messages are deleted ({reason}): its dead message queue {dead_msg_queue} refuses them: {text}",
+    )
 
 
 class DeadLetterMove(MoveJob):
@@ -109,18 +127,20 @@ class DeadLetterMove(MoveJob):
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Count what the dead message queue has taken."""
+        self.context.refusal_reported = False
         self.context.ledger.effects.dead_lettered(self._dead.reason, count)
         self._is_over(ranges)
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Drop what the dead message queue refused."""
+        _report_refusal(self.context, self._target.name, self._dead.reason, reason)
         for first, end in ranges:
             drop_moving(self.context.ledger, first, end, self._dead.reason, by_refusal=True)
         self._is_over(ranges)
 
     def not_stored(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Try again later: the store still has the messages here."""
-        self._is_over(ranges)
+        self.context.stuck.not_stored(ranges, reason)
         DeadLetterRetry(self.context, self._dead, ranges, RETRY_MS)
 
     def log_failure(self, error: Exception) -> None:

@@ -22,15 +22,16 @@ from sluicegate.messaging.routing.destinations import QueueTarget
 
 AGAIN_MS_MIN: Final = 1000  # delay of the next attempt
 AGAIN_MS_MAX: Final = 60_000
+NOT_STORED_REPORT_MS: Final = 10_000  # a store that fails for so long is reported for each partition that waits for it
 
 
 @final
 class StuckDeadLetters:
-    """Dead messages of one partition whose move fails again and again because of a fault of the gateway.
+    """Dead messages of one partition whose move fails again and again: a fault of the gateway, or a store that fails.
 
     The messages are not lost: the ledger has them as moving. Retried and logged each second, one of them would fill the
-    log, so retries slow down. Operators are told when there are such messages, and when none is left. A store that
-    fails for a while is not such a fault.
+    log, so after a fault retries slow down. Operators are told when there are such messages, and when none is left. A
+    store that fails for some seconds is not worth an event of each partition.
     """
 
     def __init__(self, clock: Clock, events: Events, queue_name: str, number: int) -> None:
@@ -39,30 +40,45 @@ class StuckDeadLetters:
         self._where = f"queue {queue_name!r}, partition {number}"
         self._stuck = RangeSet()
         self._since_ms = 0  # when the first of them failed for the first time
+        self._is_reported = False
 
     def failed(self, ranges: list[tuple[int, int]], error: Exception) -> int:
         """Record a failed move; return the delay of the next attempt in ms: as long as the failures have lasted."""
-        now_ms = self._clock.now_ms()
-        if self._stuck.total == 0:
-            self._since_ms = now_ms
-            self._events.emit(VPN_DEAD_MSG_STUCK, f"{self._where}: dead messages cannot be moved: {error!r}")
-        again_ms = min(max(now_ms - self._since_ms, AGAIN_MS_MIN), AGAIN_MS_MAX)
-        is_new = False
-        for first, end in ranges:
-            is_new = self._stuck.count_within(first, end) < end - first or is_new
-            self._stuck.add(first, end)
+        lasted_ms, is_new = self._add(ranges)
+        self._report(repr(error))
+        again_ms = min(max(lasted_ms, AGAIN_MS_MIN), AGAIN_MS_MAX)
         if is_new:
             log.error("%s: dead messages cannot be moved: %r", self._where, error, exc_info=error)
         else:
             log.error("%s: dead messages still cannot be moved: %r; again in %d ms", self._where, error, again_ms)
         return again_ms
 
+    def not_stored(self, ranges: list[tuple[int, int]], reason: str) -> None:
+        """Record messages that the store refused in their dead message queue."""
+        lasted_ms, _ = self._add(ranges)
+        if lasted_ms >= NOT_STORED_REPORT_MS:
+            self._report(f"the store refuses them in their dead message queue: {reason}")
+
     def over(self, first: int, end: int) -> None:
-        """Record that messages are no longer moving, or fail for another reason."""
+        """Record that messages are no longer moving."""
         if self._stuck.total > 0 and self._stuck.count_within(first, end) > 0:
             self._stuck.discard(first, end)
-            if self._stuck.total == 0:
+            if self._stuck.total == 0 and self._is_reported:
+                self._is_reported = False
                 self._events.emit(VPN_DEAD_MSG_STUCK_CLEAR, f"{self._where}: no dead message is held up any more")
+
+    def _add(self, ranges: list[tuple[int, int]]) -> tuple[int, bool]:
+        """Add messages; return for how long in ms some have been stuck, and whether one of these was not."""
+        now_ms = self._clock.now_ms()
+        if self._stuck.total == 0:
+            self._since_ms = now_ms
+        added_count = sum([self._stuck.add(first, end) for first, end in ranges])
+        return now_ms - self._since_ms, added_count > 0
+
+    def _report(self, reason: str) -> None:
+        if not self._is_reported:
+            self._is_reported = True
+            self._events.emit(VPN_DEAD_MSG_STUCK, f"{self._where}: dead messages cannot be moved: {reason}")
 
     def all_over(self) -> None:
         """Record that none is moving any more."""
@@ -109,8 +125,14 @@ class JobContext:
         self.dead_lettering_count = 0  # messages moving to the dead message queue
         self.events = events
         self.loss_reported = False  # an event says that dead messages are lost for want of a dead message queue
+        self.refusal_reported = False  # an event says that it refuses them; none has arrived there since
+        self.refusal_reported_ms = 0  # when, by the loop's clock; 0: never
         self.stuck = StuckDeadLetters(runtime.clock, events, queue_name, number)
         self.settled_count = 0  # messages settled by transactions
+
+    def dead_waiting_count(self) -> int:
+        """Return how many dead messages are not in their dead message queue yet."""
+        return self.dead_lettering_count + sum([each.end - each.first for each in self.ledger.effects.dead])
 
     def use_ledger(self, ledger: Ledger) -> None:
         """Use a ledger that was reloaded from the store."""

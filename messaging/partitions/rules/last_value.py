@@ -68,7 +68,7 @@ def _discard_set_aside(ledger: LedgerState, first: int, end: int, reason: str) -
     replaced = ledger.replaced
     if replaced is not None:
         for start, stop in replaced.remove(first, end):
-            for its_start, its_stop in ledger.moving.remove(start, stop):
+            for its_start, its_stop in ledger.end_move(start, stop):
                 ledger.discard_for_good(its_start, its_stop, reason)
 
 

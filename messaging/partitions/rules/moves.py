@@ -28,7 +28,7 @@ def commit_move(ledger: LedgerState, first: int, end: int) -> None:
     """Remove `[first, end)`: the other queue has it. The same commit settled it; nothing is left to persist."""
     effects = ledger.effects
     was_worth_a_commit = effects.settled_written
-    for start, stop in ledger.moving.remove(first, end):
+    for start, stop in ledger.end_move(first, end):
         ledger.gaps.note(GAP_MOVED, start, stop)
         ledger.remove(start, stop)
     effects.settled_written = was_worth_a_commit
@@ -36,7 +36,7 @@ def commit_move(ledger: LedgerState, first: int, end: int) -> None:
 
 def abort_move(ledger: LedgerState, first: int, end: int) -> None:
     """Make `[first, end)` available again, except what the store refused: the other queue did not take it."""
-    for start, stop in [kept for each in ledger.moving.remove(first, end) for kept in ledger.drop_refused(*each)]:
+    for start, stop in [kept for each in ledger.end_move(first, end) for kept in ledger.drop_refused(*each)]:
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
             hold_delayed(ledger, segment, ledger.applied_ms)
@@ -45,5 +45,5 @@ def abort_move(ledger: LedgerState, first: int, end: int) -> None:
 
 def drop_moving(ledger: LedgerState, first: int, end: int, reason: str, *, by_refusal: bool) -> None:
     """Drop `[first, end)`: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
-    for start, stop in ledger.moving.remove(first, end):
+    for start, stop in ledger.end_move(first, end):
         ledger.discard_for_good(start, stop, reason + TO_DMQ_FAILED if by_refusal else reason)

@@ -83,6 +83,7 @@ class Effects:
         "dead_lettered_counts",
         "discards",
         "dropped_pages",
+        "ended_moves",
         "released_bytes",
         "released_count",
         "released_publications",
@@ -102,6 +103,7 @@ class Effects:
         self.wanted_pages: list[int] = []  # keys of pages to read
         self.starved_flows: list[Flow] = []  # had messages waiting and no credit
         self.taken_back: list[tuple[Flow, int, int]] = []  # `[first, end)` that a flow held, and did not settle
+        self.ended_moves: list[tuple[int, int]] = []  # `[first, end)` that are no longer moving, for whatever reason
         self.discards: dict[str, int] = {}  # reason -> messages dropped
         self.dead_lettered_counts: dict[str, int] = {}  # reason -> messages moved to the dead message queue
         self.released_count: i64 = 0  # messages and bytes that no longer count against the quota

@@ -309,6 +309,12 @@ class LedgerState:
                 free = [part for start, stop in free for part in ranges.outside(start, stop)]
         return free
 
+    def end_move(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Take those of `[first, end)` that are moving out of `moving`; return them as ranges, ascending."""
+        ended = self.moving.remove(first, end)
+        self.effects.ended_moves += ended
+        return ended
+
     def close(self, publication: Publication, count: i64) -> None:
         """Count rows, settled or paged, that no longer need the publication.
 

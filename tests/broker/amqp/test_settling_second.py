@@ -4,9 +4,19 @@ import asyncio
 
 import pytest
 
-from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, RELEASED, RELEASED_STATE
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
+from sluicegate.protocols.amqp.codec.delivery_states import (
+    ACCEPTED,
+    REJECTED,
+    RELEASED,
+    RELEASED_STATE,
+    DeliveryState,
+)
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.amqp.codec.performatives import RECEIVER_FIRST, RECEIVER_SECOND
+from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
+from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.interface import CommitJob
 from support.amqp.client import AmqpClient
 from support.broker.inside_client import InsideClient
 from support.broker.running_broker import RunningBroker
@@ -125,4 +135,40 @@ async def test_a_receiver_that_settles_first_is_answered_as_before(broker: Runni
     client.settle(held.delivery_id, settled=False)
     said = await client.awaited(Disposition)
     assert (said.first, said.settled, said.is_receiver) == (held.delivery_id, True, False)
+    await client.close()
+
+
+async def test_a_rejection_that_waits_for_its_dead_message_queue_holds_up_no_other(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMQP 2.8.3. The store refuses one dead message; another one is not eligible, and is deleted."""
+    await InsideClient(broker, DEAD_MESSAGE_QUEUE).create(subscriptions=[])
+    inside = await queue(broker, respect_dmq_eligible_enabled=True)
+    client = await AmqpClient.open(broker.amqp_port)
+    await client.sender("s", "q")
+    client.transfer(9, body_bytes_of(BODY_DATA, b"eligible, from AMQP"))
+    await client.confirmed()
+    await inside.publish(b"not eligible")
+    await client.receiver("r", "q", credit=2, rcv_second=True, handle=1)
+    stuck, later = await client.deliveries(2)
+    commit, goes = broker.node.services.store.commit, list[bool]()
+
+    def refuse_the_move(job: CommitJob) -> None:
+        if not goes and job.record is not None and b"eligible, from AMQP" in job.record:
+            raise StoreFailed("input/output error")
+        commit(job)
+
+    monkeypatch.setattr(broker.node.services.store, "commit", refuse_the_move)
+    for each in (stuck, later):
+        client.settle(each.delivery_id, state=DeliveryState(REJECTED), settled=False)
+
+    answer = await client.awaited(Disposition)
+    assert (answer.first, answer.settled) == (later.delivery_id, True)
+    (partition,) = (await inside.overview()).partitions
+    assert (partition.dead_waiting_count, partition.ready_count, partition.in_flight_count) == (1, 0, 0)
+
+    goes.append(True)
+    answer = await client.awaited(Disposition)
+    assert (answer.first, answer.settled) == (stuck.delivery_id, True)
+    assert (await InsideClient(broker, DEAD_MESSAGE_QUEUE).overview()).usage_count == 1
     await client.close()

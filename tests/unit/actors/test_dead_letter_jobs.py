@@ -156,7 +156,7 @@ def test_operators_hear_when_dead_messages_that_were_stuck_are_dropped(
     graveyard.try_again()
     assert graveyard.bury() == []
     told = {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
-    if what_changes is no_queue_is_there_any_more:
+    if what_changes is not publishers_are_heeded_now:
         told["VPN_AD_DEAD_MSG_LOST"] = 1
     assert graveyard.told() == told
     assert graveyard.ledger.waiting_count == 4
@@ -175,6 +175,56 @@ def test_repeated_failures_are_retried_at_growing_intervals() -> None:
 
     unburied.over(1, 3)
     assert unburied.failed([(1, 3)], ValueError("another mistake")) == 1000
+
+
+def test_a_store_that_refuses_dead_messages_is_reported_once_it_lasts(graveyard: Graveyard) -> None:
+    """For some seconds the event of the spool says enough."""
+    stuck = graveyard.place.stuck
+    for moment_ms, reported_count in ((0, 0), (9_000, 0), (10_000, 1), (11_000, 1)):
+        graveyard.clock.moment_ms = moment_ms
+        stuck.not_stored([(1, 3)], "no space left on device")
+        assert graveyard.told().get("VPN_AD_DEAD_MSG_MOVE_FAILED", 0) == reported_count
+
+    stuck.over(1, 2)
+    assert "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR" not in graveyard.told()
+    stuck.over(2, 3)
+    assert graveyard.told()["VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR"] == 1
+
+
+def test_a_store_that_refused_dead_messages_for_a_moment_is_no_event(graveyard: Graveyard) -> None:
+    graveyard.place.stuck.not_stored([(1, 3)], "no space left on device")
+    graveyard.place.stuck.over(1, 3)
+    assert graveyard.told() == {}
+
+
+def test_refused_dead_messages_are_reported_once_until_some_arrive(graveyard: Graveyard) -> None:
+    """And at most once a minute, where the dead message queue is full most of the time."""
+    gate = graveyard.place.targets[DMQ].gate
+    for takes, moment_ms, reported_count in (
+        (False, 1_000, 1), (False, 2_000, 1), (True, 3_000, 1), (False, 4_000, 1), (False, 62_000, 2)
+    ):  # fmt: skip
+        graveyard.clock.moment_ms = moment_ms
+        gate.ingress_enabled = takes
+        lowest = graveyard.ledger.flows[1].in_flight.lowest()
+        graveyard.ledger.settle(1, lowest, lowest + 1, REJECTED)
+        graveyard.bury()
+        for moving in list(graveyard.place.jobs.values()):
+            moving.take_reply(Confirmed(1))
+        assert graveyard.told().get("VPN_AD_DEAD_MSG_LOST", 0) == reported_count
+
+
+def test_dead_messages_that_wait_are_counted(graveyard: Graveyard) -> None:
+    graveyard.ledger.settle(1, 1, 3, REJECTED)
+    assert graveyard.place.dead_waiting_count() == 2
+    graveyard.clock.failures_left = 1
+    graveyard.bury()
+    assert graveyard.place.dead_waiting_count() == 2
+
+    graveyard.try_again()
+    graveyard.bury()
+    (moving,) = graveyard.place.jobs.values()
+    moving.take_reply(Confirmed(1))
+    assert graveyard.place.dead_waiting_count() == 0
 
 
 def test_a_ledger_made_anew_has_no_dead_messages_that_are_stuck(graveyard: Graveyard) -> None:
