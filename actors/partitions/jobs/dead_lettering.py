@@ -5,7 +5,7 @@ The ledger decides which messages are dead. messaging.message.dead_lettering cha
 
 from typing import Any, Final
 
-from sluicegate.actors.partitions.jobs.job import JobContext, PartitionJob
+from sluicegate.actors.partitions.jobs.job import AGAIN_MS_MIN, JobContext, PartitionJob
 from sluicegate.actors.partitions.jobs.move import MoveJob
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import is_eligible, was_dead_in, with_death
@@ -147,12 +147,18 @@ class DeadLetterMove(MoveJob):
         """Do nothing: `stuck` knows what was logged about these messages before."""
 
     def not_sent(self, ranges: list[tuple[int, int]]) -> None:
-        """Return unreadable messages to the queue: a delivery will find and count the damage. Retry the rest."""
+        """Return unreadable messages to the queue: a delivery will find and count the damage. Retry the rest.
+
+        After a fault two halves are retried separately, so that one message does not stop others for good.
+        """
         if self.failure is None:
             self._is_over(ranges)
             super().not_sent(ranges)
         elif ranges:
-            DeadLetterRetry(self.context, self._dead, ranges, self.context.stuck.failed(ranges, self.failure))
+            again_ms = self.context.stuck.failed(ranges, self.failure)
+            parts = halves(ranges)
+            for part in parts:
+                DeadLetterRetry(self.context, self._dead, part, again_ms if len(parts) == 1 else AGAIN_MS_MIN)
 
     def finished(self) -> None:
         """Let further messages be dead-lettered."""
@@ -161,6 +167,23 @@ class DeadLetterMove(MoveJob):
     def _is_over(self, ranges: list[tuple[int, int]]) -> None:
         for first, end in ranges:
             self.context.stuck.over(first, end)
+
+
+def halves(ranges: list[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Return half-open ranges in two parts with about as many messages each; one message is one part."""
+    left_count = sum([end - first for first, end in ranges]) // 2
+    if left_count == 0:
+        return [ranges]
+    lower: list[tuple[int, int]] = []
+    upper: list[tuple[int, int]] = []
+    for first, end in ranges:
+        middle = min(end, first + left_count)
+        left_count -= middle - first
+        if first < middle:
+            lower.append((first, middle))
+        if middle < end:
+            upper.append((middle, end))
+    return [lower, upper]
 
 
 class DeadLetterRetry(PartitionJob):
@@ -179,8 +202,8 @@ class DeadLetterRetry(PartitionJob):
         self.over()
         self.context.dead_lettering_count -= self._count
         dead = self._dead
-        for first, end in self._ranges:
-            self.context.ledger.effects.dead_letter(first, end, dead.reason, dead.client, dead.cause)
+        for first, end in self._ranges:  # not merged with neighbours: they may be retried separately
+            self.context.ledger.effects.dead.append(DeadRange(first, end, dead.reason, dead.client, dead.cause))
 
     def reloaded(self) -> None:
         """End: in the new ledger they are ready for consumers."""

@@ -14,11 +14,9 @@ from sluicegate.protocols.amqp.codec.delivery_states import (
 )
 from sluicegate.protocols.amqp.codec.dispositions import Disposition
 from sluicegate.protocols.amqp.codec.performatives import RECEIVER_FIRST, RECEIVER_SECOND
-from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
-from sluicegate.storage.errors import StoreFailed
-from sluicegate.storage.interface import CommitJob
 from support.amqp.client import AmqpClient
 from support.broker.inside_client import InsideClient
+from support.broker.operator_views import event_texts
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 
@@ -139,26 +137,19 @@ async def test_a_receiver_that_settles_first_is_answered_as_before(broker: Runni
 
 
 async def test_a_rejection_that_waits_for_its_dead_message_queue_holds_up_no_other(
-    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+    broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """AMQP 2.8.3. The store refuses one dead message; another one is not eligible, and is deleted."""
-    await InsideClient(broker, DEAD_MESSAGE_QUEUE).create(subscriptions=[])
-    inside = await queue(broker, respect_dmq_eligible_enabled=True)
+    """AMQP 2.8.3. A fault of the gateway stops one of two dead messages, the one with a key, until it is over."""
+    dead = InsideClient(broker, DEAD_MESSAGE_QUEUE)
+    await dead.create(subscriptions=[], access_type="non-exclusive", partition_count=2)
+    inside = await queue(broker)
+    await inside.publish(b"stuck", keys=["key"])
+    await inside.publish(b"later")
     client = await AmqpClient.open(broker.amqp_port)
-    await client.sender("s", "q")
-    client.transfer(9, body_bytes_of(BODY_DATA, b"eligible, from AMQP"))
-    await client.confirmed()
-    await inside.publish(b"not eligible")
-    await client.receiver("r", "q", credit=2, rcv_second=True, handle=1)
+    await client.receiver("r", "q", credit=2, rcv_second=True)
     stuck, later = await client.deliveries(2)
-    commit, goes = broker.node.services.store.commit, list[bool]()
-
-    def refuse_the_move(job: CommitJob) -> None:
-        if not goes and job.record is not None and b"eligible, from AMQP" in job.record:
-            raise StoreFailed("input/output error")
-        commit(job)
-
-    monkeypatch.setattr(broker.node.services.store, "commit", refuse_the_move)
+    target = (await dead.handle()).target
+    slots, target.slots = target.slots, b""
     for each in (stuck, later):
         client.settle(each.delivery_id, state=DeliveryState(REJECTED), settled=False)
 
@@ -166,9 +157,11 @@ async def test_a_rejection_that_waits_for_its_dead_message_queue_holds_up_no_oth
     assert (answer.first, answer.settled) == (later.delivery_id, True)
     (partition,) = (await inside.overview()).partitions
     assert (partition.dead_waiting_count, partition.ready_count, partition.in_flight_count) == (1, 0, 0)
+    assert len(await event_texts(broker, "VPN_AD_DEAD_MSG_MOVE_FAILED")) == 1
 
-    goes.append(True)
+    target.slots = slots
     answer = await client.awaited(Disposition)
     assert (answer.first, answer.settled) == (stuck.delivery_id, True)
-    assert (await InsideClient(broker, DEAD_MESSAGE_QUEUE).overview()).usage_count == 1
+    assert (await dead.overview()).usage_count == 2
+    caplog.clear()  # of the fault
     await client.close()

@@ -5,9 +5,11 @@ import random
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers, lists, tuples
 
 from sluicegate.actors.messages.data import Append, Confirmed
-from sluicegate.actors.partitions.jobs.dead_lettering import DeadLetterRetry, dead_letter
+from sluicegate.actors.partitions.jobs.dead_lettering import DeadLetterRetry, dead_letter, halves
 from sluicegate.actors.partitions.jobs.job import JobContext, StuckDeadLetters
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
@@ -115,7 +117,7 @@ def test_dead_messages_that_fail_again_and_again_are_reported_once(
     graveyard: Graveyard, caplog: pytest.LogCaptureFixture
 ) -> None:
     """To operators, and to the log with its traceback; then that they are on their way."""
-    graveyard.ledger.settle(1, 1, 3, REJECTED)
+    graveyard.ledger.settle(1, 1, 2, REJECTED)
     for _ in range(3):
         graveyard.clock.failures_left = 1
         assert graveyard.bury() == []
@@ -123,11 +125,37 @@ def test_dead_messages_that_fail_again_and_again_are_reported_once(
     assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1}
     assert [record.exc_info is not None for record in caplog.records] == [True, False, False]
 
-    assert graveyard.bury() == [b"1", b"2"]
+    assert graveyard.bury() == [b"1"]
     (moving,) = graveyard.place.jobs.values()
     moving.take_reply(Confirmed(1))
     assert graveyard.told() == {"VPN_AD_DEAD_MSG_MOVE_FAILED": 1, "VPN_AD_DEAD_MSG_MOVE_FAILED_CLEAR": 1}
     graveyard.ledger.check()
+
+
+def test_a_dead_message_that_cannot_be_moved_stops_no_other_of_its_rejection(graveyard: Graveyard) -> None:
+    """Its neighbours are in the same move at first. A half that fails is halved again."""
+    graveyard.ledger.settle(1, 1, 7, REJECTED)
+    arrived: list[list[bytes]] = []
+    for _ in range(4):
+        graveyard.clock.failures_left = 1
+        arrived.append(graveyard.bury())
+        graveyard.try_again()
+    assert arrived == [[], [b"4", b"5", b"6"], [b"2", b"3", b"4", b"5", b"6"], [b"2", b"3", b"4", b"5", b"6"]]
+    assert graveyard.place.dead_waiting_count() == 6, "none of the moves is confirmed"
+    graveyard.ledger.check()
+
+
+@given(lists(tuples(integers(1, 20), integers(1, 20)), min_size=1, max_size=5))
+def test_halves_are_all_of_it_and_about_as_large(steps: list[tuple[int, int]]) -> None:
+    ranges: list[tuple[int, int]] = []
+    for gap, size in steps:
+        first = gap + (ranges[-1][1] if ranges else 0)
+        ranges.append((first, first + size))
+    parts = halves(ranges)
+    members = [[each for first, end in part for each in range(first, end)] for part in parts]
+    assert [each for part in members for each in part] == [each for first, end in ranges for each in range(first, end)]
+    assert len(parts) == (1 if sum(size for _, size in steps) == 1 else 2)
+    assert max(map(len, members)) - min(map(len, members)) <= 1
 
 
 def no_queue_is_there_any_more(graveyard: Graveyard) -> None:
@@ -222,8 +250,8 @@ def test_dead_messages_that_wait_are_counted(graveyard: Graveyard) -> None:
 
     graveyard.try_again()
     graveyard.bury()
-    (moving,) = graveyard.place.jobs.values()
-    moving.take_reply(Confirmed(1))
+    for moving in list(graveyard.place.jobs.values()):
+        moving.take_reply(Confirmed(1))
     assert graveyard.place.dead_waiting_count() == 0
 
 

@@ -1,44 +1,37 @@
 """Answers to settlements that wait for the store, when some messages cannot reach their dead message queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from sluicegate.actors.messages.data import Confirmed, Settle, SettleDurably
 from sluicegate.actors.partitions.consumer_requests import ConsumerRequests
-from sluicegate.messaging.message.address import Address
+from sluicegate.actors.runtime.inbox import Inbox
+from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.rules.moves import abort_move, commit_move, drop_moving
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
+from support.cores.lone_actors import Idle, lone_runtime, spawned
 from support.cores.messages import flow_of, numbered
 
 FLOW, EPOCH = 1, 1
 
 
-class Answers(Address):
-    """Has the answers to one settlement."""
-
-    def __init__(self) -> None:
-        self.heard: list[object] = []
-
-    def post(self, message: object) -> None:
-        self.heard.append(message)
-
-
 class Scenario:
     """A partition's part in settling: a consumer holds nine messages, of a queue that is never written."""
 
-    def __init__(self) -> None:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self.ledger = Ledger(durable=False, rules=DeliveryRules(dead_msg_queue="dmq"))
         self.ledger.attach(flow_of(FLOW), EPOCH)
         self.ledger.append(numbered(9), None)
         self.ledger.deliver(0)
         self.requests = ConsumerRequests()
 
-    def settles(self, *ranges: tuple[int, int], outcome: int) -> Answers:
+    def settles(self, *ranges: tuple[int, int], outcome: int) -> Inbox:
         """Settle half-open ranges, in a turn of its own."""
-        answers = Answers()
+        answers = spawned(self._runtime, Idle).inbox
         first, end = ranges[0]
         settle = Settle(FLOW, EPOCH, first, end, outcome, further=list(ranges[1:]))
         assert self.requests.takes(self.ledger, SettleDurably(settle, answers))
@@ -54,12 +47,13 @@ class Scenario:
 
 
 @pytest.fixture
-def scenario() -> Scenario:
-    return Scenario()
+def scenario() -> Iterator[Scenario]:
+    with lone_runtime() as runtime:
+        yield Scenario(runtime)
 
 
-def confirmed(*answers: Answers) -> list[bool]:
-    return [[type(each) for each in one.heard] == [Confirmed] for one in answers]
+def confirmed(*answers: Inbox) -> list[bool]:
+    return [[type(each) for each in one.items] == [Confirmed] for one in answers]
 
 
 def test_a_rejection_that_waits_holds_up_no_other_settlement(scenario: Scenario) -> None:
@@ -89,7 +83,7 @@ def test_a_rejection_is_answered_when_the_last_of_its_messages_has_left(scenario
     for end_move in ends:
         end_move()
         scenario.turn_ends()
-        assert answers.heard == []
+        assert answers.items == []
 
     abort_move(scenario.ledger, 1, 2)
     scenario.turn_ends()
@@ -101,7 +95,7 @@ def test_moves_that_nobody_waits_for_answer_nothing_later(scenario: Scenario) ->
     commit_move(scenario.ledger, 1, 2)
     scenario.turn_ends()
     answers = scenario.settles((2, 3), outcome=REJECTED)
-    assert answers.heard == []
+    assert answers.items == []
 
     commit_move(scenario.ledger, 2, 3)
     scenario.turn_ends()
