@@ -232,5 +232,5 @@ async def _check_empty(vpn: MessageVpn) -> None:
     found = [counted(count, what) for count, what in has if count]
     if found:
         listed = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
-        text = f"message VPN {vpn.name!r} has {listed}; delete them first, or force the deletion of all it has"
+        text = f"message VPN {vpn.name!r} has {listed}: only a forced deletion deletes one that is not empty"
         raise Refused(text)

@@ -143,3 +143,29 @@ def test_a_backup_is_made_and_shown(page: Page, running: GatewayProcess, own: Ow
     expect(page.locator("#page")).to_contain_text("statedone")
     expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
     assert (running.backups / name / "backup.json").is_file()
+
+
+def test_a_message_vpn_is_made_changed_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    """One that has something is deleted when its name is typed."""
+    name = own("sales")
+    go(page, "message-vpns")
+    expect(row(page, "default").get_by_role("button")).to_have_count(0)
+    page.get_by_role("button", name="New message VPN").click()
+    fill_in(page, "Create", name="1st")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("name: '1st' is not allowed")
+    answer(page, "Create", name=name, max_connection_count="7")
+    expect(row(page, name)).to_contain_text("up")
+    expect(page.locator("#vpn option", has_text=name)).to_have_count(1)
+
+    row(page, name).click()
+    answer(page, "Change", enabled="false", allow_anonymous="true")
+    expect(row(page, name)).to_contain_text("shut down")
+
+    running.create_queue("orders", vpn=name)
+    row(page, name).get_by_role("button", name="Delete").click()
+    expect(page.locator("dialog[open]")).to_contain_text("It has 1 queue.")
+    fill_in(page, "Delete", name="another")
+    expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("nothing was deleted")
+    answer(page, "Delete", name=name)
+    expect(row(page, name)).to_have_count(0)
+    expect(page.locator("#vpn option", has_text=name)).to_have_count(0)

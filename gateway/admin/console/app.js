@@ -7,6 +7,7 @@ import * as point from "./pages/delivery-point.js";
 import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
 import * as explain from "./pages/explain.js";
+import * as vpns from "./pages/message-vpns.js";
 import * as overview from "./pages/overview.js";
 import * as messages from "./pages/queues/messages.js";
 import * as queue from "./pages/queues/queue.js";
@@ -15,11 +16,12 @@ import * as templates from "./pages/queues/templates.js";
 import * as spool from "./pages/spool.js";
 import * as users from "./pages/users.js";
 import { accountWords, learnAccess, seesNode } from "./widgets/access.js";
-import { notice } from "./widgets/dialogs.js";
+import { attempt, notice } from "./widgets/dialogs.js";
 import { h, setText } from "./widgets/elements.js";
 import { listen, moveRow, showKeys, takeKeys } from "./widgets/keys.js";
 
 const REFRESH_MS = 2_000;
+const DIGITS = 9; // keys that open pages
 
 const PAGES = [
   { path: "", title: "Overview", page: overview },
@@ -31,6 +33,7 @@ const PAGES = [
   { path: "users", title: "Users", page: users },
   { path: points.POINTS, title: "Delivery points", page: points },
   { path: "spool", title: "Spool", page: spool, ofNode: true },
+  { path: vpns.MESSAGE_VPNS, title: "Message VPNs", page: vpns, ofNode: true },
 ];
 
 const place = document.getElementById("page");
@@ -129,6 +132,10 @@ async function offerVpns() {
   if (!seesNode()) return;
   const { message_vpns: known } = await get("message-vpns");
   const names = known.map((each) => each.name);
+  if (!names.includes(vpn())) {
+    chooseVpn(DEFAULT_VPN); // the chosen one was deleted
+    await learnAccess();
+  }
   vpnChoice.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
   vpnChoice.value = vpn();
   document.getElementById("vpn-choice").hidden = names.length < 2;
@@ -163,7 +170,7 @@ document.getElementById("pages").append(
 document.getElementById("help").addEventListener("click", showKeys);
 listen([
   { key: "?", meaning: "show this list", press: showKeys },
-  ...PAGES.map(({ path, title }, at) => ({ key: String(at + 1), meaning: title, press: () => (location.hash = `#/${path}`) })),
+  ...PAGES.slice(0, DIGITS).map(({ path, title }, at) => ({ key: String(at + 1), meaning: title, press: () => (location.hash = `#/${path}`) })),
   { key: "j", meaning: "next row", press: () => moveRow(1) },
   { key: "k", meaning: "previous row", press: () => moveRow(-1) },
   { key: "Enter", meaning: "open the row", press: () => document.activeElement?.click() },
@@ -173,6 +180,7 @@ listen([
   { key: "Escape", meaning: "back", press: back },
 ]);
 window.addEventListener("hashchange", turn);
+window.addEventListener(vpns.CHANGED, () => attempt(offerVpns));
 document.addEventListener("visibilitychange", () => document.hidden || paused || refresh());
 vpnChoice.addEventListener("change", () => {
   chooseVpn(vpnChoice.value);

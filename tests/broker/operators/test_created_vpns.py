@@ -272,7 +272,7 @@ async def test_without_force_only_one_without_clients_and_messages_is_deleted(br
     operations = await create(broker)
     client = Mqtt(broker)
     assert await client.connect("guest@sales", "p") == OK
-    with pytest.raises(Refused, match="has 1 connected client and 1 MQTT session; delete them first, or force"):
+    with pytest.raises(Refused, match="has 1 connected client and 1 MQTT session: only a forced deletion"):
         await operations.delete_message_vpn("sales", force=False)
     assert await client.publish("t") == OK, "a refusal changes nothing"
     await client.leave()

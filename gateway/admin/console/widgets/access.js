@@ -25,16 +25,16 @@ export function seesNode() {
 }
 
 /**
- * Return why this account lacks a level, or null if it has it. `admin` is a level in the node, the others are levels in
- * the message VPN that is shown.
+ * Return why this account lacks a level, or null if it has it. `admin` is a level in the node, and so are the others with
+ * `ofNode`; without, they are levels in the message VPN that is shown.
  */
-export function refusal(level = "read-write") {
-  const has = level === "admin" ? account.global_access_level : account.msg_vpn_access_level;
+export function refusal(level = "read-write", ofNode = level === "admin") {
+  const has = ofNode ? account.global_access_level : account.msg_vpn_access_level;
   return reaches(has, level) ? null : `this needs the access level ${level}; ${account.name} has ${has}`;
 }
 
 /** Return a button for an action that changes something; it is disabled if the account lacks the level. */
-export function actionButton(label, press, { kind = null, level } = {}) {
-  const why = refusal(level);
+export function actionButton(label, press, { kind = null, level, ofNode } = {}) {
+  const why = refusal(level, ofNode);
   return h("button", { type: "button", class: kind, onclick: press, disabled: why !== null, title: why }, label);
 }

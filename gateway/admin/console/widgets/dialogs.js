@@ -16,8 +16,8 @@ const LINES_MAX = 10; // visible lines of a text area
  * `secret: true` for a password. Without fields, the dialog is a confirmation. Return whether the action succeeded, even
  * if the dialog was closed before that.
  */
-export function ask({ title, text, fields = [], confirm, dangerous = false, level, action }) {
-  const why = refusal(level);
+export function ask({ title, text, fields = [], confirm, dangerous = false, level, ofNode, action }) {
+  const why = refusal(level, ofNode);
   if (why) {
     notice(why, { wrong: true });
     return Promise.resolve(false);
