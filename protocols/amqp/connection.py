@@ -9,6 +9,7 @@ from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume
 from sluicegate.actors.messages.queues import Browsed, FlowDrained, FlowGone, FlowState
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED
@@ -33,14 +34,14 @@ from sluicegate.protocols.amqp.engine.events import (
     SessionEnded,
     WindowOpened,
 )
-from sluicegate.protocols.amqp.engine.link import IncomingLink, OutgoingLink
+from sluicegate.protocols.amqp.engine.link import CLOSING, IncomingLink, OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.handshake.open import answer_open
 from sluicegate.protocols.amqp.handshake.sasl import AmqpSasl
 from sluicegate.protocols.amqp.links.attach_receiver import attach_consumer, end_browser, end_consumer
 from sluicegate.protocols.amqp.links.attach_sender import attach_publisher
 from sluicegate.protocols.amqp.links.coordinator import coordinators_of
-from sluicegate.protocols.amqp.links.subscriptions import end_found_subscription
+from sluicegate.protocols.amqp.links.subscriptions import answer_close, end_found_subscription
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
@@ -194,7 +195,9 @@ class AmqpConnection(AmqpClient, Flushed):
         elif isinstance(event, WindowOpened):
             self._counters.messages_sent += self.endpoints.window_opened(event.session, self._clock.wall_ms())
         elif isinstance(event, LinkDetached):
-            self._detached(event.link, closed=event.closed)
+            deletion = self._detached(event.link, closed=event.closed)
+            if isinstance(event.link, OutgoingLink) and event.link.state == CLOSING:
+                self.carry_out(answer_close(self, event.session, event.link, deletion))
         elif isinstance(event, SessionEnded):
             self._session_ended(event.session)
         elif isinstance(event, OpenReceived):
@@ -242,22 +245,24 @@ class AmqpConnection(AmqpClient, Flushed):
         if error is not None:
             self.end(error)
 
-    def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> None:
-        """Release a link, and what belongs to it alone."""
+    def _detached(self, link: IncomingLink | OutgoingLink, *, closed: bool) -> LoopFuture[bool] | None:
+        """Release a link, and what belongs to it alone. Return the answer to the deletion of its subscription."""
+        deletion: LoopFuture[bool] | None = None
         if isinstance(link, IncomingLink):
             self._end_publisher(link, closed=closed)
             self.endpoints.coordinator_detached(link)
         else:
             consumer = self.endpoints.consumers.by_link.get(link)
             if consumer is not None:
-                end_consumer(self, consumer, closed=closed)
+                deletion = end_consumer(self, consumer, closed=closed)
             browsing = self.endpoints.browsing_link(link)
             if browsing is not None:
                 end_browser(self, browsing)
-            end_found_subscription(self, link, closed=closed)
+            deletion = deletion or end_found_subscription(self, link, closed=closed)
         registry = self.services.registry
         registry.containers.detached(link)
         registry.temporary_nodes.detached(link, closed=closed)
+        return deletion
 
     def _end_publisher(self, link: IncomingLink, *, closed: bool) -> None:
         if link in self.endpoints.publishers.links:

@@ -10,11 +10,12 @@ from sluicegate.protocols.amqp.codec.performatives import ABSENT, RECEIVER_SECON
 from sluicegate.protocols.amqp.codec.transfers import handle_bytes
 from sluicegate.protocols.amqp.types.values import AmqpMap
 
-# How far a link is. The peer's attach makes it; ours answers; either side's detach ends it.
+# How far a link is. The peer's attach makes it; ours answers; either side's detach ends it, and the other's answers.
 PENDING: Final = 0  # the peer's attach waits for our answer
 ATTACHED: Final = 1
 DETACHING: Final = 2  # we detached; whatever comes before the peer's detach is dropped
 DETACHED: Final = 3
+CLOSING: Final = 4  # the peer has closed it, and our detach waits until its owner is ready
 
 SERIAL_MASK: Final = 0xFFFF_FFFF
 SERIAL_HALF: Final = 0x8000_0000
@@ -88,6 +89,7 @@ class OutgoingLink:
         self.is_settled_by_us = attach.sender_settle_mode == SENDER_SETTLED  # deliveries go out settled
         self.unsettled: AmqpMap | None = None  # what we say in our attach of an earlier time of this link (2.6.13)
         self.taken_back: list[tuple[int, int]] = []  # ids of its deliveries that were unsettled as it ended
+        self.answers_close_later = False  # the owner says when a closing detach is answered, and how
 
     def take_credit(self, flow: Flow) -> None:
         """Compute the credit from the peer's view of the count (2.6.7): what is on its way uses it up."""

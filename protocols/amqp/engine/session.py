@@ -8,7 +8,7 @@ that sent or stored it.
 from typing import Final, final
 
 from sluicegate.protocols.amqp.codec.dispositions import DispositionRuns
-from sluicegate.protocols.amqp.codec.performatives import ABSENT, Begin, Flow
+from sluicegate.protocols.amqp.codec.performatives import ABSENT, Begin, Detach, Flow
 from sluicegate.protocols.amqp.codec.transfers import transfer_lead
 from sluicegate.protocols.amqp.engine.link import SERIAL_MASK, IncomingLink, OutgoingLink, serial_difference
 from sluicegate.protocols.amqp.limits import OUTGOING_WINDOW
@@ -49,6 +49,21 @@ class PendingDelivery:
 
 
 @final
+class ClosingLink:
+    """A link that the peer has closed, until our detach: our attach on its handle, which is the peer's, waits for that.
+
+    `next` is the link that the peer has attached on the handle meanwhile, and `next_detach` how that one was closed.
+    """
+
+    __slots__ = ("link", "next", "next_detach")
+
+    def __init__(self, link: OutgoingLink) -> None:
+        self.link = link
+        self.next: IncomingLink | OutgoingLink | None = None
+        self.next_detach: Detach | None = None
+
+
+@final
 class Session:
     """One session of a connection.
 
@@ -61,6 +76,7 @@ class Session:
         self.state = MAPPED
         self.incoming: dict[int, IncomingLink] = {}  # by the peer's handle
         self.outgoing: dict[int, OutgoingLink] = {}
+        self.closing: dict[int, ClosingLink] | None = None  # by handle; None: no link has been closed that way
         self.next_incoming_id = begin.next_outgoing_id
         self.incoming_window = incoming_window_max
         self.incoming_window_max = incoming_window_max
@@ -134,6 +150,17 @@ class Session:
             self.incoming.pop(link.handle, None)
         else:
             self.outgoing.pop(link.handle, None)
+
+    def begin_closing(self, link: OutgoingLink) -> None:
+        """Drop a link that the peer has closed, and remember that our detach is to come."""
+        self.drop_link(link)
+        if self.closing is None:
+            self.closing = {}
+        self.closing[link.handle] = ClosingLink(link)
+
+    def closing_on(self, handle: int) -> ClosingLink | None:
+        """Return the link on a handle whose closing detach is not answered yet."""
+        return None if self.closing is None else self.closing.get(handle)
 
     def forget_pending(self, link: OutgoingLink) -> None:
         """Drop what of a link waits for the peer's window."""

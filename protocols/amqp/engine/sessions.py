@@ -46,6 +46,7 @@ from sluicegate.protocols.amqp.engine.events import (
 )
 from sluicegate.protocols.amqp.engine.link import (
     ATTACHED,
+    CLOSING,
     DETACHED,
     DETACHING,
     PENDING,
@@ -172,15 +173,35 @@ class Sessions:
         if attach.properties is not None and len(attach.properties.pairs) > MAP_ENTRIES_MAX:
             text = f"more than {MAP_ENTRIES_MAX} link properties"
             raise PeerViolation(SESSION, conditions.INVALID_FIELD, text)
+        closing = session.closing_on(handle)
+        if closing is not None and closing.next is not None:
+            text = f"attach on handle {handle}, where two links before it are not detached yet"
+            raise PeerViolation(SESSION, conditions.HANDLE_IN_USE, text)
         link: IncomingLink | OutgoingLink
         if attach.is_receiver:
             link = session.outgoing[handle] = OutgoingLink(attach)
         else:
             link = session.incoming[handle] = IncomingLink(attach)
-        events.append(AttachReceived(session, link))
+        if closing is None:
+            events.append(AttachReceived(session, link))
+        else:
+            closing.next = link
 
     def _detach(self, session: Session, detach: Detach, events: list[AmqpEvent]) -> None:
         link = self._link(session, detach.handle)
+        closing = session.closing_on(detach.handle)
+        if closing is not None:  # the owner has not heard of the link
+            closing.next_detach = detach
+            link.state = DETACHED
+            session.drop_link(link)
+            return
+        if isinstance(link, OutgoingLink) and link.state == ATTACHED and detach.closed and link.answers_close_later:
+            self.write_dispositions()
+            self._release(session, link)
+            link.state = CLOSING
+            session.begin_closing(link)
+            events.append(LinkDetached(session, link, closed=True, error=detach.error))
+            return
         was_known = link.state in (PENDING, ATTACHED)
         if was_known:
             if link.state == PENDING:  # 2.6.4: a detach answers an attach, so ours has to be seen first
@@ -283,6 +304,8 @@ class Sessions:
             link.state = DETACHED
         for outgoing in session.outgoing.values():
             outgoing.state = DETACHED
+        for closing in () if session.closing is None else session.closing.values():
+            closing.link.state = DETACHED
 
     # --- links ---
 
@@ -343,6 +366,26 @@ class Sessions:
             self._write_attach(session, link, asked.source, None, [])
         else:
             self._write_attach(session, link, None, asked.target, [])
+
+    def answer_close(self, session: Session, link: OutgoingLink, error: AmqpError | None) -> list[AmqpEvent]:
+        """Answer the closing detach of a link that `answers_close_later`; return the events that waited for that.
+
+        Has no effect when the session has ended meanwhile.
+        """
+        if link.state != CLOSING or session.closing is None:
+            return []
+        closing = session.closing.pop(link.handle)
+        link.state = DETACHED
+        self._out.append(frame(session.channel, Detach(link.handle, closed=True, error=error).encode()))
+        follower = closing.next
+        if follower is None:
+            return []
+        if closing.next_detach is None:
+            return [AttachReceived(session, follower)]
+        self._answer_attach(session, follower)
+        follower.state = DETACHED
+        self._out.append(frame(session.channel, Detach(link.handle, closed=closing.next_detach.closed).encode()))
+        return []
 
     def refuse(self, session: Session, link: IncomingLink | OutgoingLink, error: AmqpError) -> None:
         """Refuse an attach: an attach without the terminus that was asked for, then a detach (2.6.3)."""

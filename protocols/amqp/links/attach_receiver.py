@@ -17,6 +17,7 @@ from sluicegate.actors.messages.queues import (
     BrowserBound,
     UnbindFlow,
 )
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditWindow
@@ -35,6 +36,7 @@ from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.termini import (
     COPY,
     DURABLE_CONFIGURATION,
+    DURABLE_NONE,
     LINK_DETACH,
     MOVE,
     NEVER,
@@ -250,6 +252,7 @@ async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, s
     consumer.is_subscription = True
     consumer.keeps_queue_on_detach = wanted.is_kept
     consumer.is_no_local = chosen.is_no_local
+    link.answers_close_later = wanted.durable
     granted = _granted(source, COPY)
     granted.filters = chosen.in_force()
     granted.capabilities += [each for each in (SHARED, GLOBAL) if wanted.is_shared and each in source.capabilities]
@@ -277,6 +280,7 @@ async def _show_subscription(client: AmqpClient, session: Session, link: Outgoin
     if link.state != PENDING or client.is_released:
         end_found_subscription(client, link, closed=False)  # the client went meanwhile
         return
+    link.answers_close_later = found.durable > DURABLE_NONE
     client.attach(session, link, source=found, target=link.attach.target, can_be_stolen=False)
 
 
@@ -335,20 +339,24 @@ def _refuse_bind(client: AmqpClient, session: Session, link: OutgoingLink, refus
     client.end_link(session, link, AmqpError(condition, str(refusal)))
 
 
-def end_consumer(client: AmqpClient, consumer: ConsumerLink, *, closed: bool) -> None:
-    """Let go of a receiving link; its queue goes with it when it was the link's own."""
+def end_consumer(client: AmqpClient, consumer: ConsumerLink, *, closed: bool) -> LoopFuture[bool] | None:
+    """Let go of a receiving link; its queue goes with it when it was the link's own.
+
+    Return the answer to the deletion of a subscription that ends.
+    """
     flow = consumer.resumable
     if flow is not None and flow.is_bound and not closed and not client.endpoints.is_settling(flow.flow_id):
         client.endpoints.consumers.suspend(consumer, flow, client.runtime.clock.now_ms())
         client.services.registry.resumable.went_away(flow)
-        return
+        return None
     client.endpoints.consumers.remove(consumer)
     consumer.queue.inbox.post(UnbindFlow(consumer.flow_id))
     if consumer.membership is not None:
         client.services.router.inbox.post(consumer.membership)
     elif consumer.is_subscription:
         is_over = closed or not consumer.keeps_queue_on_detach
-        leave_subscription(client, consumer.link, consumer.queue_name, is_over=is_over)
+        return leave_subscription(client, consumer.link, consumer.queue_name, is_over=is_over)
+    return None
 
 
 def end_browser(client: AmqpClient, browsing: BrowserLink) -> None:

@@ -22,6 +22,7 @@ from sluicegate.actors.messages.directory import (
     UpdateQueue,
     UpdateRefused,
 )
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.usage import selector_bytes
 from sluicegate.messaging.queues.attributes import CONSUME, PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, denial, permits
@@ -30,6 +31,7 @@ from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import TopicError, parse_queue_subscription, syntax_of
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import AddressRefused, is_durable_form
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.termini import (
     COPY,
     DURABLE_CONFIGURATION,
@@ -39,6 +41,7 @@ from sluicegate.protocols.amqp.codec.termini import (
     Source,
 )
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
+from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.filters import selector_filter
 from sluicegate.protocols.amqp.registry import SubscriptionQueue
 from sluicegate.protocols.amqp.types import errors as conditions
@@ -227,10 +230,11 @@ def _check_known(queue: QueueHandle) -> None:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(DefinitionLost(queue.name)))
 
 
-def leave_subscription(client: AmqpClient, link: OutgoingLink, name: str, *, is_over: bool) -> None:
-    """Release a link; with `is_over` the subscription ends with its last link."""
+def leave_subscription(client: AmqpClient, link: OutgoingLink, name: str, *, is_over: bool) -> LoopFuture[bool] | None:
+    """Release a link; with `is_over` the subscription ends with its last link. Return the answer to its deletion."""
     if client.services.registry.subscriptions.leave(name, link) and is_over:
-        client.services.queues.inbox.post(DeleteQueue(name))
+        return client.services.queues.ask(DeleteQueue(name))
+    return None
 
 
 async def find_subscription(client: AmqpClient, link: OutgoingLink) -> Source:
@@ -263,9 +267,28 @@ async def find_subscription(client: AmqpClient, link: OutgoingLink) -> Source:
     )
 
 
-def end_found_subscription(client: AmqpClient, link: OutgoingLink, *, closed: bool) -> None:
-    """End a subscription when a link that found it is closed, unless the subscription is in use by now."""
+def end_found_subscription(client: AmqpClient, link: OutgoingLink, *, closed: bool) -> LoopFuture[bool] | None:
+    """End a subscription when a link that found it is closed, unless the subscription is in use by now.
+
+    Return the answer to its deletion.
+    """
     subscriptions = client.services.registry.subscriptions
     name = subscriptions.found.pop(link, None)
     if name is not None and closed and not subscriptions.is_active(name):
-        client.services.queues.inbox.post(DeleteQueue(name))
+        return client.services.queues.ask(DeleteQueue(name))
+    return None
+
+
+async def answer_close(
+    client: AmqpClient, session: Session, link: OutgoingLink, deletion: LoopFuture[bool] | None
+) -> None:
+    """Answer the closing detach of a subscription's link, when the store has the deletion of the subscription."""
+    error: AmqpError | None = None
+    try:
+        if deletion is not None:
+            await deletion
+    except StoreRefused as refusal:
+        text = f"the end of the subscription {link.name!r:.80} is not stored, and a restart may undo it: {refusal}"
+        error = AmqpError(conditions.INTERNAL_ERROR, text)
+    if not client.is_released:
+        client.handle(client.engine.sessions.answer_close(session, link, error))

@@ -13,10 +13,11 @@ from sluicegate.protocols.amqp.links.filters import selector_filter
 from sluicegate.protocols.amqp.messages.decode import BODY_DATA, body_bytes_of
 from sluicegate.protocols.amqp.types.encoding import encode
 from sluicegate.protocols.amqp.types.values import AmqpMap, Symbol, uint
-from sluicegate.storage.errors import StoreFailed
+from sluicegate.storage.errors import StoreDamaged, StoreFailed
 from sluicegate.storage.interface import CommitJob
 from support.amqp.client import AmqpClient, refused_with
 from support.amqp.received import Received
+from support.broker.blocked_store import BlockedStore
 from support.broker.inside_client import until
 from support.broker.named_queues import shows
 from support.broker.running_broker import RunningBroker
@@ -444,4 +445,65 @@ async def test_a_subscription_that_cannot_be_stored_refuses_its_link_only(
     client.detach(0)
     answer = await client.receiver("mine", source("", durable=True), handle=1)
     assert answer.source is not None
+    await client.close()
+
+
+@pytest.mark.parametrize("looks_up", [False, True])
+async def test_a_closing_detach_is_answered_when_the_deletion_is_stored(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, looks_up: bool
+) -> None:
+    """AMQP 2.6.6: what a client has ended does not come back. Both ways of JMS: by its consumer, and by its name."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable())
+    if looks_up:
+        await client.detached(0, closed=False)
+        await client.receiver("mine", None)
+    with BlockedStore(broker, monkeypatch) as store:
+        client.detach(0)
+        await client.is_quiet()
+        store.let_go()
+        assert (await client.awaited(Detach)).error is None
+    client.vanish()
+    await broker.crash()
+    assert await subscriptions(broker) == []
+
+
+async def test_a_closing_detach_says_that_the_deletion_is_not_stored(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMQP 2.8.15: the link is gone, the client knows that the subscription may be back, and its session goes on."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable())
+
+    def fail(_: CommitJob) -> None:
+        raise StoreDamaged("data.mdb is damaged")
+
+    monkeypatch.setattr(broker.node.services.store, "commit", fail)
+    client.detach(0)
+    detach = await client.awaited(Detach)
+    assert detach.error is not None
+    assert (detach.closed, detach.error.condition) == (True, "amqp:internal-error")
+    assert "the end of the subscription 'mine' is not stored" in (detach.error.description or "")
+    await client.is_quiet()
+    client.vanish()
+
+
+async def test_a_link_on_the_handle_of_one_that_is_being_closed_comes_behind_it(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """AMQP 2.7.1: a client need not wait for the answer to its detach before it uses the handle again."""
+    client = await AmqpClient.open(broker.amqp_port, "reader")
+    await client.receiver("mine", durable())
+    with BlockedStore(broker, monkeypatch) as store:
+        client.detach(0)
+        again = Attach("mine", handle=0, is_receiver=True, source=durable(), target=Target("here"))
+        client.send(again.encode())
+        await client.is_quiet()
+        store.let_go()
+        while not isinstance(first := await client.heard(), Detach | Attach):
+            pass
+    assert isinstance(first, Detach)
+    answer = await client.awaited(Attach)
+    assert answer.source is not None
+    assert len(await subscriptions(broker)) == 1
     await client.close()

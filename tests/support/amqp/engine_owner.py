@@ -33,8 +33,12 @@ class EngineOwner:
     def hears(self, *pieces: bytes) -> None:
         """Feed what a client sends, and answer it."""
         for piece in pieces:
-            self._answer(self.engine.feed(piece, 0))
-            self.sent += b"".join(self.engine.take())
+            self.handles(self.engine.feed(piece, 0))
+
+    def handles(self, events: list[AmqpEvent]) -> None:
+        """Handle events, and send what the engine writes."""
+        self._answer(events)
+        self.sent += b"".join(self.engine.take())
 
     @property
     def is_closed(self) -> bool:

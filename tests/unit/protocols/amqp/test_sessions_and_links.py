@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.frames import frame
 from sluicegate.protocols.amqp.codec.performatives import Attach, Begin, Detach, Flow, Open, encode_ending
 from sluicegate.protocols.amqp.codec.termini import Source, Target
-from sluicegate.protocols.amqp.engine.events import DeliveriesReceived, PeerViolated
+from sluicegate.protocols.amqp.engine.events import AttachReceived, DeliveriesReceived, LinkDetached, PeerViolated
+from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.types.decoding import decode
 from sluicegate.protocols.amqp.types.encoding import encode_composite
@@ -268,3 +270,74 @@ def test_silence_is_broken_and_punished_in_time() -> None:
     assert isinstance(violation, PeerViolated)
     assert violation.condition == "amqp:resource-limit-exceeded"
     assert b"idle timeout" in b"".join(engine.take())
+
+
+class Closing:
+    """A peer that has closed a link whose owner answers later."""
+
+    def __init__(self) -> None:
+        self.peer = Peer()
+        self.peer.attaches("r", 0, is_receiver=True)
+        (attached,) = self.peer.owner.of(AttachReceived)
+        assert isinstance(attached, AttachReceived)
+        assert isinstance(attached.link, OutgoingLink)
+        self.session, self.link = attached.session, attached.link
+        self.link.answers_close_later = True
+        assert self.peer.says(Detach(0, closed=True).encode()) == [], "it is the owner's to say"
+
+    def answers(self, error: AmqpError | None = None) -> list[str]:
+        events = self.peer.owner.engine.sessions.answer_close(self.session, self.link, error)
+        self.peer.owner.handles(events)
+        return self.peer.answers()
+
+
+def test_a_closing_detach_is_answered_when_the_owner_is_ready() -> None:
+    """2.6.6: the owner has heard of it, and says whether it went well."""
+    closing = Closing()
+    (heard,) = closing.peer.owner.of(LinkDetached)
+    assert isinstance(heard, LinkDetached)
+    assert heard.closed
+    (answer,) = closing.answers(AmqpError("amqp:internal-error", "not stored"))
+    assert answer.startswith("detach(handle=uint(0), closed=True")
+    assert ended([answer], "detach", "amqp:internal-error")
+    assert closing.answers() == [], "once"
+
+
+def test_a_detach_that_does_not_close_is_answered_at_once() -> None:
+    peer = Peer()
+    peer.attaches("r", 0, is_receiver=True)
+    (attached,) = peer.owner.of(AttachReceived)
+    assert isinstance(attached, AttachReceived)
+    assert isinstance(attached.link, OutgoingLink)
+    attached.link.answers_close_later = True
+    (answer,) = peer.says(Detach(0, closed=False).encode())
+    assert answer.startswith("detach(")
+
+
+def test_an_attach_on_the_handle_of_a_closing_link_is_answered_behind_its_detach() -> None:
+    """2.7.1: our handle is the peer's, and free only then. The peer's own was free when it closed the link."""
+    closing = Closing()
+    assert closing.peer.attaches("s", 0, is_receiver=True) == []
+    assert [each.partition("(")[0] for each in closing.answers()] == ["detach", "attach"]
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_a_link_that_is_gone_before_the_closing_one_is_answered_is_answered_behind_it(closed: bool) -> None:
+    closing = Closing()
+    closing.peer.attaches("s", 0, is_receiver=True)
+    assert closing.peer.says(Detach(0, closed=closed).encode()) == []
+    assert ended(closing.peer.attaches("t", 0), "end", "amqp:session:handle-in-use"), "so that few wait"
+
+    closing = Closing()
+    closing.peer.attaches("s", 0)
+    closing.peer.says(Detach(0, closed=closed).encode())
+    answers = closing.answers()
+    assert [each.partition("(")[0] for each in answers] == ["detach", "attach", "detach"]
+    assert ("closed=True" in answers[-1]) is closed
+
+
+def test_a_session_that_ends_leaves_no_detach_behind() -> None:
+    closing = Closing()
+    (answer,) = closing.peer.says(encode_ending(END, None))
+    assert answer.startswith("end(")
+    assert closing.answers() == []
