@@ -212,8 +212,8 @@ def test_a_delivery_that_was_on_its_way_when_its_partition_was_read_back_is_not_
     drain(world)
 
 
-def test_unreported_refused_messages_may_come_after_later_ones() -> None:
-    """A refusal concerns its message alone (docs/connect/mqtt.md), which is sent again when its publisher is back."""
+def test_messages_behind_a_refused_one_are_refused_with_it_and_keep_their_order() -> None:
+    """Their publisher is gone before it hears of that, and sends them again when it is back."""
     world = World(1, PLAIN)
     publisher, consumer = world.clients["p0"], world.clients["c1"]
     for each in (publisher, consumer):
@@ -233,7 +233,7 @@ def test_unreported_refused_messages_may_come_after_later_ones() -> None:
     world.advance(A_WHILE_US)
 
     seen = world.truth.targets["first"].seen
-    assert list(seen) == [2, 1]
+    assert list(seen) == [1, 2]
     drain(world)
     world.close()
 
