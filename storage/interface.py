@@ -17,6 +17,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.records.journal import JournalRecord
+from sluicegate.storage.records.linked_page import Link
 from sluicegate.storage.records.page import PageRuns, PageSummary
 
 
@@ -111,6 +112,8 @@ class CheckpointJob:
     page_quarantines: list[PageDamage] = field(default_factory=list)
     page_deletes: list[PageKey] = field(default_factory=list)
     page_writes: list[PageWrite] = field(default_factory=list)
+    # Of some of these pages the log record that has the batch of each run, so that the store may link to it.
+    log_records: dict[PageKey, list[int]] = field(default_factory=dict)
     cursor_puts: list[CursorRecord] = field(default_factory=list)
 
 
@@ -240,6 +243,9 @@ class Store(Protocol):
 
     def log_records(self, first: int) -> Iterator[LogEntry]:
         """Yield the records of the log from number `first` on, up to the last one that was appended by now."""
+
+    def read_linked(self, link: Link) -> bytes | None:
+        """Return the bytes of the log that a page of the copy links to, None when they are missing."""
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         """Pass the data file, as of the last checkpoint, to `sink` in pieces, while commits continue.

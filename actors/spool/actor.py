@@ -62,8 +62,9 @@ from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.storage.commit.checkpoint import PageRequest
 from sluicegate.storage.commit.pending import NEVER
 from sluicegate.storage.commit.planner import CommitPlanner, TableRequest
-from sluicegate.storage.interface import PageDamage, PageWrite, Table, TableWrite
+from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
+from sluicegate.storage.records.linked_page import is_worth_links
 from sluicegate.storage.records.page import Run, encode_page
 
 log = logging.getLogger("sluicegate.spool")
@@ -268,7 +269,17 @@ class Spool(Behaviour, Flushed):
 
     def _write_pages(self, message: WritePages) -> None:
         pages = [_page_of(message.partition_id, plan) for plan in message.plans]
-        request = PageRequest(pages, lambda written: message.partition.post(PagesWritten(message.plans, not written)))
+        records: dict[PageKey, list[int]] = {}
+        linked_bytes = 0
+        for write, plan in zip(pages, message.plans, strict=True):
+            if plan.log_records is not None and is_worth_links(write.page, len(plan.log_records)):
+                records[PageKey(message.partition_id, plan.first)] = plan.log_records
+                linked_bytes += len(write.page)
+
+        def done(written: bool) -> None:
+            message.partition.post(PagesWritten(message.plans, not written))
+
+        request = PageRequest(pages, done, log_records=records, linked_bytes=linked_bytes)
         self._planner.checkpoints.write_pages(request, self._runtime.clock.now_ms())
 
     def _register(self, message: RegisterPartition) -> None:

@@ -33,10 +33,13 @@ PAGES_LOADED_MAX: Final = 8
 class PagePlan:
     """Segments that will be in one page once it is stored."""
 
-    def __init__(self, first: int, end: int, runs: list[tuple[int, MessageBatch]]) -> None:
+    def __init__(
+        self, first: int, end: int, runs: list[tuple[int, MessageBatch]], log_records: list[int] | None = None
+    ) -> None:
         self.first = first
         self.end = end
         self.runs = runs  # first sequence and batch of each segment, ascending
+        self.log_records = log_records  # for each run the log record that has the same batch; None: a run is in none
 
 
 @final
@@ -49,6 +52,7 @@ class PagePlanner:
         self._bytes_to_free = bytes_to_free
         self._through_record = through_record
         self._runs: list[tuple[int, MessageBatch]] = []
+        self._log_records: list[int] | None = []
         self._page_held = 0
         self._end = 0
 
@@ -59,6 +63,7 @@ class PagePlanner:
             self.finish()
         if pageable and batch is not None:
             self._runs.append((first, batch))
+            self._note_record(batch, publication)
             self._page_held += batch.content_bytes()
             self._bytes_to_free -= batch.memory_bytes()
             self._end = end
@@ -67,10 +72,18 @@ class PagePlanner:
     def finish(self) -> list[PagePlan]:
         """Complete the current page; return all plans so far."""
         if self._runs:
-            self.plans.append(PagePlan(self._runs[0][0], self._end, self._runs))
+            self.plans.append(PagePlan(self._runs[0][0], self._end, self._runs, self._log_records))
             self._runs = []
+            self._log_records = []
             self._page_held = 0
         return self.plans
+
+    def _note_record(self, batch: MessageBatch, publication: Publication | None) -> None:
+        """Note the record that has a batch: it has the publication's, and a partition may have a selection of that."""
+        if publication is None or publication.batch is not batch:
+            self._log_records = None
+        elif self._log_records is not None:
+            self._log_records.append(int(publication.record_number))
 
     def _is_stored(self, publication: Publication | None) -> bool:
         """Return whether the publication is in the journal, in a record up to `through_record`, and nowhere else."""

@@ -12,6 +12,7 @@ from typing import Final, final
 import xxhash
 
 from sluicegate.storage.backup.folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
+from sluicegate.storage.backup.linked_pages import fill_linked_pages
 from sluicegate.storage.catalog.copied_log import copy_records, first_needed
 from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders, translated
 from sluicegate.storage.environment.folder_lock import DATA_FILE
@@ -69,7 +70,7 @@ class Backup:
             raise BackupRefused(f"there is no room for the backup in {self.folder}: {text}")
 
     def _copy_into(self, descriptor: int) -> BackupNote:
-        """Copy the data file as of the last checkpoint, and the records of the log behind it into the copy."""
+        """Copy the data file as of the last checkpoint, and into the copy what it needs of the log."""
 
         def write(piece: bytes) -> None:
             if self._ended:
@@ -81,7 +82,9 @@ class Backup:
             self._store.stream_copy(write)
             with translated(self.folder, needed_bytes=0):
                 records = self._store.log_records(first_needed(partial))
-                copy_records(partial, records, log_bytes=self._store.usage().log_bytes)
+                log_bytes = self._store.usage().log_bytes
+                copy_records(partial, records, log_bytes=log_bytes)
+                fill_linked_pages(partial, self._store.read_linked, log_bytes=log_bytes)
         os.fsync(descriptor)
         size, digest = self._digest(descriptor)
         return BackupNote(

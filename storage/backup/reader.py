@@ -8,6 +8,7 @@ The reader keeps the journal in memory, as a node does, and reads pages on deman
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self, final
@@ -36,6 +37,7 @@ from sluicegate.storage.environment.quarantine import browse, describe_page
 from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound, UnknownRow
 from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal
+from sluicegate.storage.log.links import whole_page
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.tail import LogTail, TailChanges
 from sluicegate.storage.records.page import PageRuns
@@ -188,6 +190,7 @@ class SpoolReader:
         self._env = env
         self._databases = Databases(env)
         self._tail = LogTail()
+        self._log = where / LOG_FOLDER
         recovery = self._recovery(where)
         self.incarnation = recovery.incarnation
         self.was_clean = recovery.was_clean
@@ -230,9 +233,14 @@ class SpoolReader:
         data = self._tail.page(PageKey(partition_id, first_sequence))
         if data is not None:
             return checked_page(data, partition_id, first_sequence)
-        with translated(Path(), needed_bytes=0), self._env.begin() as txn:
-            data = txn.get(PAGE_KEY.pack(partition_id, first_sequence), db=self._databases.pages)
+        read = partial(self._stored_page, PAGE_KEY.pack(partition_id, first_sequence))
+        with translated(Path(), needed_bytes=0):
+            data = whole_page(read, self._log, describe_page(partition_id, first_sequence))
         return checked_page(data, partition_id, first_sequence)
+
+    def _stored_page(self, key: bytes) -> bytes | None:
+        with self._env.begin() as txn:
+            return txn.get(key, db=self._databases.pages)
 
     def page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
         """Return the runs of a page, or None for an unreadable page."""

@@ -33,7 +33,8 @@ from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.tail import TailChanges
 from sluicegate.storage.records.cursor import CursorRecord, decode_cursor
 from sluicegate.storage.records.journal import JournalRecord
-from sluicegate.storage.records.page import PageRuns, PageSummary, decode_page, decode_page_summary, directory_row
+from sluicegate.storage.records.linked_page import directory_value
+from sluicegate.storage.records.page import PageRuns, PageSummary, decode_page, decode_page_summary
 from sluicegate.storage.records.table import decode_row, stored_key
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ class RecoveryScan:
             return None
         if self._repairs:
             with self._env.begin(write=True) as txn:
-                txn.put(key, directory_row(page, where), db=self._databases.directory)
+                txn.put(key, directory_value(page), db=self._databases.directory)
         return summary
 
     def _rows(self, database: "_Database") -> Iterator[tuple[bytes, bytes]]:

@@ -30,6 +30,7 @@ IDLE_BYTES_PER_MS: Final = 33  # at most 2 MB a minute when little happens
 BEHIND: Final = 2  # so many times what makes a checkpoint due
 WORTH: Final = 8  # content of so many times the list of free pages is worth a checkpoint
 CONTENT_BYTES_MIN: Final = 256 << 10
+LINKED_PAGE_BYTES: Final = 512  # in the database, of a page that is links into the log
 # Pages that are not worth a checkpoint wait for more: longer when it costs more, so it costs 2 MB a second at most.
 PAGES_WAIT_MS_MIN: Final = 10
 PAGES_WAIT_MS_MAX: Final = 5000
@@ -70,11 +71,26 @@ class PartitionCursor:
 
 @final
 class PageRequest:
-    """Pages to write, and the callback for when they are safe (True) or cannot be written."""
+    """Pages to write, and the callback for when they are safe (True) or cannot be written.
 
-    def __init__(self, pages: list[PageWrite], done: Callable[[bool], None]) -> None:
+    `log_records` has, for the pages that may become links, the record of the log that has the batch of each run.
+    """
+
+    def __init__(
+        self,
+        pages: list[PageWrite],
+        done: Callable[[bool], None],
+        *,
+        log_records: dict[PageKey, list[int]] | None = None,
+        linked_bytes: int = 0,
+    ) -> None:
+        """`linked_bytes` is the size of the pages that may become links."""
         self.pages = pages
         self.done = done
+        self.log_records = {} if log_records is None else log_records
+        self.page_bytes = sum([len(write.page) for write in pages])
+        # What a checkpoint writes for them, about.
+        self.content_bytes = self.page_bytes - linked_bytes + LINKED_PAGE_BYTES * len(self.log_records)
 
 
 @final
@@ -106,6 +122,7 @@ class CheckpointPlanner:
         self._changed: set[int] = set()  # partitions whose cursors a checkpoint has to write
         self._pages: list[PageRequest] = []
         self._page_bytes = 0
+        self._page_content_bytes = 0  # of these, what a checkpoint writes
         self._out_page_bytes = 0  # of the checkpoint in progress
         self._pages_since_ms = 0
         self._page_deletes: list[PageKey] = []
@@ -127,7 +144,8 @@ class CheckpointPlanner:
         if not self._pages:
             self._pages_since_ms = now_ms
         self._pages.append(request)
-        self._page_bytes += sum([len(write.page) for write in request.pages])
+        self._page_bytes += request.page_bytes
+        self._page_content_bytes += request.content_bytes
 
     def drop_pages(self, partition_id: int, first_sequences: list[int]) -> None:
         """Take pages to delete."""
@@ -189,7 +207,8 @@ class CheckpointPlanner:
         if (
             self._is_wanted
             or self._page_damages
-            or self._page_bytes >= min(worth, self.page_bytes_max)
+            or self._page_bytes >= self.page_bytes_max
+            or self._page_content_bytes >= worth
             or self._row_bytes >= self._row_bytes_due()
             or self._log_bytes >= min(max(LOG_BYTES_MIN, worth), self._log_bytes_max)
             or self._log_records >= LOG_RECORDS_MAX
@@ -219,7 +238,7 @@ class CheckpointPlanner:
         deletes, self._page_deletes = self._page_deletes, []
         damages, self._page_damages = self._page_damages, []
         changed, self._changed = self._changed, set()
-        self._out_page_bytes, self._page_bytes = self._page_bytes, 0
+        self._out_page_bytes, self._page_bytes, self._page_content_bytes = self._page_bytes, 0, 0
         self._out_log = (self._log_bytes, self._log_records, self._row_bytes, self._is_log_spent)
         self._log_bytes = self._log_records = self._row_bytes = 0
         self._is_log_spent = False
@@ -229,6 +248,7 @@ class CheckpointPlanner:
             page_quarantines=damages,
             page_deletes=deletes,
             page_writes=[page for request in pages for page in request.pages],
+            log_records={key: records for request in pages for key, records in request.log_records.items()},
             cursor_puts=[self._cursors[each].state([]) for each in sorted(changed)],
         )
         self._out = Checkpoint(job, pages)

@@ -5,7 +5,7 @@ whole store, its content the incarnation as u64. Format 1 had no log: its journa
 `journal`. The place in the log is a sealed record of kind SGN under the key "log", with two numbers of log records as
 u64: the last one that the state includes, and the first one with messages that no page has. The key "clean" marks a
 clean shutdown, unless the log has later records. The key "turn" changes when the caller needs a commit without other
-content: to free pages.
+content: to free pages. The key "links" is there once a page was stored as links into the log.
 """
 
 import struct
@@ -28,6 +28,7 @@ POSITIONS_FORMAT: Final = 1
 IDENTITY_KEY: Final = b"store"
 _CLEAN_KEY: Final = b"clean"
 _TURN_KEY: Final = b"turn"
+_LINKS_KEY: Final = b"links"
 LOG_KEY: Final = b"log"
 _INCARNATION: Final = struct.Struct("<Q")
 _POSITIONS: Final = struct.Struct("<QQ")
@@ -95,3 +96,13 @@ def write_clean(txn: "Transaction", databases: Databases, *, clean: bool) -> Non
 def write_turn(txn: "Transaction", databases: Databases) -> None:
     """Change an otherwise unused key, so that LMDB performs the commit."""
     txn.put(_TURN_KEY, txn.id().to_bytes(8, "little"), db=databases.meta)
+
+
+def has_links(txn: "Transaction", databases: Databases) -> bool:
+    """Return whether pages may be linked ones."""
+    return txn.get(_LINKS_KEY, db=databases.meta) is not None
+
+
+def write_links(txn: "Transaction", databases: Databases) -> None:
+    """Note that pages may be linked ones."""
+    txn.put(_LINKS_KEY, b"1", db=databases.meta)

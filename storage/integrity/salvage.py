@@ -51,6 +51,7 @@ from sluicegate.storage.integrity.walk import FREE_LIST, NAMES, TreeDamage, Tree
 from sluicegate.storage.interface import Table
 from sluicegate.storage.records.cursor import decode_cursor
 from sluicegate.storage.records.journal import JOURNAL_KIND, decode_journal_record
+from sluicegate.storage.records.linked_page import is_linked, links_of
 from sluicegate.storage.records.page import decode_page, decode_page_summary, directory_row
 from sluicegate.storage.records.seal import unseal_whole
 from sluicegate.storage.records.table import decode_row, stored_key
@@ -235,13 +236,20 @@ def _is_record(key: bytes, value: bytes) -> bool:
 
 
 def _is_page(key: bytes, value: bytes) -> bool:
-    decode_page(value)
+    if is_linked(value):
+        links_of(value)
+    else:
+        decode_page(value)
     return len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == decode_page_summary(value).first_sequence
 
 
 def _is_summary(key: bytes, value: bytes) -> bool:
     first = decode_page_summary(value).first_sequence
-    return len(directory_row(value)) == len(value) and len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == first
+    if is_linked(value):
+        links_of(value)
+    elif len(directory_row(value)) != len(value):
+        return False
+    return len(key) == PAGE_KEY.size and PAGE_KEY.unpack(key)[1] == first
 
 
 def _is_cursor(key: bytes, value: bytes) -> bool:

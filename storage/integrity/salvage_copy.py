@@ -41,6 +41,8 @@ from sluicegate.storage.integrity.pages import DataFile
 from sluicegate.storage.integrity.salvage import TABLES, Findings
 from sluicegate.storage.interface import PageKey, Table
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, incarnation_in
+from sluicegate.storage.log.links import fetch
+from sluicegate.storage.records.linked_page import Link, is_linked, page_from_links
 from sluicegate.storage.records.page import PageSummary, decode_page_summary, directory_row
 from sluicegate.storage.records.seal import unseal_whole
 from sluicegate.storage.records.table import decode_row
@@ -118,12 +120,13 @@ def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Ca
 def _written(findings: Findings, log: Path, partial: Path, incarnation: int) -> Salvaged:
     found = incarnation_in(log)
     journal = None if found is None else Journal(log, found, segment_bytes=0, sync=False)
-    log_bytes = 0 if journal is None else journal.held_bytes()
+    log_bytes = 0 if journal is None else journal.held_bytes()  # with the files that pages link to
     map_bytes = _MAP_FACTOR * (findings.file.file_bytes + log_bytes) + _MAP_BYTES_MIN
     env = lmdb.open(str(partial), subdir=False, lock=False, map_size=map_bytes, max_dbs=DATABASE_COUNT, sync=False)
     try:
         databases = Databases(env)
-        copy = _Copy(findings, env, databases, Salvaged(incarnation, unclaimed=findings.unclaimed))
+        salvaged = Salvaged(incarnation, unclaimed=findings.unclaimed)
+        copy = _Copy(findings, env, databases, salvaged, lambda link: fetch(log, link))
         copy.run()
         if journal is not None:
             copy.run_log(journal)
@@ -138,8 +141,16 @@ def _written(findings: Findings, log: Path, partial: Path, incarnation: int) -> 
 class _Copy:
     """One copy. Rows of pages and of their directory are matched, the others are copied as found."""
 
-    def __init__(self, findings: Findings, env: lmdb.Environment, databases: Databases, salvaged: Salvaged) -> None:
+    def __init__(
+        self,
+        findings: Findings,
+        env: lmdb.Environment,
+        databases: Databases,
+        salvaged: Salvaged,
+        fetch: Callable[[Link], bytes | None],
+    ) -> None:
         self.salvaged = salvaged
+        self._fetch = fetch
         self._findings = findings
         self._env = env
         self._databases = databases
@@ -208,10 +219,10 @@ class _Copy:
             for key, value in self._findings.rows("pages"):
                 self._partition_ids.add(PAGE_KEY.unpack(key)[0])
                 if key in summaries:
-                    rows[key] = summaries.pop(key)
+                    rows[key] = directory_row(summaries.pop(key))
                 elif not is_whole:
                     rows[key] = directory_row(value)
-                yield key, value
+                yield key, page_from_links(value, self._fetch) if is_linked(value) else value
 
         self._copy("pages", pages())
         self.salvaged.tables["directory"] = TableAccount(self._put("directory", sorted(rows.items())), wanted)

@@ -2,6 +2,7 @@
 
     log/000000000017.log    a segment, see `storage.log.segment`; the name is its index
     log/spare-1.log         a file for a later segment, with its room allocated
+    log/000000000016.kept   a segment that only pages need, see `storage.log.kept`
 
 An append is one write, several for a long record, and one fdatasync in a file whose blocks are allocated. So it costs
 its own bytes and, on most file systems, no write of the file system's own. A segment that is no longer needed becomes a
@@ -34,6 +35,7 @@ from typing import Final, NamedTuple, final
 from sluicegate.storage.environment.file_rights import make_file, make_folder
 from sluicegate.storage.errors import DamagedRecord, StoreDamaged, StoreFailed, UnsupportedFormat
 from sluicegate.storage.interface import LogEntry, LogGap
+from sluicegate.storage.log.kept import KeptSegments, remove_kept, segment_path
 from sluicegate.storage.log.segment import (
     FRAME_HEAD_BYTES,
     HEADER_BYTES,
@@ -78,6 +80,13 @@ class Spare(NamedTuple):
     size: int  # bytes that are allocated
 
 
+class RecordEnd(NamedTuple):
+    """Where a record ends."""
+
+    segment: int
+    offset: int
+
+
 @final
 class Journal:
     """The log of one store. Numbers of records ascend, and need not be consecutive."""
@@ -101,10 +110,11 @@ class Journal:
         self._lock = threading.Lock()
         self._segments: list[Segment] = []
         self._spares: list[Spare] = []  # by size
+        self.kept: Final = KeptSegments(folder)
         self._current: Segment | None = None  # appends go there
         self._descriptor = -1
         self._room = 0  # end of the allocated blocks of the current segment
-        self._next_index = 1
+        self._next_index = self.kept.last_index + 1
         self._next_spare = 1
         self._last_number = 0
         self._doubtful: Segment | None = None  # it may end with the record of an append that failed
@@ -138,8 +148,8 @@ class Journal:
                     yield LogEntry(frame.number, data[frame.start : frame.start + frame.size], frame.is_sound)
 
     def held_bytes(self) -> int:
-        """Return the bytes of all segments that were not trimmed."""
-        return sum([segment.end for segment in self._segments])
+        """Return the bytes of all segments that were not trimmed, and of those that are kept."""
+        return sum([segment.end for segment in self._segments]) + self.kept.file_bytes()
 
     def file_bytes(self) -> int:
         """Return the allocated bytes of all files. Raises OSError."""
@@ -149,7 +159,7 @@ class Journal:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 total += path.stat().st_size
-        return total
+        return total + self.kept.file_bytes()
 
     def records_count(self) -> int:
         """Return the number of records in all segments that were not trimmed."""
@@ -177,7 +187,7 @@ class Journal:
 
     def append(
         self, number: int, record: list[bytes], *, uses_reserve: bool, waits: bool = True, is_sound: bool = True
-    ) -> None:
+    ) -> RecordEnd:
         """Append a record, given in pieces, and return when it is on the disk; without `waits` only `sync` makes sure.
 
         A record that came damaged (`is_sound` False) is damaged here, too. Raises OSError: then the record is not in
@@ -185,7 +195,8 @@ class Journal:
         """
         if number <= self.last_number:
             raise ValueError(f"log record {number} after {self.last_number}")
-        size = frame_bytes(sum([len(piece) for piece in record]))
+        record_bytes = sum([len(piece) for piece in record])
+        size = frame_bytes(record_bytes)
         segment = self._current
         if segment is None or segment.end + size > self._room:
             segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
@@ -202,10 +213,12 @@ class Journal:
         if os.fstat(self._descriptor).st_nlink == 0:
             self._end_segment()
             raise StoreDamaged(f"{segment.path} was removed while the node runs: what it writes would be lost")
+        end = RecordEnd(segment.index, segment.end + FRAME_HEAD_BYTES + record_bytes)
         segment.end += size
         segment.last = number
         segment.records += 1
         self._last_number = number
+        return end
 
     def sync(self) -> None:
         """Return when all records are on the disk. Raises OSError."""
@@ -217,19 +230,28 @@ class Journal:
                 os.close(descriptor)
 
     def trim(self, before: int) -> None:
-        """Give up the records below a number, as far as they fill whole segments. Raises OSError."""
+        """Give up the records below a number, as far as they fill whole segments; keep the linked ones of these.
+
+        Raises OSError.
+        """
         with self._lock:
-            kept = (self._current, self._doubtful)
-            gone = [each for each in self._segments if each.last < before and each not in kept]
+            used = (self._current, self._doubtful)
+            gone = [each for each in self._segments if each.last < before and each not in used]
             self._segments = [each for each in self._segments if each not in gone]
-        spares: list[Spare] = []
+        free = self.kept.unlinked()
         for segment in gone:
-            size = segment.path.stat().st_size
+            if segment.index in self.kept.live:
+                self.kept.keep(segment.index)
+            else:
+                free.append(segment.path)
+        spares: list[Spare] = []
+        for path in free:
+            size = path.stat().st_size
             if self._is_wanted(size, len(self._spares) + len(spares)):
                 spares.append(Spare(self._next_spare_path(), size))
-                os.rename(segment.path, spares[-1].path)
+                os.rename(path, spares[-1].path)
             else:
-                segment.path.unlink()
+                path.unlink()
         if spares:
             self._sync_folder()  # else a power failure could bring back the name, over what is written next
             for spare in spares:
@@ -321,7 +343,7 @@ class Journal:
             self._void_doubtful()
         index = self._next_index
         self._next_index += 1
-        path = self.folder / f"{index:012d}.log"
+        path = segment_path(self.folder, index)
         self._choose_size(needed_bytes)
         spare = self._taken_spare(needed_bytes, uses_reserve=uses_reserve)
         try:
@@ -453,6 +475,7 @@ def remove_log(log: Path) -> None:
     for name in os.listdir(log):
         if _SEGMENT_NAME.fullmatch(name) or _SPARE_NAME.fullmatch(name):
             (log / name).unlink()
+    remove_kept(log)
 
 
 def _size_of(spare: Spare) -> int:

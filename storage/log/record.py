@@ -106,10 +106,10 @@ def record_pieces(record: LogRecord) -> list[bytes]:
     put_varint(out, len(rows))
     out += written
     put_varint(out, len(record.staged_pages))
-    for partition_id, page in record.staged_pages:
-        put_varint(out, partition_id)
-        put_varint(out, len(page))
-        rows.append(page)
+    for write in record.staged_pages:
+        put_varint(out, write.partition_id)
+        put_varint(out, len(write.page))
+        rows.append(write.page)
     journal = record.journal
     put_varint(out, 0 if journal is None else len(journal))
     head = b"".join(out)

@@ -50,12 +50,38 @@ class Losses:
         return " and ".join(parts)
 
 
+class BatchSpan(NamedTuple):
+    """Where a batch is in a record."""
+
+    start: int
+    size: int
+    checksum: int  # xxh3_64
+
+
 def put_batches(head: bytes, batches: list[bytes]) -> list[bytes]:
     """Return the pieces of a record's content."""
-    sizes = column_bytes("I", [len(batch) for batch in batches])
-    checksums = column_bytes("Q", [xxhash.xxh3_64_intdigest(batch) for batch in batches])
-    table = head + sizes + checksums
+    return put_checked_batches(head, batches, [xxhash.xxh3_64_intdigest(batch) for batch in batches])
+
+
+def put_checked_batches(head: bytes, batches: list[bytes], checksums: list[int]) -> list[bytes]:
+    """Return the same with checksums that are known; one that does not match is found by the reader."""
+    table = head + column_bytes("I", [len(batch) for batch in batches]) + column_bytes("Q", checksums)
     return [table, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(table)), *batches]
+
+
+def take_spans(data: bytes, offset: int, count: int) -> list[BatchSpan]:
+    """Return the places of the batches behind a head that ends at `offset`. Their bytes need not be in `data`.
+
+    Raises ValueError when the data end before the batches do begin.
+    """
+    sizes = take_column("I", data, offset, count)
+    checksums = take_column("Q", data, offset + 4 * count, count)
+    start = offset + 12 * count + _CHECKSUM.size
+    spans: list[BatchSpan] = []
+    for size, checksum in zip(sizes, checksums, strict=True):
+        spans.append(BatchSpan(start, size, checksum))
+        start += size
+    return spans
 
 
 def take_batches(

@@ -23,7 +23,15 @@ from typing import Final, NamedTuple
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.records.batch import column_bytes, encode_batch, take_column
-from sluicegate.storage.records.batches import BatchRead, Losses, put_batches, take_batch, take_batches
+from sluicegate.storage.records.batches import (
+    BatchRead,
+    BatchSpan,
+    Losses,
+    put_batches,
+    take_batch,
+    take_batches,
+    take_spans,
+)
 from sluicegate.storage.records.seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal_whole
 
 JOURNAL_KIND: Final = b"SGJ"
@@ -99,6 +107,17 @@ def decode_journal_record(data: bytes, where: str = "journal record") -> Journal
         return _decode_content(data, where, is_sealed=is_sealed)
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"its content cannot be read: {error}") from error
+
+
+def batch_spans(data: bytes) -> list[BatchSpan]:
+    """Return the places of the batches in a sound record, of which `data` need only have the head.
+
+    Raises ValueError, IndexError and struct.error when the head is not whole.
+    """
+    entry_count, _, offset = _take_settlements(data)
+    for _ in range(entry_count):
+        _, offset = _take_matches(data, offset)
+    return take_spans(data, offset, entry_count)
 
 
 def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecord:

@@ -24,7 +24,15 @@ from sluicegate.messaging.message.usage import STORED_MESSAGE_BYTES
 from sluicegate.messaging.partitions.state.segments import UNKNOWN_MARKS, Marks, marks_of, marks_together
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.records.batch import column_bytes, encode_batch, take_column
-from sluicegate.storage.records.batches import BatchRead, Losses, put_batches, take_batch, take_batches
+from sluicegate.storage.records.batches import (
+    BatchRead,
+    BatchSpan,
+    Losses,
+    put_batches,
+    take_batch,
+    take_batches,
+    take_spans,
+)
 from sluicegate.storage.records.seal import SEAL_BYTES, is_sealed_as, seal, sealed_version, unseal
 
 SUMMARY_KIND: Final = b"SGD"
@@ -136,6 +144,13 @@ def decode_page(data: bytes, where: str = "page") -> PageRuns:
         return _decode_runs(data, start + SEAL_BYTES, summary, where, is_sealed=is_sealed)
     except (IndexError, ValueError, OverflowError, struct.error) as error:
         raise DamagedRecord(where, f"its runs cannot be read: {error}") from error
+
+
+def run_spans(page: bytes) -> tuple[list[int], list[BatchSpan]]:
+    """Return the first sequences of the runs of a sound page of this release, and the places of their batches."""
+    count = decode_page_summary(page).run_count
+    start = _summary_end(page, "page") + SEAL_BYTES
+    return take_column("Q", page, start, count), take_spans(page, start + _U64.size * count, count)
 
 
 def _decode_runs(data: bytes, start: int, summary: PageSummary, where: str, *, is_sealed: bool) -> PageRuns:

@@ -1,8 +1,8 @@
 """The seal: the envelope around every record at rest, which distinguishes damage from foreign formats.
 
     offset  type  field
-    0       3 B   kind: SGJ journal record, SGP page, SGD page directory row, SGC cursor, SGT table row,
-                  SGQ quarantined record, SGM the store itself
+    0       3 B   kind: SGJ journal record, SGP page, SGD page directory row, SGK links of a page, SGC cursor,
+                  SGT table row, SGQ quarantined record, SGM the store itself
     3       u8    format version of the content
     4       u32   content bytes
     8       u64   xxh3_64 of the content, seeded with kind and version

@@ -1,18 +1,21 @@
 """Applies a checkpoint inside a write transaction. `SpoolStore` begins and commits the transaction."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import lmdb
 
-from sluicegate.storage.environment.databases import PAGE_KEY, PARTITION_KEY, SEQUENCE_MAX, Databases
+from sluicegate.storage.environment.databases import PAGE_KEY, PARTITION_KEY, SEQUENCE_MAX, Databases, key_numbers
 from sluicegate.storage.environment.identity import Positions, write_positions
 from sluicegate.storage.environment.quarantine import describe_page, set_aside
 from sluicegate.storage.errors import DamagedRecord
-from sluicegate.storage.interface import CheckpointJob, PageKey, Quarantined, Reservation, Table
+from sluicegate.storage.interface import CheckpointJob, PageDamage, PageKey, Quarantined, Reservation, Table
+from sluicegate.storage.log.links import links_in
 from sluicegate.storage.log.record import LogRecord, page_key_of
 from sluicegate.storage.log.tail import TailChanges, growth_of_values
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor, with_reservation
-from sluicegate.storage.records.page import directory_row
+from sluicegate.storage.records.linked_page import directory_value
+from sluicegate.storage.store.links import PageLinks
 
 if TYPE_CHECKING:
     from lmdb import _Database
@@ -20,21 +23,47 @@ if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
 
 
-def apply_checkpoint(txn: "Transaction", databases: Databases, records: list[LogRecord], job: CheckpointJob) -> None:
-    """Apply the records of the log, and then the job. Raises lmdb.Error."""
-    _apply_changes(txn, databases, TailChanges(records))
+def apply_checkpoint(
+    txn: "Transaction", databases: Databases, records: list[LogRecord], job: CheckpointJob, links: PageLinks
+) -> None:
+    """Apply the records of the log, and then the job, with links in place of some pages. Raises lmdb.Error."""
+    _apply_changes(txn, databases, TailChanges(records), links)
     for damage in job.page_quarantines:
-        entry = Quarantined(describe_page(damage.partition_id, damage.first_sequence), "damaged", damage.detail)
-        key = PAGE_KEY.pack(damage.partition_id, damage.first_sequence)
-        if set_aside(txn, databases, "pages", key, entry, stays=damage.stays) and not damage.stays:
-            txn.delete(key, db=databases.directory)
+        _quarantine_page(txn, databases, damage, links)
     for page in job.page_deletes:
-        _delete_page(txn, databases, page)
+        _delete_page(txn, databases, page, links)
     for write in job.page_writes:
-        _put_page(txn, databases, page_key_of(write), write.page)
+        key = page_key_of(write)
+        put_page(txn, databases, key, links.pages.get(key, write.page), links)
     for cursor in job.cursor_puts:
         txn.put(PARTITION_KEY.pack(cursor.partition_id), encode_cursor(cursor), db=databases.cursors)
     write_positions(txn, databases, Positions(job.applied, job.needed_from))
+
+
+def linked_bytes(txn: "Transaction", databases: Databases) -> dict[int, int]:
+    """Return the linked bytes of each segment of the log. Raises lmdb.Error."""
+    found: dict[int, int] = {}
+    with txn.cursor(db=databases.directory) as cursor:
+        for key, row in cursor.iternext():
+            for link in links_in(row, partial(txn.get, key, db=databases.pages)):
+                found[link.segment] = found.get(link.segment, 0) + link.size
+    return found
+
+
+def rewrite_linked(txn: "Transaction", databases: Databases, segments: set[int], links: PageLinks) -> None:
+    """Write the ordinary page for each page that links to one of these segments. Raises lmdb.Error, OSError."""
+    keys: list[bytes] = []
+    with txn.cursor(db=databases.directory) as cursor:
+        for key, row in cursor.iternext():
+            if not segments.isdisjoint(
+                [link.segment for link in links_in(row, partial(txn.get, key, db=databases.pages))]
+            ):
+                keys.append(key)
+    for key in keys:
+        page = txn.get(key, db=databases.pages)
+        whole = None if page is None else links.whole(page)
+        if whole is not None:
+            put_page(txn, databases, PageKey(*key_numbers(PAGE_KEY, key)), whole, links)
 
 
 def growth_bytes(job: CheckpointJob) -> int:
@@ -54,11 +83,11 @@ def copy_catalog(txn: "Transaction", databases: Databases) -> None:
                 txn.put(key, data, db=copy)
 
 
-def _apply_changes(txn: "Transaction", databases: Databases, changes: TailChanges) -> None:
+def _apply_changes(txn: "Transaction", databases: Databases, changes: TailChanges, links: PageLinks) -> None:
     for partition_id in changes.purged:
-        _purge(txn, databases, partition_id)
+        _purge(txn, databases, partition_id, links)
     for key, page in changes.pages.items():
-        _put_page(txn, databases, key, page)
+        put_page(txn, databases, key, page, links)
     for reservation in changes.reservations.values():
         _reserve(txn, databases, reservation)
     for table, rows in changes.rows.items():
@@ -84,32 +113,54 @@ def _reserve(txn: "Transaction", databases: Databases, reservation: Reservation)
     txn.put(key, encode_cursor(with_reservation(cursor, *reservation)), db=databases.cursors)
 
 
-def _put_page(txn: "Transaction", databases: Databases, page_key: PageKey, page: bytes) -> None:
+def put_page(txn: "Transaction", databases: Databases, page_key: PageKey, page: bytes, links: PageLinks) -> None:
+    """Store a page, in place of one of the same name. Raises lmdb.Error."""
     key = PAGE_KEY.pack(*page_key)
+    links.delete(txn.get(key, db=databases.directory))
+    links.put(page)
     txn.put(key, page, db=databases.pages)
-    txn.put(key, directory_row(page), db=databases.directory)
+    txn.put(key, directory_value(page), db=databases.directory)
 
 
-def _delete_page(txn: "Transaction", databases: Databases, page: PageKey) -> None:
+def _delete_page(txn: "Transaction", databases: Databases, page: PageKey, links: PageLinks) -> None:
     key = PAGE_KEY.pack(page.partition_id, page.first_sequence)
+    links.delete(txn.get(key, db=databases.directory))
     txn.delete(key, db=databases.pages)
     txn.delete(key, db=databases.directory)
 
 
-def _purge(txn: "Transaction", databases: Databases, partition_id: int) -> None:
+def _quarantine_page(txn: "Transaction", databases: Databases, damage: PageDamage, links: PageLinks) -> None:
+    """Move a page into quarantine, or copy it; of a linked one, the page that it stands for."""
+    key = PAGE_KEY.pack(damage.partition_id, damage.first_sequence)
+    page = txn.get(key, db=databases.pages)
+    whole = None if page is None else links.whole(page)
+    entry = Quarantined(describe_page(damage.partition_id, damage.first_sequence), "damaged", damage.detail)
+    if whole is not None:
+        txn.put(key, whole, db=databases.pages)
+    if set_aside(txn, databases, "pages", key, entry, stays=damage.stays) and not damage.stays:
+        links.delete(txn.get(key, db=databases.directory))
+        txn.delete(key, db=databases.directory)
+    elif page is not None and whole is not None:
+        txn.put(key, page, db=databases.pages)
+
+
+def _purge(txn: "Transaction", databases: Databases, partition_id: int, links: PageLinks) -> None:
     # The keys come from the directory: a cursor over the pages would read every page from the disk to delete it.
     first, last = PAGE_KEY.pack(partition_id, 0), PAGE_KEY.pack(partition_id, SEQUENCE_MAX)
-    for key in _delete_range(txn, databases.directory, first, last):
+    for key in _delete_range(txn, databases.directory, first, last, links):
         txn.delete(key, db=databases.pages)
     txn.delete(PARTITION_KEY.pack(partition_id), db=databases.cursors)
 
 
-def _delete_range(txn: "Transaction", database: "_Database", first: bytes, last: bytes) -> list[bytes]:
+def _delete_range(
+    txn: "Transaction", database: "_Database", first: bytes, last: bytes, links: PageLinks
+) -> list[bytes]:
     deleted: list[bytes] = []
     with txn.cursor(db=database) as cursor:
         found = cursor.set_range(first)
         while found and cursor.key() <= last:
             deleted.append(cursor.key())
+            links.delete(cursor.value())
             cursor.delete()  # and the cursor stands on the next one
             found = cursor.key() != b""
     return deleted

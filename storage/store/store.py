@@ -18,10 +18,12 @@ Threads. `_remap` keeps the map in place while `read_page` reads from it; no thr
 A copy (`stream_copy`) takes too long to wait for: the store ends it before it moves the map.
 """
 
+import contextlib
 import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeVar, final
 
@@ -43,12 +45,15 @@ from sluicegate.storage.environment.file_rights import make_folder
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE, FolderLock
 from sluicegate.storage.environment.identity import (
     Positions,
+    has_links,
     read_clean,
     read_incarnation,
     write_clean,
     write_incarnation,
+    write_links,
     write_turn,
 )
+from sluicegate.storage.environment.quarantine import describe_page
 from sluicegate.storage.errors import CommitInDoubt, SpoolMissing, StoreDamaged, StoreFailed, StoreFull
 from sluicegate.storage.integrity.walk import check_spool
 from sluicegate.storage.interface import (
@@ -62,13 +67,16 @@ from sluicegate.storage.interface import (
     Table,
 )
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
+from sluicegate.storage.log.links import fetch, whole_page
 from sluicegate.storage.log.record import LogRecord, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.segment import frame_bytes
 from sluicegate.storage.log.tail import LogTail, TailChanges, growth_of
+from sluicegate.storage.records.linked_page import Link
 from sluicegate.storage.records.page import PageRuns
-from sluicegate.storage.store.apply import apply_checkpoint, copy_catalog, growth_bytes
+from sluicegate.storage.store.apply import apply_checkpoint, copy_catalog, growth_bytes, linked_bytes, rewrite_linked
 from sluicegate.storage.store.copy import Copying
+from sluicegate.storage.store.links import PageLinks, RecordPlaces
 from sluicegate.storage.store.row_keys import keys_under
 
 if TYPE_CHECKING:
@@ -88,6 +96,11 @@ SEGMENT_BYTES_MAX: Final = 8 << 20
 SEGMENT_BYTES_MIN: Final = 256 << 10
 SEGMENT_GROWTH: Final = 8  # the largest segments are so many times as large as the first ones
 SEGMENTS_IN_MAP: Final = 64  # so that the log of a small spool leaves room for its state
+
+# Of kept files of the log: room to which nothing links, beside as much as is linked; and what one checkpoint rewrites.
+GARBAGE_BYTES_MIN: Final = 64 << 20
+REWRITTEN_BYTES: Final = 8 << 20
+_SHORT: Final = 0.75  # of the spool in use: then only `GARBAGE_BYTES_MIN` counts
 
 _NUMBER_BYTES: Final = 8  # of a page in LMDB's list of free pages
 _META_PAGES: Final = 3  # LMDB's two meta pages and the root of its table of sub-databases
@@ -130,9 +143,14 @@ class SpoolStore:
         self._holding = threading.Lock()
         self._holders = 0  # copies that need the log as it is
         self._log = self._open_log(sync=sync)
+        self._places = RecordPlaces(self._log.folder)
+        self._stuck: set[int] = set()  # kept segments with links that could not be followed
         self._tail = LogTail()
         with env.begin() as txn:
             self._positions, self._damaged = positions_of(txn, self._databases, self._log, f"the store in {folder}")
+            self._has_links = has_links(txn, self._databases)
+            if self._has_links:
+                self._log.kept.change(linked_bytes(txn, self._databases))
         replay = Replay(self._log, self._positions)
         if replay.is_missing():
             raise SpoolMissing(folder / LOG_FOLDER, "has no records", [DATA_FILE])
@@ -200,11 +218,13 @@ class SpoolStore:
         try:
             with translated(self.folder, needed_bytes=size):
                 self._lock.check_data()
-                self._log.append(job.number, pieces, uses_reserve=job.uses_reserve)
+                end = self._log.append(job.number, pieces, uses_reserve=job.uses_reserve)
         except (StoreFull, StoreFailed) as error:
             if self._log.is_in_doubt() and not isinstance(error, StoreDamaged):
                 raise CommitInDoubt(f"{error}, and what was written cannot be taken back") from error
             raise
+        if job.record is not None:
+            self._places.appended(job.number, len(job.record), end)
         self._tail.add(job.number, record)
 
     def checkpoint(self, job: CheckpointJob) -> None:
@@ -220,6 +240,8 @@ class SpoolStore:
                     self._turn_over_and_transact(records, job)
             self._tail.applied(job.applied)
             self._positions = Positions(job.applied, job.needed_from)
+            self._places.forget(job.needed_from)
+            self._rewrite_sparse()
             with self._holding:  # who begins to hold the log waits until it is trimmed
                 if self._holders == 0:
                     self._log.trim(min(job.needed_from, job.applied + 1))
@@ -229,9 +251,10 @@ class SpoolStore:
         """Return the readable part of a page. See `interface.Store.read_page`."""
         data = self._tail.page(PageKey(partition_id, first_sequence))
         if data is None:
-            key = PAGE_KEY.pack(partition_id, first_sequence)
-            with translated(self.folder, needed_bytes=0), self._remap, self._env.begin() as txn:
-                data = txn.get(key, db=self._databases.pages)
+            where = describe_page(partition_id, first_sequence)
+            read = partial(self._stored_page, PAGE_KEY.pack(partition_id, first_sequence))
+            with translated(self.folder, needed_bytes=0):
+                data = whole_page(read, self._log.folder, where)
         return checked_page(data, partition_id, first_sequence)
 
     def row_keys(self, prefix: bytes) -> dict[Table, list[bytes]]:
@@ -275,6 +298,11 @@ class SpoolStore:
         finally:
             with self._holding:
                 self._holders -= 1
+
+    def read_linked(self, link: Link) -> bytes | None:
+        """Return the bytes at a link. See `interface.Store.read_linked`."""
+        with translated(self.folder, needed_bytes=0):
+            return fetch(self._log.folder, link)
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         """Pass a consistent copy of the data file to `sink`. See `interface.Store.stream_copy`."""
@@ -323,18 +351,50 @@ class SpoolStore:
             self._env.close()
         self._lock.release()
 
+    def _stored_page(self, key: bytes) -> bytes | None:
+        with self._remap, self._env.begin() as txn:
+            return txn.get(key, db=self._databases.pages)
+
     def _transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
+        links = PageLinks(self._log.folder, self._places.link_pages(job.page_writes, job.log_records))
+
+        def apply(txn: "Transaction") -> None:
+            if self._marked_clean:
+                write_clean(txn, self._databases, clean=False)
+            apply_checkpoint(txn, self._databases, records, job, links)
+
+        self._change(apply, links)
+        self._marked_clean = False
+
+    def _change(self, change: Callable[["Transaction"], None], links: PageLinks) -> None:
+        """Change the state in one transaction."""
         with self._env.begin(write=True) as txn:
             try:
-                if self._marked_clean:
-                    write_clean(txn, self._databases, clean=False)
-                apply_checkpoint(txn, self._databases, records, job)
+                change(txn)
+                if links.changes and not self._has_links:
+                    write_links(txn, self._databases)
                 sizes = self._measure(txn)
             except BaseException as error:  # before it aborts, py-lmdb waits for the end of a copy
                 self._copying.end(SPOOL_FULL if isinstance(error, lmdb.MapFullError) else CHECKPOINT_FAILED)
                 raise
-        self._marked_clean = False
+        self._has_links = self._has_links or bool(links.changes)
+        self._log.kept.change(links.changes)
         self._take_sizes(sizes)
+
+    def _rewrite_sparse(self) -> None:
+        """Write pages of their own for messages in kept files of which little is linked, so that these can go."""
+        kept = self._log.kept
+        garbage, live = kept.garbage()
+        is_short = self._used_bytes() + self._log.held_bytes() > _SHORT * (self._map_bytes_max - self._reserve_bytes)
+        if garbage <= max(min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP), 0 if is_short else live):
+            return
+        sparse = kept.sparse(REWRITTEN_BYTES, but=self._stuck)
+        if not sparse:
+            return
+        links = PageLinks(self._log.folder, {})
+        with contextlib.suppress(lmdb.MapFullError):  # the files stay as they are
+            self._change(lambda txn: rewrite_linked(txn, self._databases, sparse, links), links)
+            self._stuck |= sparse & kept.live.keys()
 
     def _turn_over_and_transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
         """Retry after another transaction, with the whole map. No copy is running.

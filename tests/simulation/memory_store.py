@@ -32,6 +32,7 @@ from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.tail import LogTail, TailChanges
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record, encode_journal_record
+from sluicegate.storage.records.linked_page import Link
 from sluicegate.storage.records.page import PageRuns, decode_page, decode_page_summary, encode_page
 from sluicegate.storage.records.table import decode_row, stored_key
 
@@ -233,6 +234,10 @@ class MemoryStore:
     def log_records(self, first: int) -> Iterator[LogEntry]:
         """Yield the records of the log from a number on."""
         yield from MemoryLog(self._image).read(first)
+
+    def read_linked(self, link: Link) -> bytes | None:
+        """Return nothing: pages here have their messages."""
+        return None
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         """There is no data file."""

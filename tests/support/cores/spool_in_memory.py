@@ -35,6 +35,7 @@ from sluicegate.storage.log.record import LogRecord, decode_log_record, encode_l
 from sluicegate.storage.log.tail import TailChanges
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor
 from sluicegate.storage.records.journal import JournalRecord, decode_journal_record
+from sluicegate.storage.records.linked_page import Link
 from sluicegate.storage.records.page import PageRuns, Run, decode_page, decode_page_summary, encode_page
 from support.cores.messages import batch_of, flow_of, published, sequences_of
 
@@ -83,6 +84,10 @@ class DictStore:
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
         return decode_page(self.pages[PageKey(partition_id, first_sequence)])
+
+    def read_linked(self, link: Link) -> bytes | None:
+        """Return nothing: pages here have their messages."""
+        return None
 
     def stream_copy(self, sink: Callable[[bytes], None]) -> None:
         raise StoreFailed("there is no data file")

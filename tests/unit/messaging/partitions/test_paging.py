@@ -217,6 +217,19 @@ def test_only_what_old_journal_records_hold_is_paged_to_free_the_journals_head()
     assert (plan.first, plan.end) == (1, 3)
 
 
+def test_a_page_names_the_log_records_that_have_its_batches_unless_one_is_a_selection() -> None:
+    """The store may link to what it has. A partition of several has only some rows of a batch."""
+    whole, selection = PagedPartition(), PagedPartition()
+    for partition in (whole, selection):
+        for record_number in (3, 4):
+            publication = partition.append(numbered(2), record_number=record_number)
+    publication.batch = numbered(4)
+
+    for partition, expected in ((whole, [3, 4]), (selection, None)):
+        (plan,) = plan_pages(partition.ledger, page_bytes=10_000, bytes_to_free=1 << 30, through_record=None)
+        assert plan.log_records == expected
+
+
 def test_paging_frees_memory_and_the_journal() -> None:
     partition = PagedPartition()
     publication = partition.append(batch_of([b"x" * 100] * 10))

@@ -218,6 +218,27 @@ def test_commits_have_to_wait_while_rows_of_many_bytes_wait_for_a_checkpoint_or_
     assert not planner.is_behind()
 
 
+def test_pages_that_may_become_links_count_for_memory_and_little_for_what_is_written() -> None:
+    planner = planner_of(P)
+    planner.page_bytes_max = 4 * CONTENT_BYTES_MIN
+    page = PageWrite(P, bytes(CONTENT_BYTES_MIN))
+    linked = PageRequest([page], ignored, log_records={PageKey(P, 1): [7]}, linked_bytes=CONTENT_BYTES_MIN)
+    planner.write_pages(linked, NOW_MS)
+    assert planner.due_ms() > NOW_MS
+    for _ in range(3):
+        planner.write_pages(linked, NOW_MS)
+    assert planner.due_ms() == 0, "so much waits in memory"
+
+    assert next_one(planner).job.log_records == {PageKey(P, 1): [7]}
+    planner.succeeded(0)
+    planner.write_pages(PageRequest([page], ignored), NOW_MS)
+    assert planner.due_ms() == 0, "so much is to be written"
+
+
+def ignored(_: bool) -> None:
+    """Take an answer."""
+
+
 def test_a_failure_leaves_a_spent_log_to_the_next_one() -> None:
     planner = planner_of(P)
     planner.log_spent()

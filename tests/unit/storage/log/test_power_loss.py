@@ -10,6 +10,7 @@ from sluicegate.storage.errors import CommitInDoubt, StoreFailed
 from sluicegate.storage.interface import (
     CheckpointJob,
     CommitJob,
+    PageKey,
     PageWrite,
     Recovery,
     Reservation,
@@ -25,6 +26,7 @@ COMMITS = 26
 PAYLOAD_BYTES = 20_000  # of which three make a record: some records fill a segment
 LONG = 10  # the record that takes a larger segment
 LONG_BYTES = 90_000
+DELETED = {1, 2, 3, 4}  # their pages are deleted by a checkpoint, and the files of the log that these linked to go
 RANDOM_STATES = 2  # of the disk, for each moment
 SEED = 29
 
@@ -33,10 +35,14 @@ def opened(folder: Path, *, sync: bool) -> SpoolStore:
     return SpoolStore.open(folder, map_bytes_max=64 << 20, reserve_bytes=1 << 20, sync=sync)
 
 
+def payload_of(number: int, payload_bytes: int = PAYLOAD_BYTES) -> bytes:
+    return b"%07d" % number * (payload_bytes // 7)
+
+
 def job_of(number: int, payload_bytes: int = PAYLOAD_BYTES) -> CommitJob:
     return CommitJob(
         number=number,
-        record=publish_job(number, payload=b"%07d" % number * (payload_bytes // 7)).record,
+        record=publish_job(number, payload=payload_of(number, payload_bytes)).record,
         table_writes=[
             TableWrite(Table.RETAINED, b"%d" % number, b"v"),
             TableWrite(Table.CATALOG, b"q", b"%d" % number),
@@ -50,6 +56,7 @@ def run(recorder: Recorder, folder: Path) -> None:
     """Commit, fail, make checkpoints, and start anew; note what a client would know."""
     store = opened(folder, sync=True)
     moved: list[int] = []
+    payloads: dict[int, bytes] = {}
     recorder.note(("begun",))
     for number in range(1, COMMITS + 1):
         if number % 9 == 0:
@@ -72,13 +79,20 @@ def run(recorder: Recorder, folder: Path) -> None:
             assert not isinstance(failed.value, CommitInDoubt)
             recorder.note(("refused", number))
             continue
-        store.commit(job_of(number, LONG_BYTES if number == LONG else PAYLOAD_BYTES if number % 3 else 100))
+        payload_bytes = LONG_BYTES if number == LONG else PAYLOAD_BYTES if number % 3 else 100
+        payloads[number] = payload_of(number, payload_bytes)
+        store.commit(job_of(number, payload_bytes))
         recorder.note(("confirmed", number))
         moved.append(number)
         if number % 5 == 0:
-            pages = [PageWrite(1, page_bytes(each * 1000)) for each in moved[:-1]]
-            cursor = CursorRecord(1, 0, [], number * 1000 + 3, [])
-            job = CheckpointJob(applied=number, needed_from=number, page_writes=pages, cursor_puts=[cursor])
+            job = CheckpointJob(
+                applied=number,
+                needed_from=number,
+                page_deletes=[PageKey(1, each * 1000) for each in sorted(DELETED)] if number == 15 else [],
+                page_writes=[PageWrite(1, page_bytes(each * 1000, payload=payloads[each])) for each in moved[:-1]],
+                log_records={PageKey(1, each * 1000): [each] for each in moved[:-1]},
+                cursor_puts=[CursorRecord(1, 0, [], number * 1000 + 3, [])],
+            )
             store.checkpoint(job)
             recorder.note(("checkpoint", number))
             moved = moved[-1:]
@@ -91,7 +105,7 @@ def numbers_in(recovery: Recovery) -> set[int]:
     paged = {page.summary.first_sequence // 1000 for page in recovery.pages if page.partition_id == 1}
     staged = {page.summary.first_sequence // 1000 for page in recovery.pages if page.partition_id == 2}
     rows = {int(key) for key, _ in recovery.tables[Table.RETAINED]}
-    assert journaled | paged == staged == rows
+    assert journaled | paged | (DELETED & rows) == staged == rows
     newest = max(rows, default=0)
     assert dict(recovery.tables[Table.CATALOG]) == ({b"q": b"%d" % newest} if newest else {})
     if newest:
@@ -100,11 +114,24 @@ def numbers_in(recovery: Recovery) -> set[int]:
     return rows
 
 
+def check_pages(store: SpoolStore, recovery: Recovery) -> None:
+    """Read the pages that were moved: large ones link to the log."""
+    for page in recovery.pages:
+        first = page.summary.first_sequence
+        if page.partition_id == 1:
+            found = store.read_page(1, first)
+            assert found.lost == ""
+            assert {payload[:7] for run in found.runs for payload in run.batch.payloads()} == {
+                b"%07d" % (first // 1000)
+            }
+
+
 def check(folder: Path, confirmed: set[int], in_progress: int) -> None:
     """Start on what a power failure left, twice, with a commit and a checkpoint between."""
     store = opened(folder, sync=False)
     recovery = store.recover()
     found = numbers_in(recovery)
+    check_pages(store, recovery)
     assert found in (confirmed, confirmed | {in_progress})
     new = max(recovery.next_record_number, COMMITS + 10)
     store.commit(job_of(new, 100))
@@ -115,7 +142,9 @@ def check(folder: Path, confirmed: set[int], in_progress: int) -> None:
     store.checkpoint(CheckpointJob(applied=new, needed_from=oldest))
     store.close()
     store = opened(folder, sync=False)
-    assert numbers_in(store.recover()) == found | {new}
+    recovery = store.recover()
+    assert numbers_in(recovery) == found | {new}
+    check_pages(store, recovery)
     store.close()
 
 

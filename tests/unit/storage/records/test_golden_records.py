@@ -21,7 +21,15 @@ from sluicegate.storage.records.journal import (
     decode_journal_record,
     encode_journal_record,
 )
-from sluicegate.storage.records.page import Run, decode_page, decode_page_summary, directory_row, encode_page
+from sluicegate.storage.records.linked_page import Link, encode_linked_page, is_linked, links_of, page_from_links
+from sluicegate.storage.records.page import (
+    Run,
+    decode_page,
+    decode_page_summary,
+    directory_row,
+    encode_page,
+    run_spans,
+)
 from sluicegate.storage.records.table import decode_row, encode_row
 from support.storage.sample_records import batch, rows_of
 
@@ -225,3 +233,18 @@ def test_golden_pages_are_read(name: str, mixed: MessageBatch, marks: Marks) -> 
 def test_golden_cursors_and_rows_are_read(name: str, decode: Callable[[bytes], object], expected: object) -> None:
     """Ranges as distances; the key inside the row."""
     assert decode(golden(name)) == expected
+
+
+def test_a_golden_linked_page_is_written_and_read() -> None:
+    """It stands for the page of the same batches."""
+    page = golden("page_v4")
+    firsts, spans = run_spans(page)
+    links = [Link(17, 4096 + span.start, span.size, span.checksum) for span in spans]
+    data = encode_linked_page(directory_row(page), firsts, links)
+
+    assert data == golden("linked_page_v1")
+    assert is_linked(data)
+    assert not is_linked(page)
+    assert not is_linked(directory_row(page))
+    assert links_of(data) == links
+    assert page_from_links(data, lambda link: page[link.offset - 4096 :][: link.size]) == page

@@ -8,10 +8,12 @@ import sys
 import threading
 from pathlib import Path
 
-from sluicegate.storage.interface import CheckpointJob, CommitJob, PageWrite, Reservation, Table, TableWrite
+from sluicegate.storage.interface import CheckpointJob, CommitJob, PageKey, PageWrite, Reservation, Table, TableWrite
 from sluicegate.storage.records.cursor import CursorRecord
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import page_bytes, publish_job
+
+PAYLOAD = b"x" * 100
 
 
 def main(folder: Path) -> None:
@@ -28,7 +30,7 @@ def main(folder: Path) -> None:
     if journaled:
         jobs.put(moving(journaled, last))
     for number in range(last + 1, 1 << 40):
-        job = publish_job(number, payload=b"x" * 100, count=100)
+        job = publish_job(number, payload=PAYLOAD, count=100)
         store.commit(
             CommitJob(
                 number=number,
@@ -48,7 +50,8 @@ def moving(numbers: "range | list[int]", last: int) -> CheckpointJob:
     return CheckpointJob(
         applied=last,
         needed_from=last + 1,
-        page_writes=[PageWrite(1, page_bytes(each * 1000)) for each in numbers],
+        page_writes=[PageWrite(1, page_bytes(each * 1000, payload=PAYLOAD, count=100)) for each in numbers],
+        log_records={PageKey(1, each * 1000): [each] for each in numbers},
         cursor_puts=[CursorRecord(1, last, [], last + 1, [])],
     )
 

@@ -26,7 +26,8 @@ from support.storage.sample_records import page_bytes, publish_job
 
 partition_ids = st.integers(1, 3)
 first_sequences = st.integers(0, 5).map(lambda number: number * 100)
-payloads = st.sampled_from([b"", b"x" * 100, b"x" * 3000])
+moved_sequences = st.integers(1, 30).map(lambda number: number * 1000)  # of messages that were in a log record
+payload_sizes = st.sampled_from([0, 100, 3000, 90_000])  # three of the largest fill a file of the log
 row_writes = st.builds(
     TableWrite,
     st.sampled_from([Table.RETAINED, Table.CATALOG]),
@@ -46,6 +47,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
         self.applied = 0
         self.is_marked = False
         self.journal: list[int] = []
+        self.payloads: dict[int, bytes] = {}  # of its records
         self.needed_from = 1
         self.pages: dict[PageKey, int] = {}
         self.cursors: dict[int, CursorRecord] = {}
@@ -53,10 +55,10 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
 
     def open(self) -> SpoolStore:
         """Open the store; without fsync, which is not what is looked at here."""
-        return SpoolStore.open(self.folder, map_bytes_max=32 << 20, reserve_bytes=1 << 20, sync=False)
+        return SpoolStore.open(self.folder, map_bytes_max=16 << 20, reserve_bytes=1 << 20, sync=False)
 
     @rule(
-        payload=st.none() | payloads,
+        payload_bytes=st.none() | payload_sizes,
         staged=st.none() | st.tuples(partition_ids, first_sequences, st.integers(1, 30)),
         reserved=st.lists(st.tuples(partition_ids, st.integers(0, 1 << 40)), max_size=2),
         rows=st.lists(row_writes, max_size=3),
@@ -65,7 +67,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
     )
     def commit(
         self,
-        payload: bytes | None,
+        payload_bytes: int | None,
         staged: tuple[int, int, int] | None,
         reserved: list[tuple[int, int]],
         rows: list[TableWrite],
@@ -74,9 +76,11 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
     ) -> None:
         self.number += 1 + skipped
         job = CommitJob(number=self.number, table_writes=rows, partition_purges=purges)
-        if payload is not None:
+        if payload_bytes is not None:
+            payload = (b"%d" % self.number)[:payload_bytes].ljust(payload_bytes, b".")
             job = replace(job, record=publish_job(self.number, payload=payload).record)
             self.journal.append(self.number)
+            self.payloads[self.number] = payload
         if staged is not None:
             partition_id, first, count = staged
             job.staged_pages.append(PageWrite(partition_id, page_bytes(first, count=count)))
@@ -97,18 +101,21 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
 
     @rule(
         kept=st.integers(0, 3),
-        written=st.lists(st.tuples(partition_ids, first_sequences, payloads, st.integers(1, 30)), max_size=3),
-        deleted=st.lists(st.builds(PageKey, partition_ids, first_sequences), max_size=4),
+        written=st.lists(st.tuples(partition_ids, first_sequences, payload_sizes, st.integers(1, 30)), max_size=3),
+        deleted=st.lists(st.builds(PageKey, partition_ids, first_sequences | moved_sequences), max_size=4),
         moved=st.lists(st.tuples(partition_ids, st.integers(0, 1 << 40)), max_size=2),
+        paged=st.integers(0, 2),
     )
     def checkpoint(
         self,
         kept: int,
-        written: list[tuple[int, int, bytes, int]],
+        written: list[tuple[int, int, int, int]],
         deleted: list[PageKey],
         moved: list[tuple[int, int]],
+        paged: int,
     ) -> None:
-        """Apply the log, and trim what is not among the last few journal records."""
+        """Apply the log, and trim what is not among the last few journal records. Some move into pages before."""
+        moving = {PageKey(1, number * 1000): number for number in self.journal[:paged]}
         self.journal = self.journal[len(self.journal) - kept :] if kept < len(self.journal) else self.journal
         self.needed_from = self.journal[0] if self.journal else self.number + 1
         for key in deleted:
@@ -118,9 +125,12 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
             cursors.append(CursorRecord(partition_id, floor, [(floor + 2, floor + 3)], floor + 9, []))
             self.cursors[partition_id] = cursors[-1]
         writes: list[PageWrite] = []
-        for partition_id, first, payload, count in written:
-            writes.append(PageWrite(partition_id, page_bytes(first, payload=payload, count=count)))
+        for partition_id, first, payload_bytes, count in written:
+            writes.append(PageWrite(partition_id, page_bytes(first, payload=bytes(payload_bytes), count=count)))
             self.pages[PageKey(partition_id, first)] = count
+        for key, number in moving.items():
+            writes.append(PageWrite(1, page_bytes(key.first_sequence, payload=self.payloads[number])))
+            self.pages[key] = 3
         self.applied = self.number
         self.is_marked = False
         self.store.checkpoint(
@@ -129,6 +139,7 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
                 needed_from=self.needed_from,
                 page_deletes=deleted,
                 page_writes=writes,
+                log_records={key: [number] for key, number in moving.items()},
                 cursor_puts=cursors,
             )
         )
@@ -166,6 +177,14 @@ class StoreAgainstDictionaries(RuleBasedStateMachine):
             assert dict(recovery.tables[table]) == rows
         assert recovery.quarantined == []
         assert recovery.next_record_number == self.number + 1
+
+    @invariant()
+    def the_messages_that_were_moved_are_read(self) -> None:
+        """Large ones are read from the log, whatever was trimmed of it."""
+        for key in self.pages:
+            if key.first_sequence >= 1000:
+                (run,) = self.store.read_page(*key).runs
+                assert run.batch.payloads() == [self.payloads[key.first_sequence // 1000]] * 3
 
     def teardown(self) -> None:
         self.store.close()

@@ -1,0 +1,59 @@
+"""Reads what linked pages link to, in the folder of a log."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.log.kept import kept_path, read_linked
+from sluicegate.storage.records.linked_page import Link, is_linked, links_of, page_from_links
+from sluicegate.storage.records.page import directory_row
+
+
+def fetch(folder: Path, link: Link) -> bytes | None:
+    """Return the bytes at a link, None when its file is missing. Raises OSError."""
+    return read_linked(folder, link.segment, link.offset, link.size)
+
+
+def whole_page(read: Callable[[], bytes | None], folder: Path, where: str) -> bytes | None:
+    """Return a page that `read` returns, and of a linked one the ordinary page.
+
+    A page may be deleted or rewritten meanwhile, and what it linked to used again: so it is read again at the end.
+    Raises DamagedRecord and UnsupportedFormat for damaged links and a missing file, OSError.
+    """
+    page = read()
+    while page is not None and is_linked(page):
+        missing: list[Link] = []
+
+        def fetched(link: Link, missing: list[Link] = missing) -> bytes | None:
+            data = fetch(folder, link)
+            if data is None:
+                missing.append(link)
+            return data
+
+        whole = page_from_links(page, fetched, where)
+        page_now = read()
+        if page_now == page:
+            if missing:
+                name = kept_path(folder, missing[0].segment)
+                raise DamagedRecord(where, f"its messages are in {name}, which does not exist")
+            return whole
+        page = page_now
+    return page
+
+
+def links_in(row: bytes, read_page: Callable[[], bytes | None]) -> list[Link]:
+    """Return the links of a page from what the directory has of it, or from the page when that is damaged."""
+    for read in (lambda: row, read_page):
+        with contextlib.suppress(DamagedRecord, UnsupportedFormat):
+            page = read()
+            if page is None:
+                return []
+            return links_of(page) if is_linked(page) else _no_links(page)
+    return []
+
+
+def _no_links(page: bytes) -> list[Link]:
+    """Return no links, for a page that is sound as far as it has a directory row. Raises DamagedRecord."""
+    directory_row(page)
+    return []

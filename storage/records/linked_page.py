@@ -1,0 +1,102 @@
+"""A linked page: a page whose batches are in files of the log, and not written a second time.
+
+    SGD             the directory row, as in every page (`page`)
+    SGK, version 1  the links, integers little-endian, one row for each run, as five columns
+        u64[] first sequences, u64[] segments of the log, u64[] offsets of the batches in these files,
+        u32[] bytes and u64[] xxh3_64 of the batches
+
+A link has the checksum of its batch, so damage in the log is found as in a page. `page_from_links` makes the ordinary
+page of the same messages.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import xxhash
+
+from sluicegate.storage.records.batch import column_bytes, take_column
+from sluicegate.storage.records.batches import put_checked_batches
+from sluicegate.storage.records.page import PAGE_FORMAT, PAGE_KIND, decode_page_summary, directory_row
+from sluicegate.storage.records.seal import SEAL_BYTES, seal, unseal_whole
+
+LINKS_KIND: Final = b"SGK"
+LINKS_FORMAT: Final = 1
+
+LINKED_BATCH_BYTES_MIN: Final = 4096  # smaller batches are written into pages: reading many small pieces costs more
+
+
+class Link(NamedTuple):
+    """A batch in a file of the log."""
+
+    segment: int
+    offset: int
+    size: int
+    checksum: int  # xxh3_64
+
+
+def is_worth_links(page: bytes, run_count: int) -> bool:
+    """Return whether the batches of a page are large enough, on average, to be linked to."""
+    return len(page) >= LINKED_BATCH_BYTES_MIN * run_count
+
+
+def encode_linked_page(row: bytes, firsts: list[int], links: list[Link]) -> bytes:
+    """Return a linked page: a directory row, and for each run its first sequence and its batch."""
+    content = [
+        column_bytes("Q", firsts),
+        column_bytes("Q", [link.segment for link in links]),
+        column_bytes("Q", [link.offset for link in links]),
+        column_bytes("I", [link.size for link in links]),
+        column_bytes("Q", [link.checksum for link in links]),
+    ]
+    return row + seal(LINKS_KIND, LINKS_FORMAT, b"".join(content))
+
+
+def is_linked(page: bytes) -> bool:
+    """Return whether a page is a linked one, whatever its checksums say. Ordinary pages and bare rows are not."""
+    size = SEAL_BYTES + int.from_bytes(page[4:8], "little")
+    return page[size : size + len(LINKS_KIND)] == LINKS_KIND
+
+
+def directory_value(page: bytes) -> bytes:
+    """Return what the directory has of a page: its row, and its links if it has any."""
+    return page if is_linked(page) else directory_row(page)
+
+
+def links_of(page: bytes, where: str = "page") -> list[Link]:
+    """Return the links of a linked page. Raises DamagedRecord and UnsupportedFormat."""
+    return _firsts_and_links(page, where)[1]
+
+
+def page_from_links(page: bytes, fetch: Callable[[Link], bytes | None], where: str = "page") -> bytes:
+    """Return the ordinary page of a linked one. Raises DamagedRecord and UnsupportedFormat for damaged links.
+
+    `fetch` returns the bytes at a link, None when there are none. A batch that is damaged or missing is damaged in the
+    page as well.
+    """
+    firsts, links = _firsts_and_links(page, where)
+    batches: list[bytes] = []
+    is_sound = True
+    for link in links:
+        batch = fetch(link)
+        if batch is None or len(batch) != link.size:
+            batch = bytes(link.size)
+        is_sound = is_sound and xxhash.xxh3_64_intdigest(batch) == link.checksum
+        batches.append(batch)
+    content = put_checked_batches(column_bytes("Q", firsts), batches, [link.checksum for link in links])
+    sealed = seal(PAGE_KIND, PAGE_FORMAT, b"".join(content))
+    if not is_sound:  # a seal that does not match has the reader check each batch
+        sealed = sealed[: SEAL_BYTES - 1] + bytes([sealed[SEAL_BYTES - 1] ^ 0xFF]) + sealed[SEAL_BYTES:]
+    return directory_row(page, where) + sealed
+
+
+def _firsts_and_links(page: bytes, where: str) -> tuple[list[int], list[Link]]:
+    count = decode_page_summary(page, where).run_count
+    data = page[len(directory_row(page, where)) :]
+    unseal_whole(data, LINKS_KIND, LINKS_FORMAT, where)
+    firsts = take_column("Q", data, SEAL_BYTES, count)
+    at = SEAL_BYTES + 8 * count
+    segments = take_column("Q", data, at, count)
+    offsets = take_column("Q", data, at + 8 * count, count)
+    sizes = take_column("I", data, at + 16 * count, count)
+    checksums = take_column("Q", data, at + 20 * count, count)
+    return firsts, [Link(*link) for link in zip(segments, offsets, sizes, checksums, strict=True)]
