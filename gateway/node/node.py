@@ -342,7 +342,7 @@ class Node:
         stop. The spool has to be idle before the ledgers are closed, and again afterwards, for that settles messages.
         """
         self.ready = False
-        await self.vpn_changes.settled(STOP_S)
+        await self.vpn_changes.end(STOP_S)
         self.services.password_checks.stop()
         for vpn in self.vpns.values():
             vpn.keep_queues()

@@ -67,6 +67,7 @@ class VpnChanges:
         self._add = add
         self._put_in_force = put_in_force
         self._send_away = send_away
+        self._is_ended = False
 
     @property
     def defined(self) -> ProvisionedVpns:
@@ -205,14 +206,18 @@ class VpnChanges:
 
         async def one_at_a_time() -> T:
             async with self._lock:
+                if self._is_ended:
+                    change.close()
+                    raise Refused("the node stops")
                 return await change
 
         task = asyncio.create_task(one_at_a_time())
         self._services.runtime.keep(task)
         return await asyncio.shield(task)
 
-    async def settled(self, within_s: float) -> None:
-        """Wait for the change under way, for so long at most: the node stops."""
+    async def end(self, within_s: float) -> None:
+        """Begin no other change, and wait for the one under way, for so long at most: the node stops."""
+        self._is_ended = True
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s), self._lock:
                 return

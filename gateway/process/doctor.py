@@ -21,6 +21,7 @@ from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, 
 from sluicegate.storage.backup.backup import SPARE_BYTES
 from sluicegate.storage.backup.folder import BackupNote, checked_pieces, read_note
 from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.catalog.vpn_rows import is_being_deleted
 from sluicegate.storage.environment.environment import disk_free_bytes
 from sluicegate.storage.environment.file_rights import describe_rights, open_to_others
 from sluicegate.storage.environment.folder_lock import DATA_FILE, LOCK_FILE
@@ -171,10 +172,19 @@ def _examine_spool(
         with opened() as reader:
             examination.looked_at |= _counts(reader)
             examination.findings += inspect_spool(reader, looked=looked)
+            examination.findings += _interrupted_deletions(reader)
             examination.findings += _missing_default_dead_message_queues(reader)
             examination.findings += _users_with_old_keys(reader)
     except StorageError as error:
         examination.error(str(folder / DATA_FILE), str(error))
+
+
+def _interrupted_deletions(reader: SpoolReader) -> Iterator[SpoolFinding]:
+    """Yield a warning for each message VPN that operators have deleted, and that the next start will be rid of."""
+    for vpn in reader.vpns.values():
+        if is_being_deleted(vpn.rows.catalog):
+            text = "its deletion was interrupted; the next start finishes it"
+            yield SpoolFinding(Severity.WARNING, f"message VPN {vpn.name}", text)
 
 
 def _missing_default_dead_message_queues(reader: SpoolReader) -> Iterator[SpoolFinding]:

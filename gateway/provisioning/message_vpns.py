@@ -74,9 +74,15 @@ class ProvisionedVpns:
                 log.error("the settings of message VPN %r cannot be read; it is shut down: %s", name, problem)
 
     def merged(self, configured: Config) -> Config:
-        """Return a configuration that was read, with the message VPNs that operators created."""
+        """Return a configuration that was read, with the message VPNs that operators created.
+
+        A configured one whose deletion is not completed is shut down until it is: what clients stored in it would be
+        deleted with the rest.
+        """
         self._configured = frozenset([DEFAULT_VPN, *configured.vpns])
         made = {name: each.section() for name, each in self.settings.items() if name not in self._configured}
+        for name in self.deleting & self._configured:
+            made[name] = configured.vpns[name].model_copy(update={"enabled": False})
         return configured.model_copy(update={"vpns": {**configured.vpns, **made}}) if made else configured
 
     def origin(self, name: str) -> str:
@@ -90,6 +96,7 @@ class ProvisionedVpns:
         settings = described(MessageVpnSettings, asked)
         if settings.name in present:
             raise VpnAlreadyExists(settings.name)
+        self._check_not_being_deleted(settings.name)
         if len(self.settings) >= VPNS_MAX:
             raise Refused(f"there are {len(self.settings)} message VPNs that operators created, and may be no more")
         return settings
@@ -100,8 +107,7 @@ class ProvisionedVpns:
         One that is in the store only becomes an operator's.
         """
         self.check_changeable(name, present, "change the configuration, and reload")
-        if name in self.deleting:
-            raise Refused(f"message VPN {name!r} is being deleted")
+        self._check_not_being_deleted(name)
         before = self.settings.get(name) or settings_of(name, NOT_CONFIGURED)
         return changed(before, changes)
 
@@ -113,3 +119,7 @@ class ProvisionedVpns:
             raise Refused(f"message VPN {DEFAULT_VPN!r} always exists; its settings are those of the configuration")
         if name in self._configured:
             raise Refused(f"message VPN {name!r} is configured: {instead}")
+
+    def _check_not_being_deleted(self, name: str) -> None:
+        if name in self.deleting:
+            raise Refused(f"message VPN {name!r} is being deleted; if that failed, delete it again")

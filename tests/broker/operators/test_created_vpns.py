@@ -3,6 +3,7 @@
 import asyncio
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -11,15 +12,20 @@ from argon2 import PasswordHasher
 import support.mqtt.packets as mqtt
 from sluicegate.actors.spool.catalog import WriteWholeRows
 from sluicegate.gateway.config.load import load
+from sluicegate.gateway.operations.backups import show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.process.doctor import examine_node
 from sluicegate.gateway.views.accounts import ProfileKind
 from sluicegate.gateway.views.errors import Refused, VpnAlreadyExists, VpnNotFound
+from sluicegate.gateway.views.spool import BackupState
 from sluicegate.messaging.message.vpn import row_prefix
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.storage.backup.reader import SpoolReader
+from sluicegate.storage.backup.restore import restore_backup
 from sluicegate.storage.catalog.vpn_rows import vpn_row
 from sluicegate.storage.interface import Table
+from support.broker.inside_client import until
 from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.http.plain import plain_async_client
@@ -385,3 +391,71 @@ async def test_the_next_start_finishes_a_deletion_that_was_interrupted(broker: R
     assert broker.node.services.spool_gate.usage_count == 0
     await create(broker)
     assert (await NodeOperations(broker.node).show_message_vpn("sales")).retained_message_count == 0
+
+
+async def test_doctor_names_a_deletion_that_the_next_start_will_finish(broker: RunningBroker) -> None:
+    """docs/concepts/message-vpns.md, Delete."""
+    await create(broker)
+    await broker.node.default.catalog.ask(WriteWholeRows([vpn_row("sales", {}, deleting=True)]))
+    await broker.stop()
+    examination = await asyncio.to_thread(examine_node, broker.config, now_s=0, looked=lambda: None)
+    assert [(each.subject, each.text) for each in examination.findings if "sales" in each.subject] == [
+        ("message VPN sales", "its deletion was interrupted; the next start finishes it")
+    ]
+    await broker.start()
+
+
+async def test_a_message_vpn_configured_while_its_deletion_is_not_finished_stays_shut(
+    broker: RunningBroker,
+) -> None:
+    """What clients stored in it would be deleted with the rest."""
+    await create(broker)
+    defined = broker.node.services.provisioned_vpns
+    defined.deleting.add("sales")
+    await broker.node.reload(load(settings=(*broker.settings, "vpns.sales.max_connection_count=9")))
+    view = await NodeOperations(broker.node).show_message_vpn("sales")
+    assert (view.origin, view.up) == ("configuration", False)
+    await NodeOperations(broker.node).create_message_vpn({"name": "lab"})
+    defined.deleting.add("shop")
+    with pytest.raises(Refused, match="'shop' is being deleted"):
+        await NodeOperations(broker.node).create_message_vpn({"name": "shop"})
+
+
+async def test_a_backup_and_its_restore_have_it(broker: RunningBroker) -> None:
+    """Its row is in the spool like its queues."""
+    await create(broker, max_connection_count=7)
+    await fill(broker, "sales")
+    await start_backup(broker.node, "b")
+
+    async def has_ended() -> bool:
+        return (await show_backup(broker.node)).state != BackupState.RUNNING
+
+    await until(has_ended, "the end of the backup")
+    view = await show_backup(broker.node)
+    assert view.state == BackupState.DONE
+    await NodeOperations(broker.node).delete_message_vpn("sales", force=True)
+    await broker.stop()
+    data: Path = broker.config.data.path
+    data.rename(data.with_name("lost"))
+    restore_backup(Path(view.folder), data, incarnation=4711, copied=lambda _: None)
+    await broker.start()
+    found = await NodeOperations(broker.node).show_message_vpn("sales")
+    assert (found.origin, found.up, found.settings["max_connection_count"]) == ("operator", True, 7)
+    assert (await NodeOperations(broker.node, "sales").show_queue("orders")).ready_count == 20
+
+
+async def test_a_stop_in_the_middle_waits_for_the_deletion(broker: RunningBroker) -> None:
+    """A clean stop leaves nothing for the next start to finish."""
+    await create(broker)
+    await fill(broker, "sales")
+    node = broker.node
+    deletion = asyncio.create_task(NodeOperations(node).delete_message_vpn("sales", force=True))
+    while "sales" not in node.services.provisioned_vpns.deleting:
+        await asyncio.sleep(0)
+    await broker.restart()
+    await deletion
+    assert not node.services.provisioned_vpns.deleting
+    with pytest.raises(Refused, match="the node stops"):
+        await node.vpn_changes.create({"name": "lab"})
+    assert list(broker.node.vpns) == ["default"]
+    assert await rows_of(broker, "sales") == {}
