@@ -256,7 +256,12 @@ class Spool(Behaviour, Flushed):
         staged = message.staged
         pages = None if staged is None else [_page_of(staged.partition_id, staged.plan)]
         request = TableRequest(
-            message.writes, done, until_done=message.until_done, left=message.left, staged_pages=pages
+            message.writes,
+            done,
+            uses_reserve=message.uses_reserve,
+            until_done=message.until_done,
+            left=message.left,
+            staged_pages=pages,
         )
         self._planner.write_tables(request)
 

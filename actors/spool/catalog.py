@@ -26,12 +26,14 @@ class WriteRow:
 class WriteWholeRows:
     """Write rows under their full keys, of any message VPN, or delete them. Answered as WriteRow.
 
-    With `until_done` a store without room is no reason to fail: the rows are written when it has some. Without rows,
-    the answer says that everything the spool had before is on disk.
+    With `uses_reserve` a full store takes them. With `until_done` it does so as well, and a failed one when it works
+    again, although the answer is StoreRefused. Without rows, the answer says that everything the spool had before is on
+    disk.
     """
 
     rows: list[TableWrite]
     until_done: bool = False
+    uses_reserve: bool = False
 
 
 class CatalogActor(LoopActor):
@@ -47,9 +49,17 @@ class CatalogActor(LoopActor):
     def on_receive(self, message: Any) -> Any:
         """Handle rows, or the spool's answer."""
         if isinstance(message, WriteRow):
-            return self._write([message.row.under(self._row_prefix)], until_done=False)
+            return self._write(WriteTables([message.row.under(self._row_prefix)], self.cell.inbox, 0))
         if isinstance(message, WriteWholeRows):
-            return self._write(message.rows, until_done=message.until_done)
+            return self._write(
+                WriteTables(
+                    message.rows,
+                    self.cell.inbox,
+                    0,
+                    until_done=message.until_done,
+                    uses_reserve=message.uses_reserve,
+                )
+            )
         decided = self._written.pop(message.token)
         if isinstance(message, Confirmed):
             decided.set()
@@ -58,8 +68,9 @@ class CatalogActor(LoopActor):
             decided.set_exception((StoreRefused, StoreRefused(message.reason), None))
         return None
 
-    def _write(self, rows: list[TableWrite], *, until_done: bool) -> LoopFuture[None]:
+    def _write(self, request: WriteTables) -> LoopFuture[None]:
         self._tokens += 1
         written = self._written[self._tokens] = LoopFuture[None]()
-        self._spool.post(WriteTables(rows, self.cell.inbox, self._tokens, until_done))
+        request.token = self._tokens
+        self._spool.post(request)
         return written

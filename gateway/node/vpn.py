@@ -239,6 +239,7 @@ class MessageVpn:
                     with suppress(StoreRefused):  # the store has failed: the next start deletes it
                         await deleted
         self.cell.stop()
+        self.gate.count_out(self.gate.usage_count, self.gate.usage_bytes)  # of staged transactions, also in the node's
 
     def keep_queues(self) -> None:
         """The node stops: from now on no queue is deleted for want of a consumer."""

@@ -154,7 +154,7 @@ class VpnChanges:
         settings = self.defined.settings.get(name) or settings_of(name, vpn.config)
         vpn.shut(is_shut=True)  # before the first wait: no client comes meanwhile
         try:
-            await self._write([vpn_row(name, settings.to_dict(), deleting=True)])
+            await self._write([vpn_row(name, settings.to_dict(), deleting=True)], uses_reserve=True)
         except BaseException:
             vpn.shut(is_shut=False)
             raise
@@ -198,8 +198,8 @@ class VpnChanges:
         self.defined.deleting.discard(name)
         services.runtime.events.emit(SYSTEM_VPN_DELETED, f"Message VPN {name} deleted")
 
-    async def _write(self, rows: list[TableWrite], *, until_done: bool = False) -> None:
-        await self._vpns[DEFAULT_VPN].catalog.ask(WriteWholeRows(rows, until_done))
+    async def _write(self, rows: list[TableWrite], *, until_done: bool = False, uses_reserve: bool = False) -> None:
+        await self._vpns[DEFAULT_VPN].catalog.ask(WriteWholeRows(rows, until_done, uses_reserve))
 
     async def _to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
         """Carry out a change when those before it are done. It goes on if its caller no longer waits."""

@@ -17,7 +17,7 @@ from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
 
 VPN_ROW: Final = b"message-vpn"
-ROWS_PER_COMMIT: Final = 5000  # of a deletion: about a megabyte with the longest topics
+ROWS_PER_COMMIT: Final = 2000  # of a deletion: other actors have their turns between
 
 _DELETING: Final = "deleting"
 
@@ -48,14 +48,16 @@ def is_being_deleted(catalog: Mapping[bytes, bytes]) -> bool:
 def rows_deleted(name: str, keys: Mapping[Table, Iterable[bytes]]) -> Iterator[list[TableWrite]]:
     """Yield the writes that delete rows of a message VPN, by their full keys; that of the VPN itself comes last."""
     own = vpn_row(name, {}).key
-    writes = [
-        TableWrite(table, key, None)
-        for table in Table
-        for key in keys.get(table, ())
-        if table is not Table.CATALOG or key != own
-    ]
-    for first in range(0, len(writes), ROWS_PER_COMMIT):
-        yield writes[first : first + ROWS_PER_COMMIT]
+    writes: list[TableWrite] = []
+    for table in Table:
+        for key in keys.get(table, ()):
+            if table is not Table.CATALOG or key != own:
+                writes.append(TableWrite(table, key, None))
+            if len(writes) == ROWS_PER_COMMIT:
+                yield writes
+                writes = []
+    if writes:
+        yield writes
     yield [TableWrite(Table.CATALOG, own, None)]
 
 

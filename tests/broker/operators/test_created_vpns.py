@@ -10,6 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 
 import support.mqtt.packets as mqtt
+from sluicegate.actors.messages.staging import Stage
 from sluicegate.actors.spool.catalog import WriteWholeRows
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.backups import show_backup, start_backup
@@ -25,7 +26,7 @@ from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.backup.restore import restore_backup
 from sluicegate.storage.catalog.vpn_rows import vpn_row
 from sluicegate.storage.interface import Table
-from support.broker.inside_client import until
+from support.broker.inside_client import batch_on, until
 from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.http.plain import plain_async_client
@@ -302,7 +303,9 @@ async def test_a_forced_deletion_leaves_nothing_in_the_store_the_metrics_or_the_
     before = (gate.usage_bytes, gate.usage_count)
     operations = await create(broker)
     await fill(broker, "sales")
-    assert set(await rows_of(broker, "sales")) == {Table.CATALOG, Table.OWNERS, Table.RETAINED, Table.SESSIONS}
+    await broker.node.vpns["sales"].staging.ask(Stage("t", 0, 0, [batch_on("orders/1", [b"x"] * 3)]))
+    tables = {Table.CATALOG, Table.OWNERS, Table.RETAINED, Table.SESSIONS, Table.TRANSACTIONS}
+    assert set(await rows_of(broker, "sales")) == tables
     assert "sales" in {sample.vpn for sample in await operations.metrics_snapshot()}
     await NodeOperations(broker.node).delete_message_vpn("sales", force=True)
     assert await rows_of(broker, "sales") == {}
