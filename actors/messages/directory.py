@@ -132,6 +132,11 @@ class SetQueueLimits:
     temporary_grace_s: int
 
 
+@dataclass(frozen=True, slots=True)
+class ReconfigureMore:
+    """Directory -> itself: have further queues take over changed limits, in another turn."""
+
+
 class UpdateRefused(Exception):
     """A queue cannot be changed like this now. The text says what would have to change first."""
 

@@ -200,16 +200,17 @@ class Node:
 
     # --- start ---
 
-    async def start(self) -> None:
+    async def start(self, *, before_opening: Callable[[], None] = lambda: None) -> None:
         """Restore everything from the store, then open the ports, those of clients first.
 
         Raises CannotStart for a port that cannot be bound. Operator ports are bound before clients are accepted, so
-        that such a start fails before a client is served.
+        that such a start fails before a client is served. `before_opening` is called when everything is restored: for
+        work that would hold clients up later.
         """
         async with self._change_lock:
-            await self._start()
+            await self._start(before_opening)
 
-    async def _start(self) -> None:
+    async def _start(self, before_opening: Callable[[], None]) -> None:
         services = self.services
         if services.recovered.damaged_count:
             text = f"{services.recovered.damaged_count} damaged records were set aside at the start"
@@ -227,6 +228,7 @@ class Node:
                 services.runtime,
                 services.tracing,
             )
+        before_opening()
         await self.operator_ports.bind()
         for server in self.servers:
             await server.start()
@@ -244,12 +246,18 @@ class Node:
         Raises OSError and ValueError for a file that cannot be used; nothing has changed then.
         """
         async with self._change_lock:
-            return await self._reload(config)
+            return await self._reload(*_compared(self.services.config, self.services.provisioned_vpns.merged(config)))
 
-    async def _reload(self, wanted: Config) -> Changes:
-        wanted = self.services.provisioned_vpns.merged(wanted)
-        changes = diff(self.services.config, wanted)
-        config = in_force(self.services.config, wanted)
+    async def reload_from(self, read: Callable[[], Config]) -> Changes:
+        """Read a configuration, and put it in force as `reload` does. Raises what reading raises, too.
+
+        Reading thousands of queues takes seconds, so a thread does it, and clients are served meanwhile.
+        """
+        async with self._change_lock:
+            wanted = self.services.provisioned_vpns.merged(await asyncio.to_thread(read))
+            return await self._reload(*await asyncio.to_thread(_compared, self.services.config, wanted))
+
+    async def _reload(self, changes: Changes, config: Config) -> Changes:
         seen = look_at(config)  # before the files are read: a later change is read again
         secrets = self._read_secrets(config)
         set_up_logging(config.log)
@@ -385,6 +393,11 @@ class Node:
     def _fatal(self, error: BaseException) -> None:
         if not self.failed.done():
             self.failed.set_result(error)
+
+
+def _compared(before: Config, wanted: Config) -> tuple[Changes, Config]:
+    """Return the changes that a reload makes, and the configuration that is in force afterwards."""
+    return diff(before, wanted), in_force(before, wanted)
 
 
 def open_store(config: Config) -> SpoolStore:

@@ -364,7 +364,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         if node.configuration is None:
             raise Refused("this node was not started with a configuration that can be read again")
         try:
-            reloading = asyncio.create_task(node.reload(node.configuration()))
+            reloading = asyncio.create_task(node.reload_from(node.configuration))
             node.services.runtime.keep(reloading)
             changes = await asyncio.shield(reloading)
         except ConfigUnreadable as problem:

@@ -5,6 +5,7 @@ destinations name queues, and are put in force after them.
 """
 
 import logging
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, cast
 
@@ -37,15 +38,8 @@ log = logging.getLogger("sluicegate.node")
 
 async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
     """Create the configured templates and queues that do not exist. Return the warnings."""
-    asked: list[tuple[str, PutTemplate | CreateQueue]] = [
-        *((f"queue template {each.name!r}", PutTemplate(each, must_be_new=True)) for each in config.templates),
-        *(
-            (f"queue {each.config.name!r}", CreateQueue(each, NAMED, durable=True, gives_back=True))
-            for each in config.declared
-        ),
-    ]
     warnings = []
-    for what, message in asked:
+    for what, message in _requests(config):  # each ask lets others have a turn
         is_lost = isinstance(message, CreateQueue) and await _has_lost_definition(queues, message.definition)
         try:
             await queues.ask(message)
@@ -60,6 +54,14 @@ async def declare_queues(queues: ActorCell, config: Queues) -> list[str]:
         else:
             log.info("%s %s", what, "had lost its definition; now as declared" if is_lost else "created as declared")
     return warnings + await _not_as_declared(queues, config)
+
+
+def _requests(config: Queues) -> Iterator[tuple[str, PutTemplate | CreateQueue]]:
+    for template in config.templates:
+        yield f"queue template {template.name!r}", PutTemplate(template, must_be_new=True)
+    for declared in config.declared:
+        request = CreateQueue(declared, NAMED, durable=True, gives_back=True)
+        yield f"queue {declared.config.name!r}", request
 
 
 async def _has_lost_definition(queues: ActorCell, declared: QueueDefinition) -> bool:

@@ -20,11 +20,13 @@ class PressureLimits:
         self.low_bytes = low_bytes
         self.stall_ms = stall_ms  # how long publishers wait for consumers that settle nothing
 
-    def take_over(self, limits: "PressureLimits") -> None:
-        """Copy these limits."""
+    def take_over(self, limits: "PressureLimits") -> bool:
+        """Copy these limits; return whether the marks of queues change with them."""
+        is_changed = self.high_bytes != limits.high_bytes or self.low_bytes != limits.low_bytes
         self.high_bytes = limits.high_bytes
         self.low_bytes = limits.low_bytes
         self.stall_ms = limits.stall_ms
+        return is_changed
 
 
 @final

@@ -28,6 +28,7 @@ from sluicegate.actors.messages.directory import (
     QueueExpired,
     QueueHandle,
     QueuesExhausted,
+    ReconfigureMore,
     SetQueueLimits,
     TemplateExists,
     UpdateQueue,
@@ -93,6 +94,8 @@ from sluicegate.storage.catalog.queues import (
 )
 from sluicegate.storage.interface import TableWrite
 
+RECONFIGURED_PER_TURN = 32  # queues: about a millisecond of the loop
+MADE_AT_ONCE = 32  # queues that a definition names
 TEMPORARY_QUEUES_MAX = 10_000  # each may use memory; Solace's largest brokers take as many clients on one queue
 
 
@@ -130,6 +133,7 @@ class QueueDirectory(LoopActor):
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._updates = QueueUpdates(cell)
+        self._to_reconfigure: list[str] = []  # queues that have not been told of changed limits
         self._go_on_later: set[str] = set()  # of these, queues whose rescale has advanced meanwhile
         self.handlers = {
             CreateQueue: self._create,
@@ -148,6 +152,7 @@ class QueueDirectory(LoopActor):
             KeepQueues: self._keep,
             UpdateQueue: self._update,
             SetQueueLimits: self._set_limits,
+            ReconfigureMore: lambda _: self._reconfigure_some(),
             RescaleAdvanced: lambda message: self._go_on(message.queue_name),
             RescaleFinished: self._rescale_finished,
             ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
@@ -302,7 +307,23 @@ class QueueDirectory(LoopActor):
 
     def _make_named_queues(self, _: MakeNamedQueues) -> LoopFuture[None]:
         names = [name for name in self._consumer_queues.named if name not in self._queues.by_name]
-        return all_done([each for each in [self._make(name, "") for name in names] if each is not None])
+        answer: LoopFuture[None] = LoopFuture()
+
+        def make_some(_: object) -> None:
+            some = names[:MADE_AT_ONCE]
+            del names[:MADE_AT_ONCE]
+            if not some:
+                answer.set(None)
+                return
+            try:
+                made = [each for each in [self._make(name, "") for name in some] if each is not None]
+            except Exception:  # later parts are made in a callback, which must not raise
+                answer.set_exception()
+                return
+            all_done(made).then(make_some)
+
+        make_some(None)
+        return answer
 
     def _update(self, message: UpdateQueue) -> LoopFuture[QueueDefinition]:
         name = message.name
@@ -419,9 +440,23 @@ class QueueDirectory(LoopActor):
 
     def _set_limits(self, message: SetQueueLimits) -> None:
         self._services.temporary_grace_s = message.temporary_grace_s
-        self._services.pressure.take_over(message.limits)
-        for handle in self._queues.by_name.values():
-            handle.cell.inbox.post(Reconfigure(handle.definition.config))
+        if not self._services.pressure.take_over(message.limits):
+            return
+        is_under_way = bool(self._to_reconfigure)
+        self._to_reconfigure = list(self._queues.by_name)  # those that are created from now on have the new limits
+        if not is_under_way:
+            self._reconfigure_some()
+
+    def _reconfigure_some(self) -> None:
+        """Have some queues take over changed limits, and the others in turns of their own: there may be thousands."""
+        some = self._to_reconfigure[-RECONFIGURED_PER_TURN:]
+        del self._to_reconfigure[-RECONFIGURED_PER_TURN:]
+        for name in some:
+            handle = self._queues.by_name.get(name)
+            if handle is not None:
+                handle.cell.inbox.post(Reconfigure(handle.definition.config))
+        if self._to_reconfigure:
+            self.cell.inbox.post(ReconfigureMore())
 
     def _check_no_readers(self, handle: QueueHandle) -> None:
         """Raise UpdateRefused when retiring partitions would take messages along that are kept for readers."""

@@ -3,6 +3,7 @@
 Every number has a unit and a range.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -438,14 +439,14 @@ class Queues(Section):
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
-        names = [queue.config.name for queue in self.declared]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"declared: the name {name!r} appears {names.count(name)} times")
-        templates = [template.name for template in self.templates]
-        for name in templates:
-            if templates.count(name) > 1:
-                raise ValueError(f"templates: the name {name!r} appears {templates.count(name)} times")
+        names = {
+            "declared": Counter([queue.config.name for queue in self.declared]),
+            "templates": Counter([template.name for template in self.templates]),
+        }
+        for key, counts in names.items():
+            for name, count in counts.items():
+                if count > 1:
+                    raise ValueError(f"{key}: the name {name!r} appears {count} times")
         return self
 
 

@@ -2,21 +2,25 @@
 
 import asyncio
 import logging
+import threading
 from typing import Final, NoReturn
 
 import pytest
 
+from sluicegate.actors.messages.directory import ListQueues, QueueHandle
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes
 from sluicegate.gateway.node import vpn
+from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.process.run import Reloading
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.storage.catalog.recovered import StoredVpn
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob, Table, TableWrite
+from support.broker.inside_client import until
 from support.broker.protocol_clients import OK, Answer, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
@@ -138,6 +142,60 @@ async def test_a_reload_completes_though_its_client_has_left(broker: RunningBrok
         while broker.node.mqtt.listeners["mqtt"].connections_max != 7:
             await asyncio.sleep(0.01)
     assert {"first", "second"} <= set(await NodeOperations(broker.node).queue_names())
+
+
+@pytest.mark.parametrize("by_signal", [False, True])
+async def test_clients_are_served_while_a_configuration_is_read(broker: RunningBroker, by_signal: bool) -> None:
+    """docs/operate/configuration.md: reading thousands of queues takes seconds, and clients notice nothing."""
+    config = load(settings=(*broker.settings, "listeners.mqtt.max_connections=7"))
+    is_read, is_served = threading.Event(), threading.Event()
+
+    def read() -> Config:
+        is_read.set()
+        assert is_served.wait(DEADLINE_S), "the loop has waited for the file"
+        return config
+
+    broker.node.configuration = read
+    reloading = Reloading(broker.node, read)
+    if by_signal:
+        reloading.request()
+    else:
+        broker.node.services.runtime.keep(asyncio.create_task(NodeOperations(broker.node).reload()))
+    await until(is_read.is_set, "the configuration to be read")
+    assert await comes_in(Mqtt(broker), "") == OK
+    is_served.set()
+    await broker.node.reload(config)  # behind the other
+    reloading.stop()
+    assert broker.node.mqtt.listeners["mqtt"].connections_max == 7
+
+
+async def test_changed_limits_reach_all_queues(broker: RunningBroker) -> None:
+    """docs/operate/settings.md, `backpressure`: they do so some at a time, and a later change overtakes an earlier."""
+    for number in range(100):
+        await NodeOperations(broker.node).create_queue({"name": f"q{number}"}, durable=False)
+    handles: list[QueueHandle] = await broker.node.default.queues.ask(ListQueues())
+    for high_bytes in (100 << 10, 200 << 10):
+        config = load(settings=(*broker.settings, f"backpressure.connection_buffer_bytes_max={high_bytes}"))
+        await broker.node.reload(config)
+    await until(
+        lambda: {each.target.pressure.high_bytes for each in handles if not each.durable} == {200 << 10},
+        "every queue to have the limits",
+    )
+
+
+async def test_nothing_is_open_before_everything_is_restored(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would hold clients up for long is done before they can connect."""
+    await broker.stop()
+    start, seen = Node.start, list[tuple[list[tuple[str, str]], bool]]()
+
+    async def start_and_look(self: Node) -> None:
+        await start(self, before_opening=lambda: seen.append((self.endpoints(), self.default.is_started)))
+
+    monkeypatch.setattr(Node, "start", start_and_look)
+    await broker.start()
+    assert seen == [([], True)]
 
 
 async def test_signals_that_come_during_a_reload_are_one_more_together(broker: RunningBroker) -> None:
