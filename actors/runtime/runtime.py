@@ -10,7 +10,7 @@ import logging
 import random
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, cast, final
+from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import pykka
 from mypy_extensions import i64
@@ -443,6 +443,8 @@ class EventLoop(Protocol):
         """Run a coroutine."""
 
 
+CallFromThread: TypeAlias = Callable[[Callable[[Any], object], object], object]  # in the next turn, from any thread
+
 _NO_ROLE: Final = Role("", "", ONE_CONNECTION)
 
 
@@ -457,8 +459,9 @@ class Runtime:
         rng: random.Random,
         on_fatal: Callable[[BaseException], None],
         call_soon: CallSoon | None = None,
+        call_from_thread: CallFromThread | None = None,
     ) -> None:
-        """`call_soon` schedules the dispatcher's turns; by default the loop does."""
+        """`call_soon` schedules the dispatcher's turns; by default the loop does, and what other threads ask for."""
         self.loop = loop
         self.clock = clock
         self.rng = rng
@@ -468,6 +471,7 @@ class Runtime:
         self.ended: dict[str, EndedActors] = {}  # by kind
         self._last_role = _NO_ROLE  # of a numbered actor: mostly the next is one of them
         self._on_fatal = on_fatal
+        self._call_from_thread: CallFromThread = call_from_thread or loop.call_soon_threadsafe
         self._urn = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -516,7 +520,7 @@ class Runtime:
 
     def post_from_thread(self, address: Address, message: object) -> None:
         """Queue a message for an actor of the loop from another thread."""
-        self.loop.call_soon_threadsafe(address.post, message)
+        self._call_from_thread(address.post, message)
 
     def keep(self, task: "asyncio.Task[Any]") -> None:
         """Keep a reference to a task until it is done: the event loop itself has weak references only."""

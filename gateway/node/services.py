@@ -81,7 +81,12 @@ class NodeServices:
         self.credit: CreditPool[Address] = CreditPool(config.limits.delivered_unacked_max)
 
         self.runtime = Runtime(
-            loop=asyncio.get_running_loop(), clock=clock, rng=rng, on_fatal=on_fatal, call_soon=environment.turns()
+            loop=asyncio.get_running_loop(),
+            clock=clock,
+            rng=rng,
+            on_fatal=on_fatal,
+            call_soon=environment.turns(),
+            call_from_thread=environment.thread_calls(),
         )
         self.threads: StoreThreads = environment.store_threads(store, self.runtime)
         watch_for_room(self.credit, self.runtime.dispatcher)

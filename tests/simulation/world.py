@@ -203,6 +203,7 @@ class World:
             store_threads=lambda _, runtime: self._begin_threads(store, runtime),
             listener=judged(self._wire_violations, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
+            thread_calls=lambda: self.loop.call_soon_threadsafe,
         )
 
         async def make() -> Node:

@@ -127,7 +127,12 @@ async def start_node(folder: Path, settings: list[str]) -> Node:
         store=open_store(config),
         clock=loop._clock,
         rng=random.Random(1),
-        environment=Environment(store_threads=_StoreAtOnce, process=lambda: None, turns=lambda: loop.call_soon),
+        environment=Environment(
+            store_threads=_StoreAtOnce,
+            process=lambda: None,
+            turns=lambda: loop.call_soon,
+            thread_calls=lambda: loop.call_soon_threadsafe,
+        ),
     )
     await node.start()
     return node

@@ -33,6 +33,11 @@ def running_sockets() -> SocketSelector:
     return loop.sockets
 
 
+def thread_calls_of_sockets() -> Callable[[Callable[[Any], object], object], None]:
+    """Return what other threads call the running loop by. Raises TypeError as well."""
+    return running_sockets().call_from_thread
+
+
 def turns_of_sockets() -> Callable[[Callable[[], None]], None]:
     """Return the selector of the running loop. Raises TypeError as well."""
     return running_sockets().call_soon

@@ -6,14 +6,19 @@ may be ready here. asyncio never learns of the sockets of clients: a poll calls 
 to be called at its end. So an incoming message, the actors' turn over it and the writes that follow take one system
 call for readiness, whatever the number of sockets, and no callback of asyncio's.
 
-Nothing here is thread-safe; other threads use the loop's `call_soon_threadsafe`.
+Nothing here is thread-safe but `call_from_thread`. It is what the loop's `call_soon_threadsafe` does, without a second
+poll, a second look into the pipe and a handle of asyncio's: a commit costs two calls, there and back.
 """
 
 import asyncio
+import os
 import select
 import selectors
+import threading
+from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from typing import Any, Final, final
 
 from sluicegate.actors.runtime.clock import Clock, SystemClock
 
@@ -33,6 +38,52 @@ class Watcher:
         """Read or write: `events` has `READABLE`, `WRITABLE`, or a failure, which both of them meet. Raises nothing."""
 
 
+@final
+class ThreadCalls(Watcher):
+    """The calls that other threads ask for. A byte in a pipe makes the next poll do them."""
+
+    __slots__ = ("_calls", "_closed", "_is_due", "_lock", "_write_fd", "read_fd")
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[Callable[[Any], object], object]] = deque()
+        self._is_due = False  # the pipe has a byte, or soon has
+        self._closed = False
+        self._lock = threading.Lock()  # no byte is written to what the descriptor may have become
+        self.read_fd, self._write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+        os.set_blocking(self._write_fd, False)
+
+    def add(self, callback: Callable[[Any], object], argument: object) -> None:
+        """Call back with the argument in the next poll; from any thread. When the loop has ended, nothing happens."""
+        self._calls.append((callback, argument))
+        if self._is_due:
+            return
+        self._is_due = True
+        with self._lock:
+            if not self._closed:
+                os.write(self._write_fd, b"\0")
+
+    def ready(self, events: int) -> None:
+        """Do the calls that came by now."""
+        with suppress(BlockingIOError):
+            os.read(self.read_fd, 1)
+        self._is_due = False  # first: a call that is added from here on writes a byte of its own
+        for _ in range(len(self._calls)):
+            callback, argument = self._calls.popleft()
+            try:
+                callback(argument)
+            except Exception as error:
+                report("a call from a thread failed", error)
+
+    def close(self) -> None:
+        """Drop the calls, and take no more."""
+        with self._lock:
+            self._closed = True
+            os.close(self.read_fd)
+            os.close(self._write_fd)
+        self._calls.clear()
+
+
 class SocketSelector:
     """The sockets that are watched. It has what asyncio asks of a selector: see `selectors.BaseSelector`."""
 
@@ -41,7 +92,9 @@ class SocketSelector:
         "_others",
         "_others_fd",
         "_poll",
+        "_thread_calls",
         "_watchers",
+        "call_from_thread",
         "clock",
         "get_key",
         "get_map",
@@ -65,6 +118,10 @@ class SocketSelector:
         self._poll.register(self._others_fd, READABLE)
         self._watchers: list[Watcher | None] = []  # by file descriptor: the kernel gives small ones
         self._due: list[Callable[[], None]] = []
+        self._thread_calls = ThreadCalls()
+        self.call_from_thread = self._thread_calls.add
+        self.add(self._thread_calls.read_fd, self._thread_calls)
+        self.watch(self._thread_calls.read_fd, 0, READABLE)
 
     def __repr__(self) -> str:
         return f"SocketSelector({sum([watcher is not None for watcher in self._watchers])} watched)"
@@ -130,6 +187,7 @@ class SocketSelector:
         """Watch nothing any more. What is open stays open."""
         self._watchers.clear()
         self._due.clear()
+        self._thread_calls.close()
         self._others.close()
         self._poll.close()
 
