@@ -30,6 +30,10 @@ class PendingPublications:
         """Return whether there are none."""
         return not self._came_ms
 
+    def only_one(self) -> Publication | None:
+        """Return the publication, if there is exactly one."""
+        return next(iter(self._came_ms)) if len(self._came_ms) == 1 else None
+
     def add(self, publication: Publication, now_ms: int) -> None:
         """Take a publication."""
         self._came_ms[publication] = now_ms

@@ -203,7 +203,10 @@ class Journal:
         frame = frame_pieces(number, record, salt_of(self._incarnation, segment.index), is_sound=is_sound)
         is_whole = False
         try:
-            _write(self._descriptor, frame, segment.end)
+            if size <= _WRITE_BYTES:
+                _write_all(self._descriptor, b"".join(frame), segment.end)
+            else:
+                _write(self._descriptor, frame, segment.end)
             is_whole = True
             if waits:
                 self._sync(self._descriptor)
@@ -497,10 +500,15 @@ def _allocate(path: Path, size: int) -> None:
 def _write(descriptor: int, pieces: list[bytes], offset: int) -> None:
     """Write all pieces, one behind the other, at an offset. Raises OSError."""
     for data in _joined(pieces):
-        while data:
-            written = os.pwrite(descriptor, data, offset)
-            offset += written
-            data = data[written:]
+        _write_all(descriptor, data, offset)
+        offset += len(data)
+
+
+def _write_all(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all bytes at an offset. Raises OSError."""
+    written = os.pwrite(descriptor, data, offset)
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], offset + written)
 
 
 def _joined(pieces: list[bytes]) -> Iterator[bytes]:

@@ -63,6 +63,8 @@ def record_of(job: CommitJob) -> LogRecord:
 
     Raises ValueError for a row that cannot be stored.
     """
+    if not job.table_writes:
+        return LogRecord(job.record, job.staged_pages, job.reservations, [], job.partition_purges)
     rows: dict[tuple[Table, bytes], RowWrite] = {}
     for write in job.table_writes:
         data = None if write.value is None else encode_row(write.key, write.value)

@@ -114,6 +114,8 @@ class TailChanges:
 
 def growth_of(record: LogRecord) -> int:
     """Return an upper estimate of the database pages that a record adds to the state, in bytes."""
+    if not record.staged_pages and not record.rows:  # most commits: nothing but messages and settlements
+        return _KEY_BYTES * len(record.reservations)
     values = [len(write.page) for write in record.staged_pages]
     values += [len(row.key) + len(row.data) for row in record.rows if row.data is not None]
     return growth_of_values(values) + _KEY_BYTES * len(record.reservations)
