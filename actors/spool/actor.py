@@ -1,8 +1,11 @@
 """The spool: decides when the store commits and makes checkpoints, and reports the outcome of all work.
 
 A commit begins at the end of a turn: at once after a pause, then at most one per commit interval, and never two at a
-time. After a failed commit the pause is longer; rows that must not be lost are retried until the store takes them.
-A commit that failed and may be on the disk all the same is neither confirmed nor refused: it is tried again.
+time. A publisher that is alone, and publishes when it hears of its last message, does not wait for the interval: no
+other message would share the commit. After a failed commit the pause is longer; rows that must not be lost are retried
+until the store takes them. A commit that failed and may be on the disk all the same is neither confirmed nor refused:
+it is tried again.
+
 Messages that consumers already have are given one interval to make their commit unnecessary (storage.commit.pending).
 The writer thread writes; publishers are confirmed when it reports the data on disk. A checkpoint is made beside the
 commits, by a thread of its own, one at a time; commits wait for it only when the log has become too long.
@@ -72,6 +75,7 @@ log = logging.getLogger("sluicegate.spool")
 COMMIT_AGAIN_MS: Final = 100  # after a commit that found no room
 TRY_AGAIN_MS: Final = 1000  # after a commit that failed for another reason
 _SESSIONS: Final = Table.SESSIONS
+SOON_NS: Final = 500_000  # a publisher that publishes so soon after a confirmation has waited for it
 PROBE_INTERVAL_MS: Final = 1000  # how often a store that takes no messages is probed
 
 
@@ -113,6 +117,8 @@ class Spool(Behaviour, Flushed):
         self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
         self.commit_latencies = CommitHistogram()  # from the handover to the writer's report, when it succeeds
         self._commit_began_ns = 0
+        self._lone_publisher: Address | None = None  # of the only publication in the last commit
+        self._confirmed_ns = 0  # when it was confirmed
         self.damaged_pages_count = 0
         self.handlers: dict[type, Callable[[Any], None]] = {  # of messages other than those of the data path
             SettleTogether: self._settle_together,
@@ -174,14 +180,23 @@ class Spool(Behaviour, Flushed):
             if self._idle_callbacks and not self.checkpoints.in_progress:
                 self._idle()
             return
-        due_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
-        if self._timer is not None and self._timer_ms <= due_ms:
+        at_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
+        if self._timer is not None and self._timer_ms <= at_ms:
             return  # another flush will follow
         now_ms = self._runtime.clock.now_ms()
-        if due_ms > now_ms:
-            self._schedule_flush(due_ms, now_ms)
+        if at_ms > now_ms and (due_ms > now_ms or not self._waits_alone()):
+            self._schedule_flush(at_ms, now_ms)
         else:
             self._commit(now_ms, patience_ms)
+
+    def _waits_alone(self) -> bool:
+        """Return whether only the publisher of the last commit waits for the next, and published when it heard."""
+        if self._lone_publisher is None:
+            return False
+        publication = self._planner.pending.only_one()
+        if publication is None or publication.publisher is not self._lone_publisher:
+            return False
+        return self._runtime.clock.now_ns() - self._confirmed_ns <= SOON_NS
 
     def _has_to_wait(self) -> bool:
         """Return whether a checkpoint has to come first: publishers are ahead of what can be moved out of memory."""
@@ -355,8 +370,12 @@ class Spool(Behaviour, Flushed):
 
     def _commit_done(self, _: CommitDone) -> None:
         self._writing = False
-        self.commit_latencies.observe(self._runtime.clock.now_ns() - self._commit_began_ns)
+        now_ns = self._runtime.clock.now_ns()
+        self.commit_latencies.observe(now_ns - self._commit_began_ns)
         commit = self._planner.committed()
+        publications = commit.publications
+        self._lone_publisher = publications[0].publisher if len(publications) == 1 else None
+        self._confirmed_ns = now_ns
         self._confirm_all(commit.publications, WRITTEN)
         self._confirm_all(commit.elided, ELIDED)
         for table in commit.tables:
@@ -391,6 +410,7 @@ class Spool(Behaviour, Flushed):
             self._commit_doubtful(message)
             return
         self._writing = False
+        self._lone_publisher = None
         again_ms = COMMIT_AGAIN_MS if message.kind == FULL else TRY_AGAIN_MS
         self._last_commit_ms = self._runtime.clock.now_ms() + max(0, again_ms - self._commit_interval_ms)
         self.commits_failed[message.kind] += 1

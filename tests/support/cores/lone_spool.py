@@ -46,12 +46,7 @@ class Keeper:
         self.cell = self.runtime.spawn(
             lambda cell: self._made(cell, interval_ms), kind="spool", name="spool", policy=ONE_CONNECTION
         )
-        self._publisher = self.runtime.spawn(
-            lambda cell: Publisher(cell, self._confirmed, self._refused),
-            kind="publisher",
-            name="publisher",
-            policy=ONE_CONNECTION,
-        )
+        self._publisher = self.another_publisher()
         self.published: dict[int, Publication] = {}  # by token; its messages have one sequence each
         self.came_us: dict[int, int] = {}
         self.confirmed_us: dict[int, int] = {}
@@ -117,10 +112,19 @@ class Keeper:
         assert message.token not in self.refused, "a publisher hears once"
         self.refused[message.token] = message.reason
 
-    def publish(self, *, consumers: bool) -> int:
+    def another_publisher(self) -> Address:
+        return self.runtime.spawn(
+            lambda cell: Publisher(cell, self._confirmed, self._refused),
+            kind="publisher",
+            name="publisher",
+            policy=ONE_CONNECTION,
+        ).inbox
+
+    def publish(self, *, consumers: bool, publisher: Address | None = None) -> int:
         """Publish a message that is at once with a consumer, or waits for one; return its token."""
         token = len(self.published) + 1
-        publication = Publication(numbered(1), publisher=self._publisher.inbox, token=token, partitions_count=1)
+        address = publisher or self._publisher
+        publication = Publication(numbered(1), publisher=address, token=token, partitions_count=1)
         publication.sequenced(P, token, None)
         if consumers:
             publication.undelivered_count = 0

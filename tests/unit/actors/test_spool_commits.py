@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +17,8 @@ from sluicegate.actors.spool.health import FULL, REFUSED, TRIES_MAX
 from sluicegate.actors.spool.store_threads import CommitFailed
 from sluicegate.messaging.message.publication import UNWRITTEN
 from sluicegate.storage.commit.planner import LOG_RECORDS_MAX
-from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.interface import CommitJob, Table, TableWrite
+from sluicegate.storage.records.journal import decode_journal_record
 from support.cores.lone_actors import recorder
 from support.cores.lone_spool import COMMIT_US, INTERVAL_MS, Keeper
 from support.cores.spool_steps import P, publication_to
@@ -241,6 +243,39 @@ def test_commits_keep_their_interval(spool: Keeper) -> None:
     assert len(spool.began_us) == 4
 
 
+def published_in(job: CommitJob) -> int:
+    return 0 if job.record is None else len(decode_journal_record(job.record).entries)
+
+
+def test_a_lone_publisher_that_waits_for_each_confirmation_does_not_wait_for_the_interval(spool: Keeper) -> None:
+    for number in range(5):
+        spool.publish(consumers=False)
+        spool.passes(us=COMMIT_US + 100)
+        assert len(spool.confirmed_us) == number + 1
+    assert spool.began_us == [number * (COMMIT_US + 100) for number in range(5)]
+
+
+def test_a_publisher_that_publishes_later_than_at_once_waits_for_others_to_share_the_commit(spool: Keeper) -> None:
+    for _ in range(4):
+        spool.publish(consumers=False)
+        spool.passes(us=COMMIT_US + 800)
+    assert [published_in(job) for job in spool.jobs] == [1, 2]
+
+
+def test_two_publishers_that_wait_for_confirmations_share_commits(spool: Keeper) -> None:
+    """Each of them would wait for the commit of the other."""
+    other = spool.another_publisher()
+    spool.publish(consumers=False)
+    spool.passes(us=COMMIT_US // 2)
+    spool.publish(consumers=False, publisher=other)
+    spool.passes(us=COMMIT_US // 2 + 100)
+    spool.publish(consumers=False)
+    spool.passes(us=INTERVAL_MS * 1000)
+
+    assert spool.began_us == [0, INTERVAL_MS * 1000]
+    assert [published_in(job) for job in spool.jobs] == [1, 2]
+
+
 STEPS = st.lists(
     st.one_of(
         st.builds(lambda consumers: ("publish", int(consumers)), st.booleans()),
@@ -274,8 +309,9 @@ def test_publishers_hear_when_their_messages_are_written_or_settled_and_never_wa
             assert publication.record_number != UNWRITTEN or publication.open_count == 0
     for token, came_us in spool.came_us.items():
         assert spool.confirmed_us[token] <= came_us + 2 * interval_ms * 1000 + 2 * COMMIT_US
-    for earlier, later in zip(spool.began_us, spool.began_us[1:], strict=False):
-        assert later - earlier >= max(COMMIT_US, (interval_ms - 1) * 1000)
+    for first, (earlier, later) in enumerate(pairwise(spool.began_us)):
+        are_lone = published_in(spool.jobs[first]) == published_in(spool.jobs[first + 1]) == 1
+        assert later - earlier >= max(COMMIT_US, 0 if are_lone else (interval_ms - 1) * 1000)
     spool.runtime.stop()
 
 
