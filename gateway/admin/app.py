@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from pykka import ActorDeadError
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -45,6 +46,7 @@ OPERATIONS: Final = tuple(
 
 # Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.
 EXPECTED: Final = (
+    ActorDeadError,
     AlreadyExists,
     HTTPException,
     NotFound,

@@ -3,6 +3,7 @@
 from typing import Final
 
 import orjson
+from pykka import ActorDeadError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 MEDIA_TYPE: Final = "application/problem+json"
+GONE: Final = "what the request is about was deleted meanwhile, or the node stops"
 ANSWER_TIMEOUT_S: Final = 30.0  # a node that needs longer is stuck; health probes time out long before
 
 
@@ -57,6 +59,8 @@ async def answer_error(request: Request, error: Exception) -> Response:
             return problem(409, "Refused", error.reason)
         case StoreRefused():
             return problem(503, "Not stored", str(error))
+        case ActorDeadError():
+            return problem(503, "Not available", GONE)
         case TimeoutError():
             return problem(504, "No answer", f"{unanswered(request)}; GET /actors shows which actor is overloaded")
         case HTTPException(status_code=404):

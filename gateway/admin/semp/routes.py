@@ -6,6 +6,7 @@ from functools import cache, partial
 from typing import Final
 
 import orjson
+from pykka import ActorDeadError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,6 +14,7 @@ from starlette.routing import Route
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.gateway.admin.problems import (
     ANSWER_TIMEOUT_S,
+    GONE,
     READ_ONLY_METHODS,
     NotPermitted,
     Unacceptable,
@@ -125,6 +127,8 @@ def _endpoint(
         except Unacceptable as wrong_form:
             invalid = invalid_parameter(wrong_form.detail, http_status=wrong_form.status)
             return refused(asked, invalid, wrong_form.headers)
+        except ActorDeadError:
+            return refused(asked, not_allowed(GONE, http_status=503))
         except TimeoutError:
             return refused(asked, not_allowed(unanswered(request), http_status=503))
 

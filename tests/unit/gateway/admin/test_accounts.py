@@ -459,6 +459,15 @@ def test_a_command_for_several_message_vpns_reads_its_password_once(guarded: Run
         os.close(reading)
 
 
+def test_an_account_of_one_message_vpn_exports_what_is_in_it(guarded: RunningAdmin, tmp_path: Path) -> None:
+    """The list of message VPNs is the node's; whoever names one does not need it."""
+    file = tmp_path / "password"
+    file.write_text("tenant-word\n")
+    login = ("--admin-username", "tenant", "--admin-password-file", str(file))
+    assert "queues: []" in Shell(guarded.url).run(*login, "config", "export", "--vpn", "default")
+    assert "read-only" in Shell(guarded.url).run(*login, "config", "export", expect=FAILED)
+
+
 def test_commands_show_a_token(node: MemoryNode, tmp_path: Path) -> None:
     server, file = TokenServer(tmp_path), tmp_path / "token"
     file.write_text(server.token())

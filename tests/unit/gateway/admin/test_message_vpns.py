@@ -2,6 +2,9 @@
 
 from typing import Any
 
+import pytest
+from pykka import ActorDeadError
+
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 
@@ -46,3 +49,24 @@ def test_wrong_requests_are_answered_with_what_is_allowed(admin: RunningAdmin) -
     ):
         answer = admin.ask(method, path, body)
         assert answer.status == status, (method, path, answer.body)
+
+
+@pytest.mark.parametrize("path", ["/queues", "/SEMP/v2/config/msgVpns/default/queues"])
+def test_a_request_whose_message_vpn_is_deleted_meanwhile_is_told_so(
+    admin: RunningAdmin,
+    node: MemoryNode,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    path: str,
+) -> None:
+    """Its actors have stopped: no fault of the gateway, and nothing to report in its log."""
+
+    async def gone(**_: object) -> list[object]:
+        raise ActorDeadError("sales/queues stopped before handling the message")
+
+    monkeypatch.setattr(node, "list_queues", gone)
+    monkeypatch.setattr(node, "queue_names", gone)
+    answer = admin.ask("GET", path)
+    assert answer.status == 503
+    assert b"deleted meanwhile" in answer.body
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []
