@@ -18,6 +18,7 @@ from sluicegate.storage.environment.environment import disk_free_bytes, sync_fol
 from sluicegate.storage.environment.folder_lock import DATA_FILE
 from sluicegate.storage.errors import BackupEnded, BackupRefused
 from sluicegate.storage.interface import Store
+from sluicegate.storage.records.linked_page import Link
 
 # Space to leave on the disk of the backup: it may be the disk of the spool.
 SPARE_BYTES: Final = 64 << 20
@@ -82,9 +83,8 @@ class Backup:
             self._store.stream_copy(write)
             with translated(self.folder, needed_bytes=0):
                 records = self._store.log_records(first_needed(partial))
-                log_bytes = self._store.usage().log_bytes
-                copy_records(partial, records, log_bytes=log_bytes)
-                fill_linked_pages(partial, self._store.read_linked, log_bytes=log_bytes)
+                copy_records(partial, records, log_bytes=self._store.usage().log_bytes)
+                fill_linked_pages(partial, self._follow)
         os.fsync(descriptor)
         size, digest = self._digest(descriptor)
         return BackupNote(
@@ -95,6 +95,11 @@ class Backup:
             data_bytes=size,
             data_xxh3=digest,
         )
+
+    def _follow(self, link: Link) -> bytes | None:
+        if self._ended:
+            raise BackupEnded(self._ended)
+        return self._store.read_linked(link)
 
     def _digest(self, descriptor: int) -> tuple[int, str]:
         digest = xxhash.xxh3_128()

@@ -178,10 +178,15 @@ class Findings:
             number += ahead
 
     def _claimant(self, is_sure: bool, key: bytes, value: bytes) -> str | None:
-        """Return the table that lacks a row. If the page may be a freed one, only some tables may claim the row."""
+        """Return the table that lacks a row. If the page may be a freed one, only some tables may claim the row.
+
+        Pages and their directory have the same links, and one is made from the other.
+        """
         claimants = [name for name, table in self.tables.items() if table.lacks(key) and fits(name, key, value)]
         if not is_sure:
             claimants = [name for name in claimants if name in NEVER_REWRITTEN]
+        if sorted(claimants) == ["directory", "pages"]:
+            return "pages"
         if len(claimants) > 1:
             self.unclaimed += 1
         return claimants[0] if len(claimants) == 1 else None

@@ -41,8 +41,9 @@ from sluicegate.storage.integrity.pages import DataFile
 from sluicegate.storage.integrity.salvage import TABLES, Findings
 from sluicegate.storage.interface import PageKey, Table
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, incarnation_in
+from sluicegate.storage.log.kept import KeptSegments
 from sluicegate.storage.log.links import fetch
-from sluicegate.storage.records.linked_page import Link, is_linked, page_from_links
+from sluicegate.storage.records.linked_page import Link, is_linked, links_of, page_from_links
 from sluicegate.storage.records.page import PageSummary, decode_page_summary, directory_row
 from sluicegate.storage.records.seal import unseal_whole
 from sluicegate.storage.records.table import decode_row
@@ -120,8 +121,10 @@ def salvage_spool(data_file: Path, folder: Path, *, incarnation: int, looked: Ca
 def _written(findings: Findings, log: Path, partial: Path, incarnation: int) -> Salvaged:
     found = incarnation_in(log)
     journal = None if found is None else Journal(log, found, segment_bytes=0, sync=False)
-    log_bytes = 0 if journal is None else journal.held_bytes()  # with the files that pages link to
-    map_bytes = _MAP_FACTOR * (findings.file.file_bytes + log_bytes) + _MAP_BYTES_MIN
+    log_bytes = 0 if journal is None else journal.held_bytes()
+    linked_bytes = sum([_linked_bytes(row) for _, row in findings.rows("directory")])
+    kept_bytes = KeptSegments(log).file_bytes()
+    map_bytes = _MAP_FACTOR * (findings.file.file_bytes + log_bytes + linked_bytes + kept_bytes) + _MAP_BYTES_MIN
     env = lmdb.open(str(partial), subdir=False, lock=False, map_size=map_bytes, max_dbs=DATABASE_COUNT, sync=False)
     try:
         databases = Databases(env)
@@ -136,6 +139,14 @@ def _written(findings: Findings, log: Path, partial: Path, incarnation: int) -> 
     finally:
         env.close()
     return copy.salvaged
+
+
+def _linked_bytes(row: bytes) -> int:
+    """Return the bytes to which a row of the directory links."""
+    if is_linked(row):
+        with suppress(UnsupportedFormat):
+            return sum([link.size for link in links_of(row)])
+    return 0
 
 
 class _Copy:
@@ -222,13 +233,24 @@ class _Copy:
                     rows[key] = directory_row(summaries.pop(key))
                 elif not is_whole:
                     rows[key] = directory_row(value)
-                yield key, page_from_links(value, self._fetch) if is_linked(value) else value
+                yield key, self._whole(value)
+            for key in [key for key, row in summaries.items() if is_linked(row)]:  # the page has the same links
+                row = summaries.pop(key)
+                rows[key] = directory_row(row)
+                yield key, self._whole(row)
 
         self._copy("pages", pages())
         self.salvaged.tables["directory"] = TableAccount(self._put("directory", sorted(rows.items())), wanted)
         for key, row in sorted(summaries.items()):
             with suppress(UnsupportedFormat):
                 self.salvaged.pages_lost.append((PageKey(*PAGE_KEY.unpack(key)), decode_page_summary(row)))
+
+    def _whole(self, page: bytes) -> bytes:
+        """Return a page with its messages."""
+        if is_linked(page):
+            with suppress(UnsupportedFormat):
+                return page_from_links(page, self._fetch)
+        return page
 
     def _note_partitions(self, value: bytes) -> None:
         """Record the partitions of a queue, if the catalog row is a queue's."""

@@ -249,12 +249,14 @@ class Journal:
                 free.append(segment.path)
         spares: list[Spare] = []
         for path in free:
-            size = path.stat().st_size
-            if self._is_wanted(size, len(self._spares) + len(spares)):
-                spares.append(Spare(self._next_spare_path(), size))
-                os.rename(path, spares[-1].path)
-            else:
-                path.unlink()
+            with contextlib.suppress(FileNotFoundError):  # who removed it has reported what was lost
+                size = path.stat().st_size
+                if self._is_wanted(size, len(self._spares) + len(spares)):
+                    spare = Spare(self._next_spare_path(), size)
+                    os.rename(path, spare.path)
+                    spares.append(spare)
+                else:
+                    path.unlink()
         if spares:
             self._sync_folder()  # else a power failure could bring back the name, over what is written next
             for spare in spares:

@@ -55,10 +55,11 @@ class KeptSegments:
                 self.live.pop(segment, None)
 
     def keep(self, index: int) -> None:
-        """Keep a segment that the log no longer needs. Raises OSError."""
+        """Keep a segment that the log no longer needs. One that is missing is none. Raises OSError."""
         path = kept_path(self._folder, index)
-        os.rename(segment_path(self._folder, index), path)
-        self._sizes[index] = path.stat().st_size
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(segment_path(self._folder, index), path)
+            self._sizes[index] = path.stat().st_size
 
     def unlinked(self) -> list[Path]:
         """Return the kept files to which nothing links any more, and forget them: the caller uses or removes them."""
@@ -67,21 +68,26 @@ class KeptSegments:
             del self._sizes[index]
         return [kept_path(self._folder, index) for index in gone]
 
-    def garbage(self) -> tuple[int, int]:
-        """Return the bytes of all kept files to which nothing links, and those that are linked."""
-        live = sum([self.live.get(index, 0) for index in self._sizes])
-        return sum(self._sizes.values()) - live, live
+    def garbage(self, *, but: set[int]) -> tuple[int, int]:
+        """Return the bytes of linked kept files, without some, to which nothing links, and those that are linked."""
+        sizes = self._linked(but)
+        live = sum([self.live[index] for index in sizes])
+        return sum(sizes.values()) - live, live
 
     def sparse(self, bytes_max: int, *, but: set[int]) -> set[int]:
         """Return kept segments to empty, those first of which least is linked, with about `bytes_max` linked bytes."""
-        sizes = {index: size for index, size in self._sizes.items() if index not in but}
+        sizes = self._linked(but)
         chosen: set[int] = set()
-        for index in sorted(sizes, key=lambda index: self.live.get(index, 0) / sizes[index]):
-            bytes_max -= self.live.get(index, 0)
+        for index in sorted(sizes, key=lambda index: self.live[index] / max(1, sizes[index])):
+            bytes_max -= self.live[index]
             if bytes_max < 0 and chosen:
                 break
             chosen.add(index)
         return chosen
+
+    def _linked(self, but: set[int]) -> dict[int, int]:
+        """Return the bytes of the kept files that something links to. The others go when the log is trimmed."""
+        return {index: size for index, size in self._sizes.items() if index in self.live and index not in but}
 
     def file_bytes(self) -> int:
         """Return the bytes of all kept files."""

@@ -69,18 +69,20 @@ def put_checked_batches(head: bytes, batches: list[bytes], checksums: list[int])
     return [table, _CHECKSUM.pack(xxhash.xxh3_64_intdigest(table)), *batches]
 
 
-def take_spans(data: bytes, offset: int, count: int) -> list[BatchSpan]:
-    """Return the places of the batches behind a head that ends at `offset`. Their bytes need not be in `data`.
+def take_spans(data: bytes, start: int, offset: int, count: int, where: str) -> list[BatchSpan]:
+    """Return the places of the batches behind a head from `start` to `offset`. Their bytes need not be in `data`.
 
-    Raises ValueError when the data end before the batches do begin.
+    Raises ValueError and struct.error when the data end before the batches do begin, and DamagedRecord.
     """
     sizes = take_column("I", data, offset, count)
     checksums = take_column("Q", data, offset + 4 * count, count)
-    start = offset + 12 * count + _CHECKSUM.size
+    table_end = offset + 12 * count
+    _check_head(data, start, table_end, where)
+    at = table_end + _CHECKSUM.size
     spans: list[BatchSpan] = []
     for size, checksum in zip(sizes, checksums, strict=True):
-        spans.append(BatchSpan(start, size, checksum))
-        start += size
+        spans.append(BatchSpan(at, size, checksum))
+        at += size
     return spans
 
 
@@ -96,9 +98,7 @@ def take_batches(
     checksums = take_column("Q", data, offset + 4 * count, count)
     table_end = offset + 12 * count
     if not is_sealed:
-        (checksum,) = _CHECKSUM.unpack_from(data, table_end)
-        if xxhash.xxh3_64_intdigest(data[start:table_end]) != checksum:
-            raise DamagedRecord(where, "the checksum of its head does not match")
+        _check_head(data, start, table_end, where)
     batches: list[BatchRead] = []
     at = table_end + _CHECKSUM.size
     for size, checksum in zip(sizes, checksums, strict=True):
@@ -115,6 +115,12 @@ def take_batches(
     if is_sealed and at != len(data):
         raise ValueError(f"{len(data) - at} bytes follow the last batch")
     return batches
+
+
+def _check_head(data: bytes, start: int, table_end: int, where: str) -> None:
+    (checksum,) = _CHECKSUM.unpack_from(data, table_end)
+    if xxhash.xxh3_64_intdigest(data[start:table_end]) != checksum:
+        raise DamagedRecord(where, "the checksum of its head does not match")
 
 
 def take_batch(data: bytes, at: int, where: str, losses: Losses) -> tuple[BatchRead, int]:

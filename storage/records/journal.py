@@ -110,14 +110,14 @@ def decode_journal_record(data: bytes, where: str = "journal record") -> Journal
 
 
 def batch_spans(data: bytes) -> list[BatchSpan]:
-    """Return the places of the batches in a sound record, of which `data` need only have the head.
+    """Return the places of the batches in a record, of which `data` need only have the head.
 
-    Raises ValueError, IndexError and struct.error when the head is not whole.
+    Raises ValueError, IndexError, struct.error and DamagedRecord when the head is not whole, or damaged.
     """
     entry_count, _, offset = _take_settlements(data)
     for _ in range(entry_count):
         _, offset = _take_matches(data, offset)
-    return take_spans(data, offset, entry_count)
+    return take_spans(data, SEAL_BYTES, offset, entry_count, "journal record")
 
 
 def _decode_content(data: bytes, where: str, *, is_sealed: bool) -> JournalRecord:

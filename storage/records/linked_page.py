@@ -53,8 +53,18 @@ def encode_linked_page(row: bytes, firsts: list[int], links: list[Link]) -> byte
 
 def is_linked(page: bytes) -> bool:
     """Return whether a page is a linked one, whatever its checksums say. Ordinary pages and bare rows are not."""
+    return _kind_of(page) == LINKS_KIND
+
+
+def is_ordinary(page: bytes) -> bool:
+    """Return whether a page has its batches itself, whatever its checksums say."""
+    return _kind_of(page) == PAGE_KIND
+
+
+def _kind_of(page: bytes) -> bytes:
+    """Return the kind of what follows the directory row."""
     size = SEAL_BYTES + int.from_bytes(page[4:8], "little")
-    return page[size : size + len(LINKS_KIND)] == LINKS_KIND
+    return page[size : size + len(LINKS_KIND)]
 
 
 def directory_value(page: bytes) -> bytes:

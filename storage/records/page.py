@@ -150,7 +150,7 @@ def run_spans(page: bytes) -> tuple[list[int], list[BatchSpan]]:
     """Return the first sequences of the runs of a sound page of this release, and the places of their batches."""
     count = decode_page_summary(page).run_count
     start = _summary_end(page, "page") + SEAL_BYTES
-    return take_column("Q", page, start, count), take_spans(page, start + _U64.size * count, count)
+    return take_column("Q", page, start, count), take_spans(page, start, start + _U64.size * count, count, "page")
 
 
 def _decode_runs(data: bytes, start: int, summary: PageSummary, where: str, *, is_sealed: bool) -> PageRuns:

@@ -1,5 +1,6 @@
 """Applies a checkpoint inside a write transaction. `SpoolStore` begins and commits the transaction."""
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from sluicegate.storage.environment.identity import Positions, write_positions
 from sluicegate.storage.environment.quarantine import describe_page, set_aside
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CheckpointJob, PageDamage, PageKey, Quarantined, Reservation, Table
-from sluicegate.storage.log.links import links_in
+from sluicegate.storage.log.links import links_in, stored_page
 from sluicegate.storage.log.record import LogRecord, page_key_of
 from sluicegate.storage.log.tail import TailChanges, growth_of_values
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor, with_reservation
@@ -51,7 +52,10 @@ def linked_bytes(txn: "Transaction", databases: Databases) -> dict[int, int]:
 
 
 def rewrite_linked(txn: "Transaction", databases: Databases, segments: set[int], links: PageLinks) -> None:
-    """Write the ordinary page for each page that links to one of these segments. Raises lmdb.Error, OSError."""
+    """Write the ordinary page for each page that links to one of these segments. Raises lmdb.Error.
+
+    A page of which a file cannot be read stays as it is.
+    """
     keys: list[bytes] = []
     with txn.cursor(db=databases.directory) as cursor:
         for key, row in cursor.iternext():
@@ -60,8 +64,11 @@ def rewrite_linked(txn: "Transaction", databases: Databases, segments: set[int],
             ):
                 keys.append(key)
     for key in keys:
-        page = txn.get(key, db=databases.pages)
-        whole = None if page is None else links.whole(page)
+        page = stored_page(txn, databases, key)
+        whole = None
+        if page is not None:
+            with suppress(OSError):
+                whole = links.whole(page)
         if whole is not None:
             put_page(txn, databases, PageKey(*key_numbers(PAGE_KEY, key)), whole, links)
 
@@ -132,8 +139,8 @@ def _delete_page(txn: "Transaction", databases: Databases, page: PageKey, links:
 def _quarantine_page(txn: "Transaction", databases: Databases, damage: PageDamage, links: PageLinks) -> None:
     """Move a page into quarantine, or copy it; of a linked one, the page that it stands for."""
     key = PAGE_KEY.pack(damage.partition_id, damage.first_sequence)
-    page = txn.get(key, db=databases.pages)
-    whole = None if page is None else links.whole(page)
+    page = stored_page(txn, databases, key)
+    whole = None if page is None else links.readable(page)
     entry = Quarantined(describe_page(damage.partition_id, damage.first_sequence), "damaged", damage.detail)
     if whole is not None:
         txn.put(key, whole, db=databases.pages)

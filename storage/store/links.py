@@ -8,6 +8,7 @@ appended.
 import contextlib
 import struct
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, final
@@ -63,7 +64,7 @@ class RecordPlaces:
                 del self._places[number]
 
     def link_pages(self, writes: list[PageWrite], records_of: dict[PageKey, list[int]]) -> dict[PageKey, bytes]:
-        """Return linked pages in place of those that can be. Raises OSError when the log cannot be read."""
+        """Return linked pages in place of those that can be."""
         batches: dict[int, dict[tuple[int, int], Link]] = {}  # record -> bytes and checksum -> where
         linked: dict[PageKey, bytes] = {}
         for write in writes:
@@ -85,21 +86,25 @@ class RecordPlaces:
         return linked
 
     def _batches_of(self, number: int) -> dict[tuple[int, int], Link]:
-        """Return the batches of a record by bytes and checksum; none when its place is unknown."""
+        """Return the batches of a record by bytes and checksum; none when its place is unknown, or cannot be read."""
         with self._lock:
             place = self._places.get(number)
         if place is None:
             return {}
+        try:
+            spans = self._spans(place)
+        except (OSError, DamagedRecord, ValueError, IndexError, struct.error):
+            return {}  # the messages are in memory: the page gets them
         return {
             (span.size, span.checksum): Link(place.segment, place.start + span.start, span.size, span.checksum)
-            for span in self._spans(place)
+            for span in spans
         }
 
     def _spans(self, place: _Place) -> list[BatchSpan]:
         head = read_linked(self._folder, place.segment, place.start, min(_HEAD_BYTES, place.size))
         try:
             return batch_spans(head or b"")
-        except (ValueError, IndexError, struct.error):  # its head is longer
+        except (DamagedRecord, ValueError, IndexError, struct.error):  # its head is longer
             whole = read_linked(self._folder, place.segment, place.start, place.size)
             return batch_spans(whole or b"")
 
@@ -126,9 +131,22 @@ class PageLinks:
 
     def whole(self, page: bytes) -> bytes | None:
         """Return the ordinary page of a linked one; None for other pages, and damaged links. Raises OSError."""
+        return self._from_links(page, partial(fetch, self._folder))
+
+    def readable(self, page: bytes) -> bytes | None:
+        """Return the same, with damage in place of batches that cannot be read."""
+
+        def fetched(link: Link) -> bytes | None:
+            with contextlib.suppress(OSError):
+                return fetch(self._folder, link)
+            return None
+
+        return self._from_links(page, fetched)
+
+    def _from_links(self, page: bytes, fetched: Callable[[Link], bytes | None]) -> bytes | None:
         if is_linked(page):
             with contextlib.suppress(DamagedRecord, UnsupportedFormat):
-                return page_from_links(page, partial(fetch, self._folder))
+                return page_from_links(page, fetched)
         return None
 
     def _add(self, page: bytes, sign: int) -> None:

@@ -67,7 +67,7 @@ from sluicegate.storage.interface import (
     Table,
 )
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
-from sluicegate.storage.log.links import fetch, whole_page
+from sluicegate.storage.log.links import fetch, stored_page, whole_page
 from sluicegate.storage.log.record import LogRecord, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.segment import frame_bytes
@@ -353,7 +353,7 @@ class SpoolStore:
 
     def _stored_page(self, key: bytes) -> bytes | None:
         with self._remap, self._env.begin() as txn:
-            return txn.get(key, db=self._databases.pages)
+            return stored_page(txn, self._databases, key)
 
     def _transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
         links = PageLinks(self._log.folder, self._places.link_pages(job.page_writes, job.log_records))
@@ -382,9 +382,14 @@ class SpoolStore:
         self._take_sizes(sizes)
 
     def _rewrite_sparse(self) -> None:
-        """Write pages of their own for messages in kept files of which little is linked, so that these can go."""
+        """Write pages of their own for messages in kept files of which little is linked, so that these can go.
+
+        The checkpoint is made already: what fails here is left to the next one. While the log is held no file can go.
+        """
         kept = self._log.kept
-        garbage, live = kept.garbage()
+        if self._holders:
+            return
+        garbage, live = kept.garbage(but=self._stuck)
         is_short = self._used_bytes() + self._log.held_bytes() > _SHORT * (self._map_bytes_max - self._reserve_bytes)
         if garbage <= max(min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP), 0 if is_short else live):
             return
@@ -392,7 +397,7 @@ class SpoolStore:
         if not sparse:
             return
         links = PageLinks(self._log.folder, {})
-        with contextlib.suppress(lmdb.MapFullError):  # the files stay as they are
+        with contextlib.suppress(lmdb.Error):  # the files stay as they are
             self._change(lambda txn: rewrite_linked(txn, self._databases, sparse, links), links)
             self._stuck |= sparse & kept.live.keys()
 
