@@ -517,7 +517,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
         incarnation = incarnation_text(self._node.services.recovered.incarnation)
         view = queue_view(handle, overview, incarnation, rate, now_ms=now_ms)
-        warning = lost_dead_messages(view, durable)
+        warning = lost_dead_messages(view, durable, self._vpn.name)
         return replace(view, warnings=(warning,)) if warning else view
 
 

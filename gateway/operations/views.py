@@ -30,6 +30,7 @@ from sluicegate.messaging.message.headers import DeadLetter
 from sluicegate.messaging.message.keys import KeySource, key_in
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.observability.events import NOBODY, Event
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
@@ -87,14 +88,14 @@ def queue_view(
     )
 
 
-def lost_dead_messages(view: QueueView, durable: Container[str]) -> str:
+def lost_dead_messages(view: QueueView, durable: Container[str], vpn: str) -> str:
     """Return a warning if dead messages of a queue are lost: its dead message queue is not among the durable ones."""
     dead = view.config.dead_msg_queue
     if not (view.durable and is_named(view.name) and dead) or dead in durable:
         return ""
     return (
         f"the dead message queue {dead} does not exist, so messages that are rejected, expire or fail too often are "
-        f"deleted; create it: sluicegate queue create '{dead}'"
+        f"deleted; create it: sluicegate queue create '{dead}'{'' if vpn == DEFAULT_VPN else f' --vpn {vpn}'}"
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 from argon2 import PasswordHasher
 
 import support.mqtt.packets as mqtt
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.staging import Stage
 from sluicegate.actors.spool.catalog import WriteWholeRows
 from sluicegate.gateway.config.load import load
@@ -25,7 +26,8 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.storage.backup.reader import SpoolReader
 from sluicegate.storage.backup.restore import restore_backup
 from sluicegate.storage.catalog.vpn_rows import vpn_row
-from sluicegate.storage.interface import Table
+from sluicegate.storage.errors import StoreFailed, StoreFull
+from sluicegate.storage.interface import CommitJob, Table
 from support.broker.inside_client import batch_on, until
 from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
 from support.broker.running_broker import RunningBroker
@@ -462,3 +464,73 @@ async def test_a_stop_in_the_middle_waits_for_the_deletion(broker: RunningBroker
         await node.vpn_changes.create({"name": "lab"})
     assert list(broker.node.vpns) == ["default"]
     assert await rows_of(broker, "sales") == {}
+
+
+# --- a store that is full, or fails ---
+
+
+async def test_a_full_store_takes_a_deletion_and_no_creation(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What deletes may use the reserve, so that a full store can be emptied."""
+    await create(broker)
+    await fill(broker, "sales")
+    commit = broker.node.services.store.commit
+
+    def full(job: CommitJob) -> None:
+        if not job.uses_reserve:
+            raise StoreFull("disk", "no room in this test")
+        commit(job)
+
+    monkeypatch.setattr(broker.node.services.store, "commit", full)
+    operations = NodeOperations(broker.node)
+    with pytest.raises(StoreRefused):
+        await operations.create_message_vpn({"name": "lab"})
+    assert list(broker.node.vpns) == ["default", "sales"]
+    await operations.delete_message_vpn("sales", force=True)
+    assert await rows_of(broker, "sales") == {}
+
+
+async def test_a_deletion_that_cannot_be_decided_changes_nothing(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients stay, and others come in."""
+    await create(broker)
+    client = Mqtt(broker)
+    assert await client.connect("guest@sales", "p") == OK
+    operations = NodeOperations(broker.node)
+
+    def full(job: CommitJob) -> None:
+        raise StoreFull("disk", "no room in this test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.node.services.store, "commit", full)
+        with pytest.raises(StoreRefused):
+            await operations.delete_message_vpn("sales", force=True)
+    assert (await operations.show_message_vpn("sales")).up
+    assert await client.subscribe("t") == OK
+    assert await answer_to(broker, "amqp", "guest@sales") == OK
+    await client.leave()
+
+
+async def test_a_deletion_whose_rows_could_not_be_read_is_finished_by_another_request(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message VPN is gone; the store has the rest of it until then, and no new one takes its name."""
+    await create(broker)
+    await fill(broker, "sales")
+    operations = NodeOperations(broker.node)
+
+    def broken(prefix: bytes) -> dict[Table, list[bytes]]:
+        raise StoreFailed("the disk cannot be read in this test")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(broker.node.services.store, "row_keys", broken)
+        with pytest.raises(StoreRefused, match="cannot be read"):
+            await operations.delete_message_vpn("sales", force=True)
+    assert "sales" not in broker.node.vpns
+    with pytest.raises(Refused, match="is being deleted"):
+        await operations.create_message_vpn({"name": "sales"})
+    await operations.delete_message_vpn("sales", force=False)
+    assert await rows_of(broker, "sales") == {}
+    await create(broker)
