@@ -183,8 +183,8 @@ class QueueState(ABC):
         """Return the names of the clients that consume or browse the queue."""
 
     @abstractmethod
-    def denial(self, client: str, user: str, needed: str) -> str:
-        """Return why a client lacks a level of permission; empty when it has it."""
+    def denial(self, rights: ClientRights | None, user: str, needed: str) -> str:
+        """Return why a connection lacks a level of permission; empty when it has it. None: not a client's."""
 
     @abstractmethod
     def is_partitioned(self) -> bool:

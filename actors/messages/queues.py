@@ -5,6 +5,7 @@ from typing import TypeVar, final
 
 from sluicegate.actors.messages.partitions import BrowsedMessage, PartitionOverview
 from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.state.flows import UNBOUNDED, Flow
 from sluicegate.messaging.queues.assignment.slots import Rescale
@@ -37,12 +38,15 @@ class BindFlow:
     selector: Selector | None = None  # selects the messages it wants; None: all
     acknowledges: bool = False  # of a partitioned queue: it is sent its partitions, and acknowledges handoffs
     of_partition_max: int = UNBOUNDED  # maximum of unsettled messages of one partition
+    rights: ClientRights | None = None  # of the client's connection; None: not a client
 
 
 # Why a bind was refused: the names of the counters, and codes that protocols translate.
 ENDPOINT_DISABLED = "endpoint_disabled"
 MAX_BIND_COUNT_EXCEEDED = "max_bind_count_exceeded"
 PERMISSION_DENIED = "permission_denied"
+NOT_OWNER = "not_owner"  # the temporary queue is another client's
+OWNER_CONNECTED = "owner_connected"  # it is another connection's of the same client, for as long as that lasts
 QUEUE_EXPIRED = "queue_expired"
 NO_SUCH_PARTITION = "no_such_partition"  # of browsers, which may request one partition
 
@@ -315,6 +319,7 @@ class BindBrowser:
     partition_number: int | None = None  # None: all
     after: int = 0
     selector: Selector | None = None  # selects the messages shown
+    rights: ClientRights | None = None  # of the client's connection; None: not a client
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ from sluicegate.actors.runtime.asks import LoopFuture, gather
 from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.bulk.durable_cursors import QUEUE_IN_USE
+from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import (
     CLIENT_BIND_FAILED,
@@ -201,7 +202,7 @@ class QueueActor(LoopActor):
         core = self._core
         config = core.config
         known = message.flow_id in core.suspended
-        self._may_bind(message.client, message.user, CONSUME, known=known)
+        self._may_bind(message, message.user, CONSUME, known=known)
         flow_id = message.flow_id
         flow = Flow(
             flow_id=flow_id,
@@ -231,7 +232,7 @@ class QueueActor(LoopActor):
     def _bind_browser(self, message: BindBrowser) -> BrowserBound:
         core = self._core
         if message.user is not None:
-            self._may_bind(message.client, message.user, READ_ONLY, known=False)
+            self._may_bind(message, message.user, READ_ONLY, known=False)
         number, count = message.partition_number, len(core.partitions)
         if number is not None and not 0 <= number < count:
             text = f"400 Queue Not Found: {core.config.name!r} has no partition {number}; allowed: 0 to {count - 1}"
@@ -248,24 +249,30 @@ class QueueActor(LoopActor):
         self._review_expiry()
         return BrowserBound(browser)
 
-    def _may_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
+    def _may_bind(self, message: BindFlow | BindBrowser, user: str, needed: str, *, known: bool) -> None:
         """Raise BindRefused, counted and reported, unless one more flow may be bound for this user."""
-        core = self._core
+        core, client = self._core, message.client
         try:
-            self._check_bind(client, user, needed, known=known)
+            self._check_bind(message.rights, user, needed, known=known)
         except BindRefused as refusal:
             core.bind_refusals[refusal.code] = core.bind_refusals.get(refusal.code, 0) + 1
             self._emit(CLIENT_BIND_FAILED, client, f"bind to queue {as_word(core.config.name)} failed: {refusal}")
             raise
+        if core.owner is not None:
+            core.owner.take_over(message.rights)
 
-    def _check_bind(self, client: str, user: str, needed: str, *, known: bool) -> None:
-        """Raise BindRefused unless one more flow may be bound for this client and user; a known flow is bound again."""
+    def _check_bind(self, rights: ClientRights | None, user: str, needed: str, *, known: bool) -> None:
+        """Raise BindRefused unless a client and user may bind one more flow; a known flow is bound again."""
         config, expiry = self._core.config, self._core.expiry
         if expiry.ended:
             raise BindRefused(
                 QUEUE_EXPIRED, f"400 Queue Not Found: {config.name!r} was without a consumer for too long"
             )
-        denied = self._core.denial(client, user, needed)
+        if self._core.owner is not None:
+            code, text = self._core.owner.refusal(config.name, rights)
+            if code:
+                raise BindRefused(code, text)
+        denied = self._core.denial(rights, user, needed)
         if denied:
             raise BindRefused(PERMISSION_DENIED, denied)
         if not config.egress_enabled:
@@ -330,7 +337,7 @@ class QueueActor(LoopActor):
     def _unbind(self, message: UnbindFlow) -> None:
         self._end_binding(message)
         expiry = self._core.expiry
-        if expiry.only_client is not None and not message.may_return and not expiry.ended:
+        if self._core.owner is not None and not message.may_return and not expiry.ended:
             self._expire()  # its client no longer needs it
         else:
             self._review_expiry()

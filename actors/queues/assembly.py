@@ -11,12 +11,14 @@ from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.queues.actor import QueueActor
 from sluicegate.actors.queues.core import NEVER, GoneQueues, QueueCore, QueueExpiry
 from sluicegate.actors.queues.quota_events import QueueWatch
+from sluicegate.actors.queues.temporary_owner import TemporaryOwner
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import RELOADED, RESTARTED
 from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.durable_cursors import CONSUME, CursorBook
 from sluicegate.messaging.bulk.retained_log import RetainedLog
+from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.latency import LatencyHistogram
@@ -71,19 +73,18 @@ def assemble_queue(
     rescale: Rescale | None = None,
     stored: dict[int, StoredPartition],
     was_clean: bool,
-    only_client: str | None = None,
+    owner: ClientRights | None = None,
     definition_lost: bool = False,
 ) -> QueueHandle:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
 
-    A rescale in progress (`rescale`) continues.
+    A rescale in progress (`rescale`) continues. `owner` is the only connection that may consume from it; None: any.
     """
     config = definition.config
     target = _target(services, config, slots, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
     watch = QueueWatch(services.events, config.name, target.gate)
-    grace_s = services.temporary_grace_s if kind == TEMPORARY else NEVER
-    expiry = QueueExpiry(services.runtime, grace_s=grace_s, only_client=only_client, only_user=config.owner)
+    expiry = QueueExpiry(services.runtime, grace_s=services.temporary_grace_s if kind == TEMPORARY else NEVER)
     core = QueueCore(
         config,
         events=services.events,
@@ -95,6 +96,7 @@ def assemble_queue(
         partitions_count=len(partition_ids),
     )
     core.rescale = rescale
+    core.owner = None if owner is None else TemporaryOwner(owner)
     consuming = [each for each in services.cursors.of(config.name) if each.mode == CONSUME]
     core.reserved_for = next((each.name for each in consuming if each.bound), "")  # also over a restart of the node
     cell = services.runtime.spawn(

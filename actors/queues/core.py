@@ -12,9 +12,11 @@ from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.directory import QueueState
 from sluicegate.actors.messages.queues import BindBrowser, QueueTotals, add_counts
 from sluicegate.actors.queues.quota_events import QueueWatch
+from sluicegate.actors.queues.temporary_owner import TemporaryOwner
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime, TimerHandle
 from sluicegate.messaging.bulk.retained_log import RetentionRules
+from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.keys import key_source_from
 from sluicegate.messaging.message.refusals import REJECT_ALWAYS, REJECT_NEVER, REJECT_WHEN_ENABLED
 from sluicegate.messaging.observability.latency import LatencyHistogram
@@ -46,10 +48,8 @@ class QueueExpiry:
     outlives restarts of the queue's actor.
     """
 
-    def __init__(self, runtime: Runtime, *, grace_s: int, only_client: str | None, only_user: str) -> None:
+    def __init__(self, runtime: Runtime, *, grace_s: int) -> None:
         self.grace_s = grace_s  # unless the queue's own attribute sets it; NEVER for durable queues
-        self.only_client = only_client  # the only client that may consume from its temporary queue; None: any
-        self.only_user = only_user  # the user of that client: another user's client may have the same name
         self.ended = False  # it is being deleted, and takes no flow any more
         self._runtime = runtime
         self._unbound_since_ms: int | None = runtime.clock.now_ms()
@@ -140,6 +140,7 @@ class QueueCore(QueueState):
         self.watch = watch
         self.expiry = expiry
         self.retention = RetentionRules()
+        self.owner: TemporaryOwner | None = None  # None: any connection with the permission may consume from the queue
         self.reserved_for = ""  # name of the durable cursor that is the only consumer
         self.access: Access = access_for(config, partitions_count=partitions_count)
         self.flows: dict[int, Flow] = {}
@@ -156,11 +157,13 @@ class QueueCore(QueueState):
         """Return the names of the clients that consume or browse the queue."""
         return {flow.client for flow in self.flows.values()} | {each.request.client for each in self.browsers.values()}
 
-    def denial(self, client: str, user: str, needed: str) -> str:
-        """Return why a client lacks a level of permission; empty when it has it."""
-        expiry, config = self.expiry, self.config
-        if expiry.only_client is not None and (client, user) != (expiry.only_client, expiry.only_user):
-            return f"403 Permission Denied: temporary queue {config.name!r} belongs to client {expiry.only_client!r}"
+    def denial(self, rights: ClientRights | None, user: str, needed: str) -> str:
+        """Return why a connection lacks a level of permission; empty when it has it. None: not a client's."""
+        config = self.config
+        if self.owner is not None:
+            _, text = self.owner.refusal(config.name, rights)
+            if text:
+                return text
         return "" if permits(config, user, needed) else denial(config, user, needed)
 
     def is_partitioned(self) -> bool:

@@ -105,6 +105,7 @@ class ClientRights:
         self.client = client
         self.profile = profile
         self.admitted_ms = now_ms  # on the clock of timers
+        self.is_connected = False  # from the admission of the client to the end of its connection
         self._denials = denials
         self._quota = quota  # of the message VPN
         self._verdicts: dict[str, bool] = _NO_VERDICTS  # topics, and whether they may be published to

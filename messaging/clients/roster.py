@@ -148,6 +148,7 @@ class ClientRoster:
             now_ms=now_ms,
             quota=self.quota,
         )
+        rights.is_connected = True
         if connected is None:
             connected = self._connected[user] = _Connected()
         connected.rights[rights] = takes_over
@@ -158,6 +159,7 @@ class ClientRoster:
 
     def leave(self, rights: ClientRights) -> None:
         """Remove a client that was admitted and has not left yet."""
+        rights.is_connected = False
         connected = self._connected[rights.user]
         if connected.rights.pop(rights):
             left = connected.counts[rights.client] - 1

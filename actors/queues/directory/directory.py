@@ -223,14 +223,13 @@ class QueueDirectory(LoopActor):
         if self._queues.temporary_count >= TEMPORARY_QUEUES_MAX:
             text = f"503 No More Non-Durable Queue or Topic Endpoint: there are {TEMPORARY_QUEUES_MAX} temporary queues"
             raise QueuesExhausted(text)
-        only_client = None if rights is None else rights.client
-        return self._create(CreateQueue(definition, TEMPORARY, durable=False), only_client=only_client)
+        return self._create(CreateQueue(definition, TEMPORARY, durable=False), owner=rights)
 
     def _check_endpoint(self, rights: ClientRights) -> None:
         """Raise ClientDenied unless a client may create one more queue."""
         self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.user), self.queues_count)
 
-    def _create(self, message: CreateQueue, *, only_client: str | None = None) -> LoopFuture[QueueHandle]:
+    def _create(self, message: CreateQueue, *, owner: ClientRights | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()
         name = message.definition.config.name
         found = self._queues.by_name.get(name)
@@ -244,7 +243,7 @@ class QueueDirectory(LoopActor):
         topics_of(message.definition)  # a bad subscription is refused before anything is created
         count = max(1, message.definition.config.partition_count)
         partition_ids = self._services.partition_ids.take(count)
-        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, only_client)
+        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, owner)
         if not message.durable:
             self._emit(VPN_QUEUE_CREATED, handle, "created")
             self._attract(handle, lambda: answer.set(handle))
@@ -521,7 +520,7 @@ class QueueDirectory(LoopActor):
         kind: str,
         durable: bool,
         partition_ids: list[int],
-        only_client: str | None = None,
+        owner: ClientRights | None = None,
     ) -> QueueHandle:
         handle = assemble_queue(
             self._services,
@@ -532,7 +531,7 @@ class QueueDirectory(LoopActor):
             partition_ids=partition_ids,
             stored=self._stored,
             was_clean=self._was_clean,
-            only_client=only_client,
+            owner=owner,
         )
         self._queues.put(handle)
         return handle

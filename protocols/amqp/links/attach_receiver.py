@@ -10,6 +10,8 @@ from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
     NO_SUCH_PARTITION,
+    NOT_OWNER,
+    OWNER_CONNECTED,
     PERMISSION_DENIED,
     BindBrowser,
     BindFlow,
@@ -74,6 +76,8 @@ NODE_CAPABILITIES: Final = (*QUEUE_CAPABILITIES, *TOPIC_CAPABILITIES)  # that a 
 
 _BIND_CONDITIONS: Final[dict[str, str]] = {
     PERMISSION_DENIED: conditions.UNAUTHORIZED_ACCESS,
+    NOT_OWNER: conditions.RESOURCE_LOCKED,
+    OWNER_CONNECTED: conditions.RESOURCE_LOCKED,
     ENDPOINT_DISABLED: conditions.NOT_ALLOWED,
     MAX_BIND_COUNT_EXCEEDED: conditions.RESOURCE_LIMIT_EXCEEDED,
     NO_SUCH_PARTITION: conditions.NOT_FOUND,
@@ -224,6 +228,7 @@ async def _browse(client: AmqpClient, session: Session, link: OutgoingLink, sour
         partition_number=chosen.partition,
         after=max(0, chosen.start_sequence - 1),
         selector=chosen.selector,
+        rights=client.identity.rights,
     )
     try:
         bound: BrowserBound = await queue.cell.ask(request)
@@ -321,6 +326,7 @@ async def _bind(client: AmqpClient, consumer: ConsumerLink, granted: Source, *, 
         consumer.window,
         PROTOCOL,
         consumer.selector,
+        rights=client.identity.rights,
     )
     try:
         await consumer.queue.ask(request)

@@ -6,6 +6,8 @@ from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     MAX_BIND_COUNT_EXCEEDED,
+    NOT_OWNER,
+    OWNER_CONNECTED,
     PERMISSION_DENIED,
     QUEUE_EXPIRED,
     BindBrowser,
@@ -41,12 +43,15 @@ PROTOCOL: Final = "flow"
 
 _BIND_CODES: Final[dict[str, int]] = {
     PERMISSION_DENIED: codes.PERMISSION_DENIED,
+    NOT_OWNER: codes.PERMISSION_DENIED,
+    OWNER_CONNECTED: codes.PERMISSION_DENIED,
     ENDPOINT_DISABLED: codes.DISABLED,
     MAX_BIND_COUNT_EXCEEDED: codes.TOO_MANY,
     QUEUE_IN_USE: codes.IN_USE,
     QUEUE_EXPIRED: codes.NOT_FOUND,
 }
-_FOR_NOW: Final = frozenset({codes.DISABLED, codes.TOO_MANY, codes.IN_USE})
+# OWNER_CONNECTED: the client may be back before the gateway has noticed that its former connection is lost.
+_FOR_NOW: Final = frozenset({ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED, QUEUE_IN_USE, OWNER_CONNECTED})
 
 
 async def open_publisher(peer: FlowPeer, request: OpenPub) -> None:
@@ -121,7 +126,7 @@ async def bind(peer: FlowPeer, request: Bind) -> None:
             await _bind_consumer(peer, request, handle, selector)
     except BindRefused as refusal:
         code = _BIND_CODES.get(refusal.code, codes.DISABLED)
-        retry_after_ms = RETRY_AFTER_MS if code in _FOR_NOW else None
+        retry_after_ms = RETRY_AFTER_MS if refusal.code in _FOR_NOW else None
         peer.refuse_request(request.flow_id, request.request_id, code, str(refusal), retry_after_ms)
 
 
@@ -151,6 +156,7 @@ async def _bind_consumer(peer: FlowPeer, request: Bind, handle: QueueHandle, sel
         PROTOCOL,
         selector=selector,
         acknowledges=acknowledges,
+        rights=peer.identity.rights,
     )
     try:
         await handle.cell.ask(bind_flow)
@@ -176,6 +182,7 @@ async def _bind_browser(peer: FlowPeer, request: Bind, handle: QueueHandle, sele
         peer.cell.inbox,
         window=0,
         selector=selector,
+        rights=peer.identity.rights,
     )
     try:
         bound: BrowserBound = await handle.cell.ask(bind_browser)

@@ -229,7 +229,7 @@ async def _queue(peer: FlowPeer, name: str, needed: str) -> QueueHandle:
     handle: QueueHandle | None = await peer.services.queues.ask(FindQueue(name, peer.identity.rights))
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
-    reason = handle.state.denial(peer.client, peer.identity.user, needed)
+    reason = handle.state.denial(peer.identity.rights, peer.identity.user, needed)
     if reason:
         raise RequestRefused(codes.PERMISSION_DENIED, reason)
     return handle

@@ -52,7 +52,9 @@ class HttpFlows:
             raise HttpProblem(BAD_REQUEST, f"there is no queue {options.queue_name!r:.300}", reason="Queue Not Found")
         self._check_room(options, flows_max, flows_per_client_max)
         flow = self._spawn(options, handle.cell)
-        request = BindFlow(flow.urn, options.client, options.user, flow.cell.inbox, flow.window, PROTOCOL, selector)
+        client, user = options.client, options.user
+        inbox, window = flow.cell.inbox, flow.window
+        request = BindFlow(flow.urn, client, user, inbox, window, PROTOCOL, selector, rights=rights)
         try:
             await handle.cell.ask(request)
         except BindRefused as refusal:

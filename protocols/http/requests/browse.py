@@ -104,6 +104,7 @@ async def browse(
         query.number("partition", 0, 0, PARTITION_MAX) if query.text("partition") else None,
         query.number("after", 0, 0, SEQUENCE_MAX),
         selector_of(client.services.selectors, query),
+        rights=client.identity.rights,
     )
     try:
         bound: BrowserBound = await handle.cell.ask(wanted)

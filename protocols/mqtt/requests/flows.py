@@ -11,7 +11,7 @@ import pykka
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
-from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
+from sluicegate.actors.messages.queues import NOT_OWNER, PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.mqtt.client import MqttClient
@@ -66,6 +66,7 @@ async def bind_flow(
                 client.cell.inbox,
                 delivering.window,
                 selector=None if extra is None else extra.selector,
+                rights=client.identity.rights,
             )
         )
     except Exception:  # refused, or the queue has ended meanwhile
@@ -102,7 +103,7 @@ def _not_bound(client: MqttClient, extra: ExtraSubscription, refusal: BindRefuse
     """A queue that the session is subscribed to would not bind its flow."""
     counters = client.services.counters
     counters.count(counters.dropped, "bind_refused")
-    if refusal.code != PERMISSION_DENIED:
+    if refusal.code not in (PERMISSION_DENIED, NOT_OWNER):
         _bind_later(client, extra)
 
 

@@ -4,7 +4,7 @@ import logging
 from typing import Final, final
 
 from sluicegate.actors.messages.directory import SESSION, CreateQueue, FindQueue, QueueHandle
-from sluicegate.actors.messages.queues import PERMISSION_DENIED, BindRefused, UnbindFlow
+from sluicegate.actors.messages.queues import NOT_OWNER, OWNER_CONNECTED, PERMISSION_DENIED, BindRefused, UnbindFlow
 from sluicegate.actors.messages.router import (
     AddSubscription,
     GroupJoined,
@@ -55,6 +55,7 @@ SHARE_PREFIX: Final = "$share/"
 QUEUE_PREFIX: Final = "$queue/"
 SEND_ALWAYS: Final = 0  # Retain Handling [3.3.1-9..11]
 SEND_IF_NEW: Final = 1
+NOT_AUTHORIZED_BINDS: Final = frozenset({PERMISSION_DENIED, NOT_OWNER, OWNER_CONNECTED})
 
 
 class _Refused(Exception):
@@ -324,7 +325,7 @@ async def _subscribe_queue(
     try:
         await _replace_flow(client, known, extra, handle, is_named_queue=True)
     except BindRefused as refusal:
-        code = NOT_AUTHORIZED if refusal.code == PERMISSION_DENIED else QUOTA_EXCEEDED
+        code = NOT_AUTHORIZED if refusal.code in NOT_AUTHORIZED_BINDS else QUOTA_EXCEEDED
         raise _Refused(code, str(refusal)) from None
     session.add_queue(extra)
     hint = handle.state.selector_hint()
