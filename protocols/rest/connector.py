@@ -1,14 +1,49 @@
-"""The connections of a REST consumer: aiohttp's connector, with two of its habits changed.
+"""The connections of a REST consumer: aiohttp's connector, with some of its habits changed.
 
-aiohttp sends a request on a connection where an unsolicited response has come, and takes that for the answer. And it
-closes a connection only when all that was written is sent: a web server that reads no more delays that for ever, and
-with it everyone who waits for the end of all connections.
+aiohttp sends a request on a connection where an unsolicited response has come, or the beginning of one, and takes what
+follows for the answer. It closes a connection only when all that was written is sent: a web server that reads no more
+delays that for ever, and with it everyone who waits for the end of all connections. And it sends a PUT again, by
+itself, when its connection breaks.
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import aiohttp
+from aiohttp.client_proto import ResponseHandler
+
+
+class LostAnswer(Exception):
+    """A request was made, and its connection broke before the answer. aiohttp would repeat it for its own errors."""
+
+
+async def once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Make a request once. Raises LostAnswer where aiohttp would make an idempotent one again.
+
+    The message of the second request would lack the redelivered flag, and its attempt would not be counted.
+    """
+    try:
+        return await handler(request)
+    except aiohttp.ClientConnectorError:
+        raise  # no request was made
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise LostAnswer(str(error)) from error
+
+
+class _Responses(ResponseHandler):
+    """The protocol of a connection. What comes while no request is under way spoils it."""
+
+    is_idle = False
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_idle:
+            self.force_close()
+        super().data_received(data)
+
+
+def _make_protocol(loop: asyncio.AbstractEventLoop) -> ResponseHandler:
+    return _Responses(loop)
 
 
 class Connector(aiohttp.TCPConnector):
@@ -17,7 +52,8 @@ class Connector(aiohttp.TCPConnector):
     def __init__(self, **options: Any) -> None:
         """Make one, with aiohttp's options."""
         super().__init__(**options)
-        self._in_use: set[asyncio.Transport] = set()
+        self._factory = partial(_make_protocol, loop=self._loop)
+        self._in_use: dict[asyncio.Transport, None] = {}  # in the order in which they are given up
 
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
@@ -29,10 +65,11 @@ class Connector(aiohttp.TCPConnector):
                 break
             connection.close()
             connection = await super().connect(req, traces, timeout)
-        transport = connection.transport
-        if transport is not None:
-            self._in_use.add(transport)
-            connection.add_callback(lambda: self._used(transport))
+        protocol, transport = connection.protocol, connection.transport
+        if isinstance(protocol, _Responses) and transport is not None:
+            protocol.is_idle = False
+            self._in_use[transport] = None
+            connection.add_callback(lambda: self._used(protocol, transport))
         return connection
 
     async def close(self, **options: Any) -> None:
@@ -41,9 +78,10 @@ class Connector(aiohttp.TCPConnector):
             transport.abort()
         await super().close(**options)
 
-    def _used(self, transport: asyncio.Transport) -> None:
+    def _used(self, protocol: _Responses, transport: asyncio.Transport) -> None:
         """Note that aiohttp is about to put a connection back into its pool, or to close it."""
-        self._in_use.discard(transport)
+        protocol.is_idle = True
+        self._in_use.pop(transport, None)
         asyncio.get_running_loop().call_soon(_end_if_closing, transport)
 
 

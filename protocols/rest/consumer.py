@@ -70,7 +70,7 @@ class RestConsumer:
         # Here and not above: aiohttp takes 15 MB, which nodes without a delivery point do without.
         import aiohttp
 
-        from sluicegate.protocols.rest.connector import Connector
+        from sluicegate.protocols.rest.connector import Connector, once
 
         settings = self.settings
         self._session = aiohttp.ClientSession(
@@ -85,6 +85,7 @@ class RestConsumer:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": USER_AGENT},
+            middlewares=(once,),
             auto_decompress=False,
         )
         self._look()
@@ -116,6 +117,8 @@ class RestConsumer:
         import aiohttp
         from yarl import URL
 
+        from sluicegate.protocols.rest.connector import LostAnswer
+
         settings = self.settings
         url = URL(settings.url() + path, encoded=True)
         try:
@@ -131,7 +134,7 @@ class RestConsumer:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._down(_why(error))
             raise Unreachable(_why(error)) from None
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (aiohttp.ClientError, LostAnswer, TimeoutError, OSError) as error:
             self._count("no-answer")
             raise NoAnswer(str(error) or f"no answer within {settings.max_post_wait_ms} ms") from None
         self._count(str(answer.status))

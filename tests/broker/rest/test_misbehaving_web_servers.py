@@ -163,3 +163,51 @@ async def test_a_server_that_fails_while_it_is_looked_for_is_looked_for_once(
                     refused_count += 1
                 await asyncio.sleep(0)
             assert refused_count <= 2  # the one for each message
+
+
+async def test_a_put_whose_connection_breaks_is_pushed_again_as_redelivered(broker: RunningBroker) -> None:
+    """aiohttp would make the request again by itself: as a first delivery, and without an attempt that counts."""
+    await create(broker, "q")
+    requests: list[Pushed] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            requests.append(await read_request(reader))
+            if len(requests) == 2:
+                return  # on a connection that was used before
+            writer.write(OK)
+
+    async with web_server(serve) as port, http_client(broker) as client:
+        await push_to(broker, port, http_method="put")
+        await publish(client, "q", "1", "2")
+        await shows(broker, lambda view: view.settled_total == 2)
+        assert [each.body for each in requests] == [b"1", b"2", b"2"]
+        assert [each.headers.get("sluicegate-delivery-count") for each in requests] == [None, None, "2"]
+
+
+async def test_the_beginning_of_an_unsolicited_response_ends_its_connection(broker: RunningBroker) -> None:
+    """What follows it could answer the next request."""
+    await create(broker, "q")
+    requests: list[tuple[bytes, int]] = []  # bodies, and the connections that they came on
+    connections: list[asyncio.StreamWriter] = []
+    settled = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        while True:
+            requests.append(((await read_request(reader)).body, len(connections)))
+            writer.write(OK)
+            if len(requests) == 1:
+                await settled.wait()
+                writer.write(OK[:-1])
+
+    async with web_server(serve) as port, http_client(broker) as client:
+        await push_to(broker, port)
+        await publish(client, "q", "1")
+        await shows(broker, lambda view: view.settled_total == 1)
+        before = len(connections)
+        settled.set()
+        await publish(client, "q", "2")
+        await shows(broker, lambda view: view.settled_total == 2)
+        assert [body for body, _ in requests] == [b"1", b"2"]
+        assert requests[1][1] > before >= requests[0][1]
