@@ -8,6 +8,7 @@ from simulation.client import MODES, OFFLINE, ONLINE, Client
 from simulation.faults import FATE
 from simulation.http_clients import Requester
 from simulation.named_publisher import Returner
+from simulation.reloads import RELOADING
 from simulation.resuming_client import Resumer
 from simulation.scenario import (
     COMPOSITE,
@@ -318,4 +319,4 @@ CLIENTS: Final[dict[str, Callable[[World, Step], None]]] = {
     "read_on": _read_on,
     "wait": _wait,
 }
-ACTIONS: Final = {**CLIENTS, **ADMINISTRATORS, **FATE}
+ACTIONS: Final = {**CLIENTS, **ADMINISTRATORS, **FATE, **RELOADING}

@@ -108,6 +108,10 @@ def _break(world: World, step: Step) -> None:
         return
     queue = queues[step.who % len(queues)]
     cells = list(queue.cell.children or ())
+    if cells[step.what % len(cells)].kind == "browser":
+        world.log.expected.append("failed: KeyError(<class 'simulation.faults.Unheard'>)")
+        cells[step.what % len(cells)].inbox.post(Unheard())
+        return
     times = 1 + step.amount % FAILURES_MAX
     client = queue.name.removeprefix("#mqtt/")
     name = world.clients[client].session_name if client in world.clients else queue.name

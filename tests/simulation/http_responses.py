@@ -8,7 +8,7 @@ import orjson
 
 from simulation.mqtt_tap import number_of
 
-CONTINUE: Final = 100
+FINAL_MIN: Final = 200  # statuses below are of responses that another one follows
 EVENTS, LINES = "text/event-stream", "application/x-ndjson"
 
 
@@ -96,7 +96,7 @@ class AnswerReader:
 
     def on_message_complete(self) -> None:
         self._answer.is_whole = True
-        if self._answer.status != CONTINUE:
+        if self._answer.status >= FINAL_MIN:
             self._whole.append(self._answer)
         self._answer = Answer()
 

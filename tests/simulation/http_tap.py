@@ -18,13 +18,14 @@ from simulation.http_responses import Answer, AnswerReader, Delivery
 from simulation.mqtt_tap import Written
 from simulation.targets import EXCLUSIVE, SHARED, Message, Violation
 from simulation.timeliness import TICK_US
-from simulation.truth import Truth
+from simulation.truth import DENIED, Truth
 
 PUBLISH, READ, SETTLE, END = "publish", "read", "settle", "end"
 REFUSED = 0x97  # as a reason code, what a refusal is to the truth
-OK, NO_CONTENT, MULTI_STATUS, BAD, NOT_FOUND, TIMEOUT, CONFLICT, UNAVAILABLE = 200, 204, 207, 400, 404, 408, 409, 503
+OK, NO_CONTENT, MULTI_STATUS, BAD, FORBIDDEN, NOT_FOUND = 200, 204, 207, 400, 403, 404
+TIMEOUT, CONFLICT, UNAVAILABLE = 408, 409, 503
 EXPECTED: Final = {  # what may be answered by who does nothing wrong to who does nothing wrong
-    PUBLISH: {OK, MULTI_STATUS, BAD, UNAVAILABLE},  # BAD: the queue is gone
+    PUBLISH: {OK, MULTI_STATUS, BAD, FORBIDDEN, UNAVAILABLE},  # BAD: the queue is gone
     READ: {OK, NO_CONTENT, BAD, NOT_FOUND, CONFLICT, UNAVAILABLE},
     SETTLE: {NO_CONTENT, NOT_FOUND, CONFLICT, UNAVAILABLE},  # the last: the store has failed
     END: {NO_CONTENT, NOT_FOUND},
@@ -210,7 +211,8 @@ class RequestTap:
             if status not in EXPECTED[PUBLISH]:
                 raise Violation(f"{message} was answered with {status}")
             if message.qos:
-                self._truth.promised(message, 0 if status == OK else REFUSED)
+                refusal = DENIED if status == FORBIDDEN else REFUSED
+                self._truth.promised(message, 0 if status == OK else refusal)
 
     def _delivers(self, asked: Asked, answer: Answer) -> None:
         flow = self._flows.get(answer.flow_id)

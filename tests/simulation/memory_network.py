@@ -37,7 +37,7 @@ class MemoryListener(Listener):
 
 
 class Wire(asyncio.Transport):
-    """One connection. The node writes to it as to a socket; the client calls `send`, `hang_up`, `vanish`.
+    """One connection of a client. The node writes to it as to a socket; the client calls `send`, `hang_up`, `vanish`.
 
     `written` is told what the node writes, and `read` what it reads, at the moment it does; `ended`, that it is over.
     """
@@ -216,3 +216,27 @@ class Wire(asyncio.Transport):
         if peer is not None:
             peer.disconnected()
         self._loop.call_soon(self._protocol.connection_lost, error)
+
+
+class OutgoingWire(Wire):
+    """A connection that the node has opened; its peer is a server. What the node closes is gone at once, for it."""
+
+    def close(self) -> None:
+        if self._closing:
+            return
+        self._closing = True
+        peer, rest, stalls = self._peer, b"".join(self._to_client), self._client_stalls
+        self._peer = None
+        self._end(None)
+        if peer is not None and not stalls:
+            self._loop.call_later(self._delay_s(), _gets_the_rest, peer, rest)
+
+    def _arrive_in(self) -> None:
+        if not self._closing:  # else nobody reads
+            super()._arrive_in()
+
+
+def _gets_the_rest(peer: Peer, rest: bytes) -> None:
+    if rest:
+        peer.received(rest)
+    peer.disconnected()

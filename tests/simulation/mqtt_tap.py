@@ -235,7 +235,10 @@ class Tap:
         is_cut = cuts != target.flow_cuts or target.is_broken or is_of_another_flow
         is_void = self._requests_count > 0 or self._has_unsubscribed or is_cut or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
-        for_good = kind == mqtt.PUBACK and not is_void
+        # Nor is it known how long a message has waited to be written, of a client that did not read.
+        waited_us = self._truth.now_us() - self._truth.messages[number].sent_us
+        may_be_late = 0 < 1000 * target.rules.lock_ms <= waited_us
+        for_good = kind == mqtt.PUBACK and not (is_void or may_be_late)
         rejected = reason_code >= 0x80 and not is_void
         of_next = is_late or is_cut  # it names the message, and not the delivery (decision 0012)
         self._truth.settled(target, number, self, for_good=for_good, rejected=rejected, of_next=of_next)

@@ -11,6 +11,7 @@ from simulation.targets import Violation
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.queues.core import QueueCore
 from sluicegate.actors.queues.directory.directory import QueueDirectory
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.transactions.staging import StagingActor
 from sluicegate.gateway.node.node import Node
 from sluicegate.messaging.bulk.retained_log import RetainedLog
@@ -32,8 +33,13 @@ def ledgers_of(queue: QueueHandle) -> Iterator[Ledger]:
 
 def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
     """Yield the logs of a queue's partitions, each beside its ledger."""
-    for cell in queue.cell.children or ():
+    for cell in partitions_of(queue):
         yield cell.actor._partition._log
+
+
+def partitions_of(queue: QueueHandle) -> list[ActorCell]:
+    """Return the actors of a queue's partitions; beside them it has browsers."""
+    return [cell for cell in queue.cell.children or () if cell.kind == "partition"]
 
 
 def core_of(queue: QueueHandle) -> QueueCore:
@@ -77,7 +83,46 @@ def check_inside(node: Node, *, thorough: bool) -> None:
 
 def is_being_read_back(queue: QueueHandle) -> bool:
     """Return whether a partition has failed too often: until it is back, what comes waits in its inbox."""
-    return any(cell.suspended for cell in queue.cell.children or ())
+    return any(cell.suspended for cell in partitions_of(queue))
+
+
+class QuotaWatch:
+    """The quota of the message VPN: beyond it no message is taken more, and what is there stays.
+
+    The last publish below it may go beyond it: each queue that wants the message has been asked by itself.
+    """
+
+    def __init__(self) -> None:
+        self._quota_bytes = -1  # that is in force for sure; -1: none
+        self._count, self._left_count, self._usage_bytes = 0, 0, 0  # of messages, when they were looked at last
+        self._since: object = None  # what there was to bring messages back until then
+
+    def may_change(self) -> None:
+        """A reload begins."""
+        self._quota_bytes = -1
+
+    def is_in_force(self, quota_bytes: int) -> None:
+        """A configuration is in force."""
+        self._quota_bytes = quota_bytes
+
+    def check(self, node: Node, since: object) -> None:
+        """Raise Violation when a message was taken beyond the quota, and none has left that could have made room.
+
+        `since` is another value when a crash, a replay or a partition that is read back may have brought some back.
+        """
+        if any(ledger.moving for queue in queues_of(node) for ledger in ledgers_of(queue)):
+            return  # what is being moved counts in both queues
+        gate = node.default.gate
+        before, left_before, bytes_before, since_before = self._count, self._left_count, self._usage_bytes, self._since
+        self._count, self._left_count = gate.usage_count, gate.accepted_count - gate.usage_count
+        self._usage_bytes, self._since = gate.usage_bytes, since
+        if since != since_before or self._left_count != left_before:
+            return
+        if 0 <= self._quota_bytes < bytes_before and before < self._count:
+            raise Violation(
+                f"the message VPN had {bytes_before} bytes of {self._quota_bytes}, and has taken "
+                f"{self._count - before} more messages"
+            )
 
 
 def check_at_rest(node: Node, image: Image) -> None:

@@ -186,6 +186,116 @@ FAULTS = (
         ),
         seed=4,
     ),
+    Planted(
+        "a reload leaves connected clients the rights that they had",
+        (
+            Edit(
+                "messaging/clients/roster.py",
+                "            if user in self._usernames or user not in before:\n",
+                "            if user in self._usernames:\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a reload leaves the quota of a message VPN as it was",
+        (
+            Edit(
+                "gateway/node/vpn.py",
+                "config.message_vpn(self.name)\n        self._apply_quotas()\n",
+                "config.message_vpn(self.name)\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a reload creates no queue that is declared behind one that exists",
+        (
+            Edit(
+                "gateway/provisioning/queues.py",
+                "            continue  # an existing one is left as it is\n",
+                "            break\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a reload leaves a delivery point that was changed as it was",
+        (
+            Edit(
+                "gateway/provisioning/rest_points.py",
+                "if point is not None and point.settings != wanted:",
+                "if point is not None and wanted is None:",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a push that fails is not given back before what stands behind it",
+        (
+            Edit(
+                "protocols/rest/point.py",
+                "            await self._give_back(flow, lanes, message)\n",
+                "            self._settle(flow, message, outcome)\n            flow.review()\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a push that gets no answer counts as done",
+        (
+            Edit(
+                "protocols/rest/point.py",
+                "            except NoAnswer:\n                return FAILED\n",
+                "            except NoAnswer:\n                return ACCEPTED\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a PUT is made again when its connection breaks",
+        (Edit("protocols/rest/consumer.py", "            middlewares=(once,),\n", ""),),
+        seed=1,
+    ),
+    Planted(
+        "a request goes out behind an unsolicited response that has begun",
+        (Edit("protocols/rest/connector.py", "        protocol.is_idle = True\n", ""),),
+        seed=1,
+    ),
+    Planted(
+        "a browser shows messages that are settled",
+        (
+            Edit(
+                "actors/partitions/browse.py",
+                " or sequence < ledger.floor or sequence in ledger.settled:",
+                " or sequence < ledger.floor:",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a browser passes over what was paged out",
+        (
+            Edit(
+                "actors/partitions/browse.py",
+                "                self._reader.read(ReadPage(self, self._partition_id, segment.page.first))\n"
+                "                return\n",
+                "                self._next = segment.end\n                continue\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a browser reads each part of a queue from its beginning",
+        (
+            Edit(
+                "actors/queues/browser.py",
+                "self._fetched_to.get(number, self._request.after)",
+                "self._request.after",
+            ),
+        ),
+        seed=1,
+    ),
 )
 
 

@@ -59,6 +59,11 @@ def drain(world: World) -> None:
     world.faults.end()
     world.finish_admin()
     world.advance(MENDING_US)
+    world.web.mend()
+    if world.scenario.reloads:
+        world.configuration.mend()
+        world.reload()
+        world.finish_admin()
     for name in NAMES:
         if name in world.truth.targets:
             opened: dict[str, object] = {"ingress_enabled": True, "egress_enabled": True, "max_redelivery_count": 0}
@@ -93,6 +98,8 @@ def drain(world: World) -> None:
         for requester in world.requesters.values():
             requester.program.mode = PROMPT
             requester.end_reading()
+        for browser in world.browsers.values():
+            browser.give_up()
         world.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for name in NAMES:
@@ -110,6 +117,7 @@ def drain(world: World) -> None:
     waiting += [each.name for each in world.returners.values() if each.is_waiting]
     waiting += [each.name for each in world.resumers.values() if each.is_waiting]
     waiting += [each.name for each in world.requesters.values() if each.is_waiting]
+    waiting += [each.name for each in world.browsers.values() if each.is_waiting]
     if waiting:
         raise Violation(f"everything was mended, and what {waiting} sent is not at its end")
     for transactor in world.transactors.values():

@@ -85,6 +85,7 @@ OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
 WILLS_SHARE, RESUMES_SHARE, REQUESTS_SHARE, NEGOTIATES_SHARE = 0.25, 0.25, 0.3, 0.3  # the same
 OVERLAPS_SHARE = 0.25  # the same
+RELOADS_SHARE, PUSHES_SHARE, BROWSES_SHARE = 0.3, 0.3, 0.3  # of seeds with reloads, delivery points and browsers
 
 # What consumers of queues ask for: some keys, or everything.
 SELECTIONS: Final = ((), ("k0",), ("k0", "k1"), ("k2", "k3"))
@@ -95,6 +96,7 @@ TRANSACTORS = ("t0", "t1")
 RETURNERS = {"f0": 3, "f1": 30}  # with their windows
 RESUMERS = ("r0", "r1", "r2")
 REQUESTERS = ("h0", "h1", "h2")
+BROWSERS = ("b0", "b1")
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 
@@ -116,6 +118,9 @@ class Scenario(NamedTuple):
     requests: bool  # clients of HTTP publish and consume, by connections that come and go
     negotiates: bool  # clients of MQTT take more or less at a time with each connection, and use topic aliases
     overlaps: bool  # sessions have a second subscription to some of their topics
+    reloads: bool  # the configuration changes, and the node reads it again
+    pushes: bool  # REST delivery points push the messages of some queues to web servers
+    browses: bool  # clients of HTTP browse queues
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -162,6 +167,9 @@ PLAIN: Final = Scenario(
     requests=False,
     negotiates=False,
     overlaps=False,
+    reloads=False,
+    pushes=False,
+    browses=False,
 )
 
 
@@ -191,6 +199,9 @@ def scenario_of(seed: int) -> Scenario:
         requests=rng.random() < REQUESTS_SHARE,
         negotiates=rng.random() < NEGOTIATES_SHARE,
         overlaps=rng.random() < OVERLAPS_SHARE,
+        reloads=rng.random() < RELOADS_SHARE,
+        pushes=rng.random() < PUSHES_SHARE,
+        browses=rng.random() < BROWSES_SHARE,
     )
 
 

@@ -67,6 +67,7 @@ RETURNS = {"return": 30.0}  # the same
 RESUMES = {"resume": 30.0}  # the same
 REQUESTS = {"request": 30.0}  # the same
 OVERLAPS = {"overlap": 4.0}  # the same
+RELOADS, PUSHES, BROWSES = {"reload": 4.0}, {"web": 8.0}, {"browse": 12.0}  # the same
 ALWAYS = (
     "publish",
     "connect",
@@ -82,6 +83,9 @@ ALWAYS = (
     "resume",
     "request",
     "overlap",
+    "reload",
+    "web",
+    "browse",
 )
 PAUSES_US = (0, 0, 300, 2_000, 5_000, 20_000, 200_000, 1_500_000)
 
@@ -94,6 +98,8 @@ def steps_of(seed: int, count: int) -> list[Step]:
     kinds_there |= RETAINED if scenario.retains or scenario.wills else {}
     kinds_there |= (RETURNS if scenario.returns else {}) | (RESUMES if scenario.resumes else {})
     kinds_there |= (REQUESTS if scenario.requests else {}) | (OVERLAPS if scenario.overlaps else {})
+    kinds_there |= (RELOADS if scenario.reloads else {}) | (PUSHES if scenario.pushes else {})
+    kinds_there |= BROWSES if scenario.browses else {}
     weights = {}
     for kind, weight in kinds_there.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))

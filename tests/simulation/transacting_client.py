@@ -19,6 +19,7 @@ from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED,
     ACCEPTED_STATE,
     DECLARED,
+    REJECTED,
     TRANSACTIONAL,
     DeliveryState,
 )
@@ -60,12 +61,12 @@ class Line:
         for heard in frames:
             if isinstance(heard, Received):
                 self._delivery(heard)
-            elif (
-                isinstance(heard, Disposition) and heard.is_receiver and heard.first <= self.discharge_id <= heard.last
-            ):
-                assert self.transaction is not None
-                assert heard.state is not None
-                self.transaction.answered(is_accepted=heard.state.code == ACCEPTED)
+            elif isinstance(heard, Disposition) and heard.is_receiver and heard.state is not None:
+                if heard.first <= self.discharge_id <= heard.last:
+                    assert self.transaction is not None
+                    self.transaction.answered(is_accepted=heard.state.code == ACCEPTED)
+                elif heard.state.code == REJECTED and self.transaction is not None:
+                    self.transaction.is_doomed()
             elif isinstance(heard, (Detach, Ended)):
                 if not self.has_let_go:
                     check_ending(self.name, heard)

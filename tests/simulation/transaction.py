@@ -63,6 +63,11 @@ class Transaction:
             self._truth.settled(taken.target, taken.number, self._holder, for_good=False, rejected=False)
             taken.tick = seen.settled_tick
 
+    def is_doomed(self) -> None:
+        """One of its publishes was denied: it can but be rolled back, and what it settles may go to others at once."""
+        for taken in self.settled:
+            taken.target.seen[taken.number].held_cuts = -1
+
     def answered(self, *, is_accepted: bool) -> None:
         """The node wrote the outcome of its discharge. Raises Violation."""
         self.state = OVER

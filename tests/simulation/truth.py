@@ -22,6 +22,7 @@ Rules, `Violation` otherwise:
 from bisect import insort
 from collections.abc import Callable, Iterable
 
+from simulation.publish_acl import PublishAcl
 from simulation.retained import RetainedTopic
 from simulation.targets import (
     DEAD,
@@ -37,6 +38,8 @@ from simulation.targets import (
     Violation,
 )
 from simulation.timeliness import check_expiry, check_holder, check_priority, check_time
+
+DENIED = 0x87  # the reason code of what its client may not publish
 
 
 class Truth:
@@ -58,6 +61,7 @@ class Truth:
         self.ended: list[Target] = []
         self.came_unjudged: set[int] = set()  # messages that a queue delivered which the truth did not know
         self.retained = RetainedTopic(now_us, lambda: self.crashes)
+        self.acl = PublishAcl()
         self.deliveries_count = 0
         self.settled_count = 0
 
@@ -115,6 +119,8 @@ class Truth:
         tick = self.next_tick()
         if reason_code >= 0x80:
             message.refused = True
+            if reason_code == DENIED:
+                self.acl.check_denied(message)
             if message.promised_tick == 0 and self.store_faults == 0 and message.sent_count == 1:
                 for target in [*self.targets.values(), *self.ended]:
                     if target.name and message.number in target.seen:
@@ -122,6 +128,7 @@ class Truth:
             return
         if message.promised_tick:
             return
+        self.acl.check_accepted(message)
         message.promised_tick = tick
         message.promised_us = self.now_us()
         message.promised_to_nobody = reason_code == 0x10
@@ -280,23 +287,17 @@ class Truth:
         flagged: bool,
         count: int,
         again: bool,
+        may_be_late: bool = False,
     ) -> None:
-        """The node wrote a delivery; its consumer may have been given it at `held_us`.
+        """The node wrote a delivery; its consumer may have been given it at `held_us`, or before if it `may_be_late`.
 
         `count` 0: it is not told. `again` is DUP: the node has, or may have, sent it to this client before.
         """
         message = self.messages.get(message_number)
         if message is None:
             raise Violation(f"{target.name} delivered {message_number}, which nobody published")
-        if not target.wants(message.topic):
-            raise Violation(f"{target.name} delivered {message}, and does not want its topic")
-        if message.withheld:
-            raise Violation(f"{target.name} delivered {message}, which nobody is to have")
-        if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
-            raise Violation(f"{target.name} delivered {message}, which was refused")
+        self.check_belongs(target, message, "delivered")
         self.deliveries_count += 1
-        if target.kind == DEAD and not self._can_have_died(message):
-            raise Violation(f"{target.name} delivered {message}, which no queue has delivered")
         seen = target.seen.setdefault(message_number, Seen())
         self._check_order(target, message, seen, holder, again=again)
         check_time(target, message, seen, now_us=self.now_us(), life=self.life)
@@ -306,7 +307,7 @@ class Truth:
         is_forgotten = message.crashes_when_sent < self.crashes or message.sent_tick < target.forgot_tick
         # What was on its way to a connection that was lost may not have been written to it.
         is_forgotten = is_forgotten or message.sent_tick < target.hung_up_tick
-        if target.kind not in (SESSION, GROUP) or not (is_forgotten or again):
+        if not may_be_late and (target.kind not in (SESSION, GROUP) or not (is_forgotten or again)):
             # else its delivery may have begun, and then a session must not drop it [MQTT 4.3.3-7]
             check_expiry(target, message, seen, now_us=self.now_us())
         if target.kind not in (SESSION, GROUP, DEAD):  # a message can die in several queues
@@ -329,6 +330,18 @@ class Truth:
         seen.held_life, seen.held_cuts = self.life, target.flow_cuts
         seen.is_returned = False
         target.touched_us = self.now_us()
+
+    def check_belongs(self, target: Target, message: Message, did: str) -> None:
+        """A target delivers a message, or shows it. Raises Violation when it cannot have it."""
+        if not target.wants(message.topic):
+            raise Violation(f"{target.name} {did} {message}, and does not want its topic")
+        if message.withheld:
+            raise Violation(f"{target.name} {did} {message}, which nobody is to have")
+        if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
+            raise Violation(f"{target.name} {did} {message}, which was refused")
+        self.acl.check_accepted(message)
+        if target.kind == DEAD and not self._can_have_died(message):
+            raise Violation(f"{target.name} {did} {message}, which no queue has delivered")
 
     def came_anew(self, target: Target, message_number: int, *, is_kept: bool) -> None:
         """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message.

@@ -1,15 +1,18 @@
 """An event loop on virtual time, and its clock.
 
 Nothing waits: time jumps to the next timer. Callbacks run in the order in which they were requested, and so do timers
-of the same moment, so a program runs the same way each time. There are no threads and no sockets.
+of the same moment, so a program runs the same way each time. There are no threads, and the sockets of connections that
+a program opens are names: what is behind them says `outside`.
 """
 
 import asyncio
 import heapq
+import socket
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
-from typing import Any, TypeVarTuple
+from typing import Any, Protocol, TypeVarTuple
 
 from sluicegate.actors.runtime.clock import Clock
 
@@ -40,11 +43,23 @@ class Call(asyncio.TimerHandle):
         self.is_cancelled = True
 
 
+class Outside(Protocol):
+    """What a program can connect to."""
+
+    async def reach(self, port: int) -> None:
+        """Return when a connection is made. Raises OSError where it is refused."""
+
+    def open(self, port: int, protocol: Any) -> asyncio.Transport:
+        """Return the program's end of a connection that was made."""
+
+
 class VirtualLoop(asyncio.AbstractEventLoop):
     """Callbacks and timers under a time that only `advance` moves."""
 
     def __init__(self, now_us: int) -> None:
         self.now_us = now_us
+        self.outside: Outside | None = None  # None: nothing can be reached
+        self._ports: dict[socket.socket, int] = {}  # of connections that were made, and have no transport yet
         self.errors: list[dict[str, Any]] = []  # what the exception handler was told
         self._ready: deque[Call] = deque()
         self._timers: list[tuple[int, int, Call]] = []
@@ -98,6 +113,23 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         task.add_done_callback(self._forget)
         return task
 
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
+        return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", (host, port))]
+
+    async def sock_connect(self, sock: socket.socket, address: Any) -> None:
+        if self.outside is None:
+            raise ConnectionRefusedError(f"nothing listens at {address}")
+        await self.outside.reach(address[1])
+        self._ports[sock] = address[1]
+
+    async def create_connection(self, protocol_factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:
+        assert self.outside is not None
+        protocol, port = protocol_factory(), self._ports.pop(sock)
+        sock.close()
+        transport = self.outside.open(port, protocol)
+        protocol.connection_made(transport)
+        return transport, protocol
+
     def get_debug(self) -> bool:
         return False
 
@@ -145,7 +177,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._timers.clear()
         for task in list(self._tasks):
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own switch for this
-            task.get_coro().close()
+            with suppress(RuntimeError):  # it would go on: a library awaits the end of what it has begun
+                task.get_coro().close()
         self._tasks.clear()
         self._ready.clear()
         self._timers.clear()

@@ -5,7 +5,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
@@ -14,8 +14,11 @@ from typing import Any
 import pykka
 
 from simulation.amqp_tap import ResumerTap
+from simulation.browser import Browser, BrowseTap
 from simulation.client import KEEP_ALIVE_S, Client
+from simulation.configuration import Configuration
 from simulation.cursor_reader import CURSOR, Reader
+from simulation.delivery_points import PORTS
 from simulation.flow_tap import FlowTap
 from simulation.http_clients import Program, Requester
 from simulation.http_tap import RequestTap
@@ -25,12 +28,13 @@ from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, MemoryStore
 from simulation.mqtt_tap import Tap
 from simulation.named_publisher import Returner
-from simulation.node_checks import check_inside, is_being_read_back, queues_of
+from simulation.node_checks import QuotaWatch, check_inside, is_being_read_back, queues_of
+from simulation.push_tap import Pushes, PushTap
 from simulation.resuming_client import MANNERS, Resumer
 from simulation.scenario import (
+    BROWSERS,
     CONSUMERS,
     FLEETING,
-    FORWARDS,
     NAMES,
     PUBLISHERS,
     REQUESTERS,
@@ -50,17 +54,16 @@ from simulation.targets import PARTITIONED, Target, Violation
 from simulation.transacting_client import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
+from simulation.web_servers import Web
 from simulation.wills import Will
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.admin import Admin
-from sluicegate.gateway.config.sections.node import Queues, Spool
-from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
+from sluicegate.gateway.config.sections.node import Spool
 from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
+from sluicegate.gateway.views.queues import QueueView
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.commit.planner import LOG_SHARE_MAX
 from sluicegate.storage.interface import CheckpointJob, CommitJob
@@ -74,8 +77,8 @@ THOROUGH_CHECK_EVERY = 8
 CHECKPOINT_S_MAX = 20
 BROKEN_US_MIN = 1_000_000  # by then a partition has failed as often as it will, and is being read back or is not
 
-AnyClient = Client | Transactor | Returner | Resumer | Requester
-AnyTap = Tap | Line | FlowTap | ResumerTap | RequestTap
+AnyClient = Client | Transactor | Returner | Resumer | Requester | Browser
+AnyTap = Tap | Line | FlowTap | ResumerTap | RequestTap | BrowseTap
 
 
 class World:
@@ -140,17 +143,29 @@ class World:
             )
             for name in REQUESTERS
         }
+        self.browsers = {
+            name: Browser(
+                name, self.truth, dial=partial(self._dial, "http"), later=lambda us, callback: self._later(us, callback)
+            )
+            for name in BROWSERS
+        }
         self._rng = rng
         self._look_ns = rng.choice((0, 0, 100_000, 700_000))
         self.large_share = rng.choice((0.05, 0.05, 0.5))
         rng.choice((1, 4, 64))  # so that what is drawn behind it stays for each seed
         self._draw_log(Random(f"log {seed}"))
-        self._config = Config(
-            admin=Admin(enabled=False),
-            spool=Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10))),
-            queues=Queues(declared=tuple(self.scenario.definition(name) for name in NAMES if name != TEMPORARY)),
-            virtual_destinations=VirtualDestinationsSection.model_validate(FORWARDS if scenario.forwards else {}),
+        spool = Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10)))
+        self.configuration = Configuration(seed, scenario, spool)
+        self._config = self.configuration.config()
+        self.pushes = Pushes(self.truth, self.configuration.points)
+        self.web = Web(
+            PORTS,
+            later=lambda us, callback: self._later(us, callback),
+            tap=lambda port: PushTap(self.pushes, port),
+            judge=self._judge,
+            loop=lambda: self.loop,
         )
+        self._quota = QuotaWatch()
         self._violations: list[Violation] = []
         self._wire_violations: list[str] = []  # what the referees of the wire have seen
         self._store_book = StoreBook()
@@ -181,6 +196,7 @@ class World:
             self.want_checkpoint()
         for client in self._everybody():
             client.rng.seed(salt)
+        self.web.reseed(salt)
 
     def close(self) -> None:
         """Let go of everything."""
@@ -192,6 +208,7 @@ class World:
     def start(self) -> None:
         """Bring up a node from the image."""
         self.truth.life += 1
+        self.loop.outside = self.web
         self._inside = []
         store = MemoryStore(
             self.image, self.faults, self, segment_records=self._segment_records, map_bytes=self._map_bytes
@@ -215,7 +232,8 @@ class World:
 
         self.ask(make())
         self.view = NodeOperations(self.node)
-        self._learn_queues()
+        self._learn_queues(self.ask(self.view.list_queues()))
+        self._is_configured()
         for job in self.jobs:
             self._run_inside(partial(job.go_on, self.node))
         if self.reader is not None:
@@ -236,6 +254,7 @@ class World:
             will.crashed()
         for client in self._everybody():
             client.node_died()
+        self._no_more_pushes()
         self.truth.ends(TEMPORARY)
         self.loop = virtual_loop(self.loop.now_us + self.salted.randrange(3_000_000))
         self.start()
@@ -253,18 +272,19 @@ class World:
         self._store_book.is_stopping = False
         for client in self._everybody():
             client.node_died()
+        self._no_more_pushes()
         self.loop.close()
         self.loop = virtual_loop(self.loop.now_us + 1_000)
         self.truth.begins_after_stop = True
         self.start()
 
-    def _learn_queues(self) -> None:
+    def _learn_queues(self, views: Sequence[QueueView]) -> None:
         """Bring the truth up to what the node came back with, where a request of an administrator was cut short."""
-        there = {view.config.name: view for view in self.ask(self.view.list_queues())}
+        there = {view.config.name: view for view in views}
         for name in NAMES:
             view = there.get(name)
             if view is None:
-                if name in self.truth.targets:
+                if name in self.truth.targets and name != TEMPORARY:  # which may have just ended
                     raise Violation(f"queue {name} is lost")
                 continue
             target = self.truth.targets.get(name) or self.begins(name)
@@ -278,6 +298,51 @@ class World:
                 self.truth.unordered(name, begins=view.config.partition_count == 0)
             for each in [*target.purges, *target.moves]:
                 each[1] = each[1] or self.truth.next_tick()
+
+    def _no_more_pushes(self) -> None:
+        self.web.node_died()
+        self.pushes.node_died()
+
+    # --- the configuration ---
+
+    def reload(self) -> None:
+        """Have the node read the configuration again. It holds from the next start on, whatever becomes of this."""
+        config = self._config = self.configuration.config()
+        self.truth.acl.may_change()
+        self.pushes.changes_to(self.configuration.points)
+        self._quota.may_change()
+        faults = self.truth.store_faults
+
+        async def reload() -> None:
+            before = {view.config.name: view for view in await self.view.list_queues()}
+            await self.node.reload(config)
+            after = await self.view.list_queues()
+            known = set(self.truth.targets)
+            self._check_reloaded(before, {view.config.name: view for view in after}, faults=faults)
+            self._learn_queues(after)
+            for name in set(self.truth.targets) - known:  # some of what it holds has come, unseen, and may come again
+                self.truth.targets[name].unordered_until = self.truth.targets[name].since_tick
+            self._is_configured()
+
+        self.administer(reload(), lambda: None)
+
+    def _check_reloaded(self, before: dict[str, QueueView], after: dict[str, QueueView], *, faults: int) -> None:
+        """Raise Violation unless queues that were there are as they were, and those that are declared are there."""
+        for name in NAMES:
+            if name in before and name in after and after[name].config != before[name].config:
+                raise Violation(f"a reload has changed {before[name].config} to {after[name].config}")
+            if name in before and name not in after and name != TEMPORARY:
+                raise Violation(f"a reload has deleted {name}")
+            is_missing = name in self.configuration.declared and name not in after
+            if is_missing and faults == self.truth.store_faults and not self.node.services.spool_gate.blocked:
+                raise Violation(f"{name} is declared, and a reload has not created it")
+
+    def _is_configured(self) -> None:
+        """The configuration is in force."""
+        truth, configuration = self.truth, self.configuration
+        truth.acl.is_in_force(truth.next_tick(), forbids=configuration.forbids)
+        self.pushes.configured(configuration.points)
+        self._quota.is_in_force(configuration.quota_bytes)
 
     def begins(self, name: str) -> Target:
         """Report to the judge that a queue exists."""
@@ -366,6 +431,7 @@ class World:
         yield from self.returners.values()
         yield from self.resumers.values()
         yield from self.requesters.values()
+        yield from self.browsers.values()
 
     def _dial(self, protocol: str, client: AnyClient, tap: AnyTap) -> Wire:
         """Connect a client. The judge sees both directions at the node's end."""
@@ -486,6 +552,9 @@ class World:
             raise Violation(f"the node failed: {self.node.failed.result()!r}")
         self._see_what_expired()
         self._see_what_is_mended()
+        if not self._broken:
+            targets = self.truth.targets.values()
+            self._quota.check(self.node, (self.truth.life, sum(each.forgot_tick for each in targets)))
         self._checks_count += 1
         check_inside(self.node, thorough=self._checks_count % THOROUGH_CHECK_EVERY == 0)
 
