@@ -154,6 +154,16 @@ def check_at_rest(node: Node, image: Image) -> None:
         raise Violation(f"nothing waits, and the store keeps pages {sorted(image.pages)}")
 
 
+def forget_connections(node: Node) -> None:
+    """A node dies with its process: aiohttp is not to complain of connections that it has left open."""
+    for vpn in node.vpns.values():
+        for point in vpn.rest.running.values():
+            for session in [each._session for each in point.consumers if each._session is not None]:
+                if session.connector is not None:
+                    session.connector._conns.clear()
+                    session.detach()
+
+
 def _check_owners(queue: QueueHandle, ledgers: list[Ledger]) -> None:
     for number, ledger in enumerate(ledgers):
         if len(ledger.flows) > 1:

@@ -28,7 +28,7 @@ from simulation.memory_network import MemoryListener, Wire
 from simulation.memory_store import Faults, MemoryStore
 from simulation.mqtt_tap import Tap
 from simulation.named_publisher import Returner
-from simulation.node_checks import QuotaWatch, check_inside, is_being_read_back, queues_of
+from simulation.node_checks import QuotaWatch, check_inside, forget_connections, is_being_read_back, queues_of
 from simulation.push_tap import Pushes, PushTap
 from simulation.resuming_client import MANNERS, Resumer
 from simulation.scenario import (
@@ -351,6 +351,7 @@ class World:
         return self.truth.begins(name, plan.kind, self.scenario.prefixes(name), self.scenario.rules(name))
 
     def _let_go(self) -> None:
+        forget_connections(self.node)
         for root in self.node.services.runtime.roots:
             if not root.is_stopped():
                 pykka.ActorRegistry.unregister(root.actor.actor_ref)
