@@ -15,8 +15,8 @@ from simulation.memory_network import Wire
 from simulation.targets import Violation
 from simulation.truth import Truth
 
-OK, BAD, TIMEOUT, UNAVAILABLE = 200, 400, 408, 503
-EXPECTED: Final = (OK, BAD, UNAVAILABLE)  # BAD: the queue is gone
+OK, BAD, TIMEOUT, CONFLICT, UNAVAILABLE = 200, 400, 408, 409, 503
+EXPECTED: Final = (OK, BAD, CONFLICT, UNAVAILABLE)  # BAD: the queue is gone; CONFLICT: meanwhile
 PAGES: Final = (1, 2, 5, 20, 100, 1000)  # messages of a page
 STREAM_SHARE, PARTITION_SHARE = 0.2, 0.7
 PARTITIONS_MAX: Final = 8

@@ -1,16 +1,23 @@
 """The rules of the judge for browsers over HTTP that walk through a queue."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import orjson
 import pytest
 
+from simulation.browser import Browser
 from simulation.browsing import LATE_US, OK, BrowseJudge, Page, Walk
+from simulation.faults import Unheard
 from simulation.http_responses import Answer
+from simulation.node_checks import queues_of
+from simulation.scenario import PLAIN
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
+from simulation.world import World
 
 PAGE = 2
+
+LARGE_BYTES, MANY = 8_000, 300  # together more than a node keeps in memory
 
 
 class Consumer:
@@ -120,3 +127,44 @@ def test_nothing_is_shown_that_the_queue_does_not_want(scene: Scene) -> None:
 def test_a_page_has_no_more_messages_than_were_asked_for(scene: Scene) -> None:
     with pytest.raises(Violation, match="a page of 2"):
         scene.shows(scene.walk(), (0, 1, 2))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A queue whose messages are paged out."""
+    made = World(1, PLAIN)
+    publisher = made.clients["p0"]
+    publisher.connect(clean_start=False)
+    made.advance(LATE_US)
+    for _ in range(MANY):
+        publisher.publish("work/a/x", "k0", 1, LARGE_BYTES)
+    made.advance(10 * LATE_US)
+    yield made
+    made.close()
+
+
+def walks_to_the_end(world: World) -> Browser:
+    browser = world.browsers["b0"]
+    browser.connect()
+    browser.walk("first", is_partitioned=False)
+    world.advance(LATE_US // 10)
+    return browser
+
+
+def test_a_page_is_answered_once_the_store_can_be_read_again(world: World) -> None:
+    world.faults.reads_fail = 3
+    browser = walks_to_the_end(world)
+    assert browser.is_waiting
+    world.advance(10 * LATE_US)
+    assert not browser.is_waiting
+
+
+def test_a_browser_that_fails_does_not_answer_as_if_the_queue_ended_there(world: World) -> None:
+    world.faults.reads_fail = 1000
+    browser = walks_to_the_end(world)
+    world.log.expected.append("Unheard")
+    [queue] = [each for each in queues_of(world.node) if each.name == "first"]
+    for cell in [each for each in queue.cell.children or () if each.kind == "browser"]:
+        cell.inbox.post(Unheard())
+    world.advance(LATE_US)  # a walk that came to its end would have shown too little
+    assert not browser.is_waiting

@@ -27,7 +27,7 @@ from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.protocols.http.client import HttpClient
 from sluicegate.protocols.http.codec.paths import Query
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request
-from sluicegate.protocols.http.codec.responses import BAD_REQUEST, OK, HttpProblem, refusal_problem
+from sluicegate.protocols.http.codec.responses import BAD_REQUEST, CONFLICT, OK, HttpProblem, refusal_problem
 from sluicegate.protocols.http.consuming.delivery_forms import (
     EVENTS_TYPE,
     NDJSON_TYPE,
@@ -129,12 +129,15 @@ async def _answer(
     shown: BrowserInbox,
     wanted: BindBrowser,
 ) -> None:
-    """Answer with what there is now."""
+    """Answer with what there is now. Raises HttpProblem when the browser ends before that: a short page is the last."""
     bound.browser.inbox.post(DrainFlow(wanted.flow_id, 1))
     while not shown.is_at_tail and len(shown.shown) < wanted.window and stream.end_reason is None:
         await stream.news()
     if client.has_left:
         raise ClientLeft
+    if not shown.is_at_tail and len(shown.shown) < wanted.window:
+        text = f"browsing ended before the page was complete: {stream.end_reason}"
+        raise HttpProblem(CONFLICT, text, reason="Browser Ended")
     wall_ms = client.runtime.clock.wall_ms()
     client.services.counters.messages_sent += len(shown.shown)
     body = b"".join([_line(each, wall_ms) + b"\n" for each in shown.shown])
