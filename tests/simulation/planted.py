@@ -55,7 +55,7 @@ FAULTS = (
                 "",
             ),
         ),
-        seed=1,
+        seed=2,
     ),
     Planted(
         "a partition changes hands without taking it from its owner",
@@ -195,7 +195,7 @@ FAULTS = (
                 "            if user in self._usernames:\n",
             ),
         ),
-        seed=1,
+        seed=8,
     ),
     Planted(
         "a reload leaves the quota of a message VPN as it was",
@@ -217,7 +217,7 @@ FAULTS = (
                 "            break\n",
             ),
         ),
-        seed=1,
+        seed=3,
     ),
     Planted(
         "a reload leaves a delivery point that was changed as it was",
@@ -255,12 +255,12 @@ FAULTS = (
     Planted(
         "a PUT is made again when its connection breaks",
         (Edit("protocols/rest/consumer.py", "            middlewares=(once,),\n", ""),),
-        seed=1,
+        seed=58,
     ),
     Planted(
         "a request goes out behind an unsolicited response that has begun",
         (Edit("protocols/rest/connector.py", "        protocol.is_idle = True\n", ""),),
-        seed=1,
+        seed=24,
     ),
     Planted(
         "a browser shows messages that are settled",
@@ -268,7 +268,7 @@ FAULTS = (
             Edit(
                 "actors/partitions/browse.py",
                 " or sequence < ledger.floor or sequence in ledger.settled:",
-                " or sequence < ledger.floor:",
+                ":",
             ),
         ),
         seed=1,
@@ -283,7 +283,7 @@ FAULTS = (
                 "                self._next = segment.end\n                continue\n",
             ),
         ),
-        seed=1,
+        seed=10,
     ),
     Planted(
         "a browser reads each part of a queue from its beginning",
@@ -294,7 +294,7 @@ FAULTS = (
                 "self._request.after",
             ),
         ),
-        seed=1,
+        seed=2,
     ),
 )
 
