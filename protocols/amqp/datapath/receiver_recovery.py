@@ -13,6 +13,9 @@ The broker's own map has what is resumed and nothing else; a client forgets what
 client calls incomplete resumes nothing: outcomes in it take effect, deliveries in it without one are given back to the
 queue, the rest stays for the next time, and nothing new is sent on the link before that (2.7.3).
 
+An attach waits for outcomes that are on their way to the store, but not for ever: a rejection that cannot reach its
+dead message queue would keep the client from all other messages.
+
 All of this is in memory: a restart of the broker forgets every link.
 
 See also: links on which clients send (`sender_recovery`).
@@ -24,7 +27,7 @@ from sluicegate.actors.messages.data import Deliveries, DurableSettlement, Publi
 from sluicegate.actors.messages.partitions import DeliverAgain
 from sluicegate.actors.messages.queues import FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone
-from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.unsettled import DeliverySource, UnsettledRun
@@ -44,6 +47,8 @@ from sluicegate.protocols.amqp.types.values import AmqpMap
 AWAY_S_MAX: Final = 300
 FLOWS_MAX: Final = 1_000  # of clients that are away; one more is ended at once
 DELIVERIES_MAX: Final = 100_000  # that they hold together
+
+STORE_WAIT_MS: Final = 10_000  # an attach waits so long for outcomes: longer than a store is tried that fails
 
 DeliveryKey = tuple[int, int]  # partition number, sequence
 
@@ -74,7 +79,12 @@ class _StoredOutcome(DurableSettlement):
 
     def decided(self, refusal: PublishFailed | None) -> None:
         """Go on in any case."""
-        self.is_decided.set()
+        self.give_up()
+
+    def give_up(self) -> None:
+        """Wait no longer."""
+        if not self.is_decided.done:
+            self.is_decided.set()
 
 
 @final
@@ -173,7 +183,11 @@ class ResumableFlow(Address):
     def stored(self) -> None:
         """An outcome has come to the store."""
         self._storing_count -= 1
-        if self._storing_count == 0 and self._waiting is not None:
+        if self._storing_count == 0:
+            self._wait_no_longer()
+
+    def _wait_no_longer(self) -> None:
+        if self._waiting is not None:
             self._waiting.set()
             self._waiting = None
 
@@ -204,11 +218,13 @@ class ResumableFlow(Address):
 
     # --- when it is back ---
 
-    async def resume(self, link: OutgoingLink, map_bytes_max: int) -> AmqpMap | None:
+    async def resume(self, link: OutgoingLink, map_bytes_max: int, runtime: Runtime) -> AmqpMap | None:
         """Compare the client's map with the suspended deliveries, and act on it; return our map, None if empty."""
         if self._storing_count > 0:
             self._waiting = self._waiting or LoopFuture()
+            timer = runtime.after(STORE_WAIT_MS, self._wait_no_longer)
             await self._waiting
+            timer.cancel()
         attach = link.attach
         listed = _states_in(attach.unsettled)
         settlements = Settlements()
@@ -225,7 +241,7 @@ class ResumableFlow(Address):
             else:
                 continue
             self._drop(key)
-        await _settle(settlements, durably=link.is_second)
+        await _settle(settlements, runtime, durably=link.is_second)
         if not attach.incomplete_unsettled:
             await self._deliver_again()
         return AmqpMap([(delivery.tag, None) for delivery in self.suspended.values()]) if self.suspended else None
@@ -306,18 +322,30 @@ def _states_in(unsettled: AmqpMap | None) -> dict[bytes, DeliveryState | None]:
     return states
 
 
-async def _settle(settlements: Settlements, *, durably: bool) -> None:
-    """Tell partitions what became of deliveries; with `durably`, return when it is in force for ever."""
-    waiting: list[LoopFuture[None]] = []
+async def _settle(settlements: Settlements, runtime: Runtime, *, durably: bool) -> None:
+    """Tell partitions what became of deliveries; with `durably`, return when it is in force for ever, or after a time.
+
+    The time is STORE_WAIT_MS.
+    """
+    waiting: list[_StoredOutcome] = []
     for source, by_settlement in settlements.by_source.items():
         for settlement, ranges in by_settlement.items():
             if ranges.total == 0:
                 continue
             if durably and settlement != FAILED_SETTLEMENT:
                 stored = _StoredOutcome()
-                waiting.append(stored.is_decided)
+                waiting.append(stored)
                 settlement.send(source, ranges.ranges(), stored)
             else:
                 settlement.send(source, ranges.ranges())
+    if not waiting:
+        return
+
+    def give_up() -> None:
+        for each in waiting:
+            each.give_up()
+
+    timer = runtime.after(STORE_WAIT_MS, give_up)
     for each in waiting:
-        await each
+        await each.is_decided
+    timer.cancel()

@@ -175,7 +175,8 @@ async def _resume(
     registry, endpoints = client.services.registry, client.endpoints
     endpoints.resuming_count += 1
     try:
-        link.unsettled = await flow.resume(link, client.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX)
+        map_bytes_max = client.engine.sessions.frame_bytes_max - ATTACH_BYTES_MAX
+        link.unsettled = await flow.resume(link, map_bytes_max, client.runtime)
     except AddressRefused:
         registry.containers.detached(link)
         flow.end()

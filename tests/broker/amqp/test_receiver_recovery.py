@@ -6,7 +6,8 @@ import pytest
 
 from sluicegate.actors.messages.directory import DeleteQueue
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RECEIVED, DeliveryState
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
+from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED, MODIFIED, RECEIVED, REJECTED, DeliveryState
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
 from sluicegate.protocols.amqp.codec.termini import LINK_DETACH, NEVER, SESSION_END, Source, Target
 from sluicegate.protocols.amqp.datapath.receiver_recovery import AWAY_S_MAX, ResumableFlows
@@ -14,6 +15,7 @@ from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Described
 from support.amqp.client import AmqpClient, AmqpClients
 from support.amqp.received import Received
 from support.broker.inside_client import InsideClient, until
+from support.broker.operator_views import event_texts
 from support.broker.running_broker import RunningBroker
 
 IN = 1
@@ -302,6 +304,34 @@ async def test_an_outcome_that_is_not_stored_yet_when_the_connection_is_lost_is_
     assert tags_in(await attach(peer, states, rcv_second=True)) == set()
     await broker.crash()
     assert await count_in(orders) == 0
+
+
+@pytest.mark.slow
+async def test_a_rejection_that_cannot_reach_its_dead_message_queue_does_not_keep_a_link_away(
+    broker: RunningBroker, amqp: AmqpClients, caplog: pytest.LogCaptureFixture
+) -> None:
+    """2.6.13: over a fault of the gateway, for as long as that lasts. The client gets the other messages."""
+    dead = InsideClient(broker, DEAD_MESSAGE_QUEUE)
+    await dead.create(subscriptions=[], access_type="non-exclusive", partition_count=2)
+    orders = await queue(broker)
+    await orders.publish(b"bad", keys=["key"])
+    (await dead.handle()).target.slots = b""
+    peer = await amqp.connect()
+    await attach(peer, rcv_second=True)
+    peer.settle((await peer.delivery()).delivery_id, state=DeliveryState(REJECTED), settled=False)
+    await until(lambda: is_reported(broker), "the fault")
+    await lost(broker, peer)
+
+    await orders.publish(b"good")
+    peer = await amqp.connect()
+    assert (await attach(peer, rcv_second=True)).source is not None
+    assert shown([await peer.delivery()]) == [(b"good", False, 0)]
+    (await dead.handle()).target.slots = None
+    caplog.clear()  # of the fault
+
+
+async def is_reported(broker: RunningBroker) -> bool:
+    return len(await event_texts(broker, "VPN_AD_DEAD_MSG_MOVE_FAILED")) == 1
 
 
 async def test_resumed_deliveries_use_credit_and_can_be_resumed_again(broker: RunningBroker, amqp: AmqpClients) -> None:
