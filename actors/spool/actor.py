@@ -168,7 +168,7 @@ class Spool(Behaviour, Flushed):
         self._flush_asked = False
         if self._planner.pending.is_empty():
             self._confirm_elided()
-        if not self._health.is_damaged():
+        if self._planner.checkpoints.due_ms() < self.checkpoints.looks_ms and not self._health.is_damaged():
             self.checkpoints.begin_if_due()
         if self._writing or self._has_to_wait():
             if self._is_in_doubt and self._idle_callbacks and self._health.is_given_up():

@@ -39,7 +39,7 @@ class Checkpoints:
         self._began_ns = 0
         self._not_before_ms = 0
         self._timer: TimerHandle | None = None
-        self._timer_ms = 0  # when it fires
+        self.looks_ms = NEVER  # a checkpoint that is due later needs no call of `begin_if_due`
 
     def begin_if_due(self) -> None:
         """Begin a checkpoint when it is due, or look again at the moment when it will be."""
@@ -55,10 +55,10 @@ class Checkpoints:
             self.count += 1
             self._began_ns = self._clock.now_ns()
             self._writer.checkpoint(self._planner.next_checkpoint().job, self._cell.inbox)
-        elif self._timer is None or self._timer_ms > due_ms:
+        elif due_ms < self.looks_ms:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer_ms = due_ms
+            self.looks_ms = due_ms
             self._timer = self._cell.after(due_ms - now_ms, self._timer_ended)
 
     def succeeded(self, overhead_bytes: int) -> Checkpoint:
@@ -95,4 +95,5 @@ class Checkpoints:
 
     def _timer_ended(self) -> None:
         self._timer = None
+        self.looks_ms = NEVER
         self._look_again()

@@ -2,10 +2,9 @@
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from types import TracebackType
+from typing import Final, final
 
 import lmdb
 
@@ -104,21 +103,36 @@ def disk_free_bytes(folder: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-@contextmanager
-def translated(folder: Path, *, needed_bytes: int) -> Iterator[None]:
-    """Turn errors of LMDB and of the operating system into StoreFull, StoreFailed and StoreDamaged."""
-    try:
-        yield
-    except lmdb.MapFullError as error:
-        raise StoreFull("map", f"no room for {needed_bytes} bytes in one piece ({error})") from error
-    except lmdb.DiskError as error:
-        raise StoreFull("disk", str(error)) from error
-    except lmdb.Error as error:
-        raise _failure(folder, error, error.code, needed_bytes) from error
-    except SystemError as error:  # py-lmdb's error for a transaction that LMDB has aborted
-        raise _damaged(folder, error) from error
-    except OSError as error:
-        raise _failure(folder, error, error.errno or 0, needed_bytes) from error
+@final
+class translated:  # noqa: N801, it is read as a verb
+    """Turns errors of LMDB and of the operating system into StoreFull, StoreFailed and StoreDamaged.
+
+    A class, because a generator as context manager takes two microseconds more, for each commit.
+    """
+
+    __slots__ = ("_folder", "_needed_bytes")
+
+    def __init__(self, folder: Path, *, needed_bytes: int) -> None:
+        self._folder = folder
+        self._needed_bytes = needed_bytes
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        """Translate the error that ends the block."""
+        if error is None:
+            return
+        if isinstance(error, lmdb.MapFullError):
+            raise StoreFull("map", f"no room for {self._needed_bytes} bytes in one piece ({error})") from error
+        if isinstance(error, lmdb.DiskError):
+            raise StoreFull("disk", str(error)) from error
+        if isinstance(error, lmdb.Error):
+            raise _failure(self._folder, error, error.code, self._needed_bytes) from error
+        if isinstance(error, SystemError):  # py-lmdb's error for a transaction that LMDB has aborted
+            raise _damaged(self._folder, error) from error
+        if isinstance(error, OSError):
+            raise _failure(self._folder, error, error.errno or 0, self._needed_bytes) from error
 
 
 def _failure(folder: Path, error: Exception, code: int, needed_bytes: int) -> StoreFull | StoreFailed:

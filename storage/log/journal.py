@@ -112,6 +112,7 @@ class Journal:
         self._spares: list[Spare] = []  # by size
         self.kept: Final = KeptSegments(folder)
         self._current: Segment | None = None  # appends go there
+        self._salt = 0  # of its frames
         self._descriptor = -1
         self._room = 0  # end of the allocated blocks of the current segment
         self._next_index = self.kept.last_index + 1
@@ -200,7 +201,7 @@ class Journal:
         segment = self._current
         if segment is None or segment.end + size > self._room:
             segment = self._begin_segment(HEADER_BYTES + size, uses_reserve=uses_reserve)
-        frame = frame_pieces(number, record, salt_of(self._incarnation, segment.index), is_sound=is_sound)
+        frame = frame_pieces(number, record, self._salt, is_sound=is_sound)
         is_whole = False
         try:
             if size <= _WRITE_BYTES:
@@ -363,6 +364,7 @@ class Journal:
             with self._lock:
                 self._segments.append(segment)
                 self._current = segment
+                self._salt = salt_of(self._incarnation, index)
             self._sync_folder()
             self._doubtful = None
         except OSError:

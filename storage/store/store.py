@@ -139,6 +139,7 @@ class SpoolStore:
         self._names = self._databases.named()
         self._used_pages: dict[str, int] = {}
         self._entries: dict[str, int] = {}
+        self._state_bytes = 0  # of all used pages
         self._incarnation, self._marked_clean = self._identify(incarnation)
         self._holding = threading.Lock()
         self._holders = 0  # copies that need the log as it is
@@ -320,7 +321,7 @@ class SpoolStore:
 
     def usage(self) -> StoreUsage:
         """Return the usage of the store: a statvfs and a few additions, no transaction."""
-        used_bytes, file_bytes = self._used_bytes(), self._file_bytes()
+        used_bytes, file_bytes = self._state_bytes, self._file_bytes()
         return StoreUsage(
             used_bytes=used_bytes + self._log.held_bytes() + self._tail.growth_bytes,
             file_bytes=file_bytes + self._log.file_bytes(),
@@ -390,7 +391,7 @@ class SpoolStore:
         if self._holders:
             return
         garbage, live = kept.garbage(but=self._stuck)
-        is_short = self._used_bytes() + self._log.held_bytes() > _SHORT * (self._map_bytes_max - self._reserve_bytes)
+        is_short = self._state_bytes + self._log.held_bytes() > _SHORT * (self._map_bytes_max - self._reserve_bytes)
         if garbage <= max(min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP), 0 if is_short else live):
             return
         sparse = kept.sparse(REWRITTEN_BYTES, but=self._stuck)
@@ -422,12 +423,12 @@ class SpoolStore:
 
     def _keep_reserve(self, growth: int) -> None:
         """Refuse growth that would leave less than the reserve, in the map or on the disk."""
-        used = self._used_bytes() + self._log.held_bytes() + self._tail.growth_bytes
+        used = self._state_bytes + self._log.held_bytes() + self._tail.growth_bytes
         limit = self._map_bytes_max - self._reserve_bytes
         if used + growth > limit:
             raise StoreFull("map", f"{used} bytes are in use and {growth} would come, of {limit} for messages")
         free = disk_free_bytes(self.folder)
-        if free < self._reserve_bytes + growth and self._file_bytes() - self._used_bytes() < growth:
+        if free < self._reserve_bytes + growth and self._file_bytes() - self._state_bytes < growth:
             raise StoreFull("disk", f"{free} bytes are free, of which {self._reserve_bytes} are kept in reserve")
 
     def _identify(self, incarnation: int | None) -> tuple[int, bool]:
@@ -472,9 +473,7 @@ class SpoolStore:
         for name, (pages, entries) in sizes.items():
             self._used_pages[name] = pages
             self._entries[name] = entries
-
-    def _used_bytes(self) -> int:
-        return (_META_PAGES + sum(self._used_pages.values())) * self._page_bytes
+        self._state_bytes = (_META_PAGES + sum(self._used_pages.values())) * self._page_bytes
 
     def _file_bytes(self) -> int:
         return (self._env.info()["last_pgno"] + 1) * self._page_bytes
