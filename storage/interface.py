@@ -186,7 +186,7 @@ class Recovery:
 class StoreUsage:
     """How full a store is."""
 
-    used_bytes: int  # pages of the state in use, and the part of the log that is needed
+    used_bytes: int  # pages of the state in use, the part of the log that is needed, and its kept files
     file_bytes: int  # the data file, which never shrinks, and the log's files; what is free in them is reused
     map_bytes_max: int
     reserve_bytes: int  # the part of map_bytes_max and of the disk that publishers may not use
@@ -196,6 +196,7 @@ class StoreUsage:
     checkpoint_bytes: int  # what a checkpoint writes beside its content: LMDB's list of free pages
     page_entries: int
     quarantine_entries: int
+    is_sparse: bool = False  # kept files of the log have much that is not needed: the next checkpoint makes room
 
     def disk_room_bytes(self) -> int:
         """Return the disk space left for the store, including freed pages inside the data file."""

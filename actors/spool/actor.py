@@ -521,6 +521,8 @@ class Spool(Behaviour, Flushed):
     def _checkpoint_done(self, message: CheckpointDone) -> None:
         was_failing = self.checkpoints.is_failing
         checkpoint = self.checkpoints.succeeded(message.overhead_bytes)
+        if message.is_sparse:
+            self._planner.checkpoints.log_spent()
         if was_failing and self._health.is_failing() and not self._health.is_damaged():
             self._unblock("the spool can be written again")
         checkpoint.end(succeeded=True)

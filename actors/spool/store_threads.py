@@ -46,6 +46,7 @@ class CheckpointDone:
     """Checkpoint thread -> spool: the state is on the disk, and the log is trimmed."""
 
     overhead_bytes: int  # what a checkpoint writes beside its content
+    is_sparse: bool = False  # another one makes room
 
 
 @dataclass(slots=True)
@@ -135,7 +136,8 @@ def run_checkpoint(store: Store, job: CheckpointJob) -> CheckpointDone | Checkpo
     """Make a checkpoint, and return a report in any case: the next one waits for it."""
     try:
         store.checkpoint(job)
-        return CheckpointDone(store.usage().checkpoint_bytes)
+        usage = store.usage()
+        return CheckpointDone(usage.checkpoint_bytes, usage.is_sparse)
     except Exception as error:
         return CheckpointFailed(*_failure(error, "the checkpoint failed"))
 

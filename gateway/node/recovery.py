@@ -57,11 +57,15 @@ def read_store(store: Store) -> Recovered:
         log.info("%s", recovery.torn)
     for entry in set_aside:
         log.error("%s was set aside: %s (%s)", entry.where, entry.reason, entry.detail)
+    usage = store.usage()
+    planner = CommitPlanner(
+        next_record_number=recovery.next_record_number,
+        log_bytes_max=min(LOG_BYTES_MAX, usage.map_bytes_max // LOG_SHARE_MAX),
+    )
+    if usage.is_sparse:
+        planner.checkpoints.log_spent()
     return Recovered(
-        planner=CommitPlanner(
-            next_record_number=recovery.next_record_number,
-            log_bytes_max=min(LOG_BYTES_MAX, store.usage().map_bytes_max // LOG_SHARE_MAX),
-        ),
+        planner=planner,
         partitions=partitions,
         vpns=vpns,
         partition_ids=partition_ids,

@@ -172,7 +172,7 @@ class CheckpointPlanner:
         self._log_records += 1
 
     def log_spent(self) -> None:
-        """Note that the head of the log is no longer needed."""
+        """Note that the head of the log, or much of what is kept of it, is no longer needed."""
         self._is_log_spent = True
 
     def forget(self, partition_id: int) -> None:

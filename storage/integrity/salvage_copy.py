@@ -123,7 +123,7 @@ def _written(findings: Findings, log: Path, partial: Path, incarnation: int) -> 
     journal = None if found is None else Journal(log, found, segment_bytes=0, sync=False)
     log_bytes = 0 if journal is None else journal.held_bytes()
     linked_bytes = sum([_linked_bytes(row) for _, row in findings.rows("directory")])
-    kept_bytes = KeptSegments(log).file_bytes()
+    kept_bytes = KeptSegments(log).file_bytes
     map_bytes = _MAP_FACTOR * (findings.file.file_bytes + log_bytes + linked_bytes + kept_bytes) + _MAP_BYTES_MIN
     env = lmdb.open(str(partial), subdir=False, lock=False, map_size=map_bytes, max_dbs=DATABASE_COUNT, sync=False)
     try:

@@ -148,9 +148,13 @@ class Journal:
                 if frame.number >= first:
                     yield LogEntry(frame.number, data[frame.start : frame.start + frame.size], frame.is_sound)
 
+    def log_bytes(self) -> int:
+        """Return the bytes of all segments that were not trimmed."""
+        return sum([segment.end for segment in self._segments])
+
     def held_bytes(self) -> int:
-        """Return the bytes of all segments that were not trimmed, and of those that are kept."""
-        return sum([segment.end for segment in self._segments]) + self.kept.file_bytes()
+        """Return the same, with the segments that are kept."""
+        return self.log_bytes() + self.kept.file_bytes
 
     def file_bytes(self) -> int:
         """Return the allocated bytes of all files. Raises OSError."""
@@ -160,7 +164,7 @@ class Journal:
         for path in paths:
             with contextlib.suppress(FileNotFoundError):
                 total += path.stat().st_size
-        return total + self.kept.file_bytes()
+        return total + self.kept.file_bytes
 
     def records_count(self) -> int:
         """Return the number of records in all segments that were not trimmed."""

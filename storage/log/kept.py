@@ -38,11 +38,12 @@ class KeptSegments:
         self.live: dict[int, int] = {}  # segment -> linked bytes, above 0
         self._folder = folder
         self._sizes: dict[int, int] = {}  # of kept files
+        self.file_bytes = 0  # of all of them
         self.last_index = 0
         for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
             if found := _KEPT_NAME.fullmatch(name):
                 self.last_index = int(found[1])
-                self._sizes[self.last_index] = (folder / name).stat().st_size
+                self._add(self.last_index, (folder / name).stat().st_size)
 
     def change(self, changes: dict[int, int]) -> None:
         """Add changes of linked bytes, by segment."""
@@ -59,13 +60,13 @@ class KeptSegments:
         path = kept_path(self._folder, index)
         with contextlib.suppress(FileNotFoundError):
             os.rename(segment_path(self._folder, index), path)
-            self._sizes[index] = path.stat().st_size
+            self._add(index, path.stat().st_size)
 
     def unlinked(self) -> list[Path]:
         """Return the kept files to which nothing links any more, and forget them: the caller uses or removes them."""
         gone = [index for index in self._sizes if index not in self.live]
         for index in gone:
-            del self._sizes[index]
+            self.file_bytes -= self._sizes.pop(index)
         return [kept_path(self._folder, index) for index in gone]
 
     def garbage(self, *, but: set[int]) -> tuple[int, int]:
@@ -89,9 +90,9 @@ class KeptSegments:
         """Return the bytes of the kept files that something links to. The others go when the log is trimmed."""
         return {index: size for index, size in self._sizes.items() if index in self.live and index not in but}
 
-    def file_bytes(self) -> int:
-        """Return the bytes of all kept files."""
-        return sum(list(self._sizes.values()))
+    def _add(self, index: int, size: int) -> None:
+        self._sizes[index] = size
+        self.file_bytes += size
 
 
 def read_linked(folder: Path, segment: int, offset: int, size: int) -> bytes | None:

@@ -22,6 +22,8 @@ from sluicegate.storage.records.seal import SEAL_BYTES, seal, unseal_whole
 LINKS_KIND: Final = b"SGK"
 LINKS_FORMAT: Final = 1
 
+_LINK_BYTES: Final = 36  # of a row of all columns
+
 LINKED_BATCH_BYTES_MIN: Final = 4096  # smaller batches are written into pages: reading many small pieces costs more
 
 
@@ -75,6 +77,15 @@ def directory_value(page: bytes) -> bytes:
 def links_of(page: bytes, where: str = "page") -> list[Link]:
     """Return the links of a linked page. Raises DamagedRecord and UnsupportedFormat."""
     return _firsts_and_links(page, where)[1]
+
+
+def named_segments(page: bytes) -> list[int]:
+    """Return the segments of the links of a page, and none of other pages, without a look at checksums."""
+    if not is_linked(page):
+        return []
+    start = 2 * SEAL_BYTES + int.from_bytes(page[4:8], "little")
+    count = max(0, len(page) - start) // _LINK_BYTES
+    return take_column("Q", page, start + 8 * count, count)
 
 
 def page_from_links(page: bytes, fetch: Callable[[Link], bytes | None], where: str = "page") -> bytes:

@@ -15,7 +15,7 @@ from sluicegate.storage.log.links import links_in, stored_page
 from sluicegate.storage.log.record import LogRecord, page_key_of
 from sluicegate.storage.log.tail import TailChanges, growth_of_values
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor, with_reservation
-from sluicegate.storage.records.linked_page import directory_value
+from sluicegate.storage.records.linked_page import directory_value, named_segments
 from sluicegate.storage.store.links import PageLinks
 
 if TYPE_CHECKING:
@@ -54,14 +54,13 @@ def linked_bytes(txn: "Transaction", databases: Databases) -> dict[int, int]:
 def rewrite_linked(txn: "Transaction", databases: Databases, segments: set[int], links: PageLinks) -> None:
     """Write the ordinary page for each page that links to one of these segments. Raises lmdb.Error.
 
-    A page of which a file cannot be read stays as it is.
+    It looks at the whole directory: so the links are checked only for the pages that are written. A page stays as it is
+    when its directory row is damaged, or a file cannot be read.
     """
     keys: list[bytes] = []
     with txn.cursor(db=databases.directory) as cursor:
         for key, row in cursor.iternext():
-            if not segments.isdisjoint(
-                [link.segment for link in links_in(row, partial(txn.get, key, db=databases.pages))]
-            ):
+            if not segments.isdisjoint(named_segments(row)):
                 keys.append(key)
     for key in keys:
         page = stored_page(txn, databases, key)

@@ -100,7 +100,10 @@ SEGMENTS_IN_MAP: Final = 64  # so that the log of a small spool leaves room for 
 # Of kept files of the log: room to which nothing links, beside as much as is linked; and what one checkpoint rewrites.
 GARBAGE_BYTES_MIN: Final = 64 << 20
 REWRITTEN_BYTES: Final = 8 << 20
-_SHORT: Final = 0.75  # of the spool in use: then only `GARBAGE_BYTES_MIN` counts
+SHORT_SHARE: Final = 8  # of what is linked, when room is short: to empty a file that is nearly full would gain little
+# Room is short when:
+_SHORT: Final = 0.75  # of the spool is in use
+_SHORT_OF_RESERVE: Final = 4  # so many times the reserve is all that is free on the disk
 
 _NUMBER_BYTES: Final = 8  # of a page in LMDB's list of free pages
 _META_PAGES: Final = 3  # LMDB's two meta pages and the root of its table of sub-databases
@@ -159,6 +162,7 @@ class SpoolStore:
             self._tail.add(number, record)
         self._was_clean = self._marked_clean and self._log.last_number <= self._positions.applied
         self._log.open_for_appending(self._positions.applied)
+        self._is_sparse = bool(self._sparse_segments())
 
     @classmethod
     def open(
@@ -328,11 +332,12 @@ class SpoolStore:
             map_bytes_max=self._map_bytes_max,
             reserve_bytes=self._reserve_bytes,
             disk_free_bytes=disk_free_bytes(self.folder),
-            log_bytes=self._log.held_bytes(),
+            log_bytes=self._log.log_bytes(),
             log_records=self._log.records_count(),
             checkpoint_bytes=_NUMBER_BYTES * max(0, file_bytes - used_bytes) // self._page_bytes,
             page_entries=self._entries["pages"],
             quarantine_entries=self._entries["quarantine"],
+            is_sparse=self._is_sparse,
         )
 
     def mark_clean(self) -> None:
@@ -387,20 +392,29 @@ class SpoolStore:
 
         The checkpoint is made already: what fails here is left to the next one. While the log is held no file can go.
         """
-        kept = self._log.kept
-        if self._holders:
-            return
-        garbage, live = kept.garbage(but=self._stuck)
-        is_short = self._state_bytes + self._log.held_bytes() > _SHORT * (self._map_bytes_max - self._reserve_bytes)
-        if garbage <= max(min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP), 0 if is_short else live):
-            return
-        sparse = kept.sparse(REWRITTEN_BYTES, but=self._stuck)
+        sparse = self._sparse_segments() if self._holders == 0 else set()
+        self._is_sparse = False
         if not sparse:
             return
         links = PageLinks(self._log.folder, {})
         with contextlib.suppress(lmdb.Error):  # the files stay as they are
             self._change(lambda txn: rewrite_linked(txn, self._databases, sparse, links), links)
-            self._stuck |= sparse & kept.live.keys()
+            self._stuck |= sparse & self._log.kept.live.keys()
+            self._is_sparse = bool(self._sparse_segments())
+
+    def _sparse_segments(self) -> set[int]:
+        """Return the kept segments to empty next, if there is much in them that is not needed."""
+        kept = self._log.kept
+        garbage, live = kept.garbage(but=self._stuck)
+        used = self._state_bytes + self._log.held_bytes()
+        is_short = (
+            used > _SHORT * (self._map_bytes_max - self._reserve_bytes)
+            or disk_free_bytes(self.folder) < _SHORT_OF_RESERVE * self._reserve_bytes
+        )
+        allowed = live // SHORT_SHARE if is_short else live
+        if garbage <= max(min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP), allowed):
+            return set()
+        return kept.sparse(REWRITTEN_BYTES, but=self._stuck)
 
     def _turn_over_and_transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
         """Retry after another transaction, with the whole map. No copy is running.

@@ -218,6 +218,18 @@ def test_a_commit_that_finds_no_room_has_a_checkpoint_made(spool: Keeper) -> Non
     assert not spool.gate.blocked
 
 
+def test_a_full_spool_empties_files_of_the_log_though_nothing_is_committed(spool: Keeper) -> None:
+    """A checkpoint does some of that."""
+    spool.write_a_row()
+    spool.passes(us=10_000)
+    spool.sparse_left = 3
+    spool.failure, spool.failures_left, spool.is_full = CommitFailed("the map is full", FULL), 1, True
+    spool.publish(consumers=False)
+    spool.passes(us=A_WHILE_US)
+    assert spool.gate.blocked
+    assert len(spool.checkpoints) == 4, "the last one left none"
+
+
 def test_a_commit_that_the_system_refuses_has_no_checkpoint_made(spool: Keeper) -> None:
     spool.write_a_row()
     spool.passes(us=10_000)

@@ -216,6 +216,35 @@ def test_files_of_which_little_is_linked_are_emptied(store: SpoolStore) -> None:
     assert kept(store) == []
 
 
+def test_the_usage_says_whether_another_checkpoint_empties_files(
+    store: SpoolStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint empties some of them. A full spool must not wait for the next message to do the rest."""
+    monkeypatch.setattr("sluicegate.storage.store.store.REWRITTEN_BYTES", 0)  # one file at a time
+    stays: dict[PageKey, list[int]] = {}
+    goes: list[PageKey] = []
+    for _ in range(8):
+        numbers = publish(store, 1)
+        stays[page_out(store, numbers)] = numbers
+        goes.append(page_out(store, publish(store, 2, payload_bytes=45_000), payload_bytes=45_000))
+        fill_segment(store)
+    assert not store.usage().is_sparse
+    delete(store, *goes)
+    assert store.usage().is_sparse
+    store.close()
+
+    store = open_store()
+    before = len(kept(store))
+    checkpoints = 0
+    while store.usage().is_sparse:
+        trim(store)
+        checkpoints += 1
+    assert checkpoints > 1
+    assert len(kept(store)) == before - checkpoints
+    for key, numbers in stays.items():
+        assert read(store, key) == contents(numbers)
+
+
 def test_a_backup_has_the_messages(store: SpoolStore, tmp_path: Path) -> None:
     numbers = publish(store, 3)
     key = page_out(store, numbers)
