@@ -329,6 +329,7 @@ class RestDeliveryPoint:
                 headers = [(name.decode("ascii"), value.decode("utf-8")) for name, value in pairs]
             except Exception as error:
                 report_unwritable(self.services.events, None, message.sequence, error, client=self.client)
+                self._changed()
                 return REJECTED
             message.was_delivered = True
             try:
@@ -341,6 +342,7 @@ class RestDeliveryPoint:
             if 200 <= status < 300:
                 return ACCEPTED
             return REJECTED if status in consumer.settings.rejected_status_codes else FAILED
+        self._changed()  # it may have been woken for a connection that is for another one now
         return RELEASED
 
     def _free(self) -> RestConsumer | None:

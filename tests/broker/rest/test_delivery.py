@@ -194,6 +194,28 @@ async def test_while_the_server_is_unreachable_messages_wait_and_no_attempt_coun
         await server.stop()
 
 
+async def test_a_message_that_leaves_while_it_waits_for_a_server_leaves_its_turn_to_the_next(
+    broker: RunningBroker,
+) -> None:
+    """Else the point has a free connection and pushes nothing, until it is changed."""
+    server = await absent()
+    async with http_client(broker) as client:
+        for queue in ("gone", "q"):
+            await create(broker, queue)
+            await publish(client, queue, queue)
+        await configure(broker, point(server, "gone", "q", outgoing_connection_count=1))
+        [binding, _] = broker.node.default.rest.running["p"].bindings
+        await shows(broker, lambda view: view.unacked_count == 1)
+        await NodeOperations(broker.node).delete_queue("gone")
+        while binding.is_up:
+            await asyncio.sleep(0.01)
+        await server.start()
+        [got] = await server.has(1)
+        assert got.body == b"q"
+        await until_settled(broker, "q")
+        await server.stop()
+
+
 async def test_a_host_that_does_not_answer_connects_is_none_and_it_is_no_try(broker: RunningBroker) -> None:
     """As one that has lost its power, behind a router: nobody says that there is no connection."""
     await create(broker, "q")
