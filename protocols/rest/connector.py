@@ -7,6 +7,7 @@ itself, when its connection breaks.
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -18,17 +19,33 @@ class LostAnswer(Exception):
     """A request was made, and its connection broke before the answer. aiohttp would repeat it for its own errors."""
 
 
-async def once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Make a request once. Raises LostAnswer where aiohttp would make an idempotent one again.
+class Unwanted(Exception):
+    """No request was made: until there was a connection, its message had gone to another consumer."""
+
+
+class PushRequest(aiohttp.ClientRequest):
+    """A request that is made if its message is still to be pushed once there is a connection."""
+
+    is_wanted: Callable[[], bool]
+
+
+def once(is_wanted: Callable[[], bool]) -> aiohttp.ClientMiddlewareType:
+    """Return what has a request made once. It raises LostAnswer where aiohttp would make an idempotent one again.
 
     The message of the second request would lack the redelivered flag, and its attempt would not be counted.
     """
-    try:
-        return await handler(request)
-    except aiohttp.ClientConnectorError:
-        raise  # no request was made
-    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
-        raise LostAnswer(str(error)) from error
+
+    async def made(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+        assert isinstance(request, PushRequest)
+        request.is_wanted = is_wanted
+        try:
+            return await handler(request)
+        except aiohttp.ClientConnectorError:
+            raise  # no request was made
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+            raise LostAnswer(str(error)) from error
+
+    return made
 
 
 class _Responses(ResponseHandler):
@@ -58,13 +75,16 @@ class Connector(aiohttp.TCPConnector):
     async def connect(
         self, req: aiohttp.ClientRequest, traces: list[aiohttp.tracing.Trace], timeout: aiohttp.ClientTimeout
     ) -> aiohttp.connector.Connection:
-        """Return a connection on which nothing came since its last request was answered."""
+        """Return a connection on which nothing came since its last request was answered. Raises Unwanted."""
         connection = await super().connect(req, traces, timeout)
         for _ in range(self.limit):  # as many as may wait in the pool; a new one is taken as it is
             if not _has_more(connection):
                 break
             connection.close()
             connection = await super().connect(req, traces, timeout)
+        if isinstance(req, PushRequest) and not req.is_wanted():
+            connection.release()
+            raise Unwanted
         protocol, transport = connection.protocol, connection.transport
         if isinstance(protocol, _Responses) and transport is not None:
             protocol.is_idle = False

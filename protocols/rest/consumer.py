@@ -70,7 +70,7 @@ class RestConsumer:
         # Here and not above: aiohttp takes 15 MB, which nodes without a delivery point do without.
         import aiohttp
 
-        from sluicegate.protocols.rest.connector import Connector, once
+        from sluicegate.protocols.rest.connector import Connector, PushRequest
 
         settings = self.settings
         self._session = aiohttp.ClientSession(
@@ -85,7 +85,7 @@ class RestConsumer:
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"User-Agent": USER_AGENT},
-            middlewares=(once,),
+            request_class=PushRequest,
             auto_decompress=False,
         )
         self._look()
@@ -104,26 +104,36 @@ class RestConsumer:
         """Return whether a request can be made now."""
         return self.is_up and self.in_use_count < self.settings.outgoing_connection_count
 
-    async def push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> int:
-        """Make a request; return the status of the answer. Raises Unreachable and NoAnswer."""
+    async def push(
+        self, path: str, headers: list[tuple[str, str]], body: bytes, *, is_wanted: Callable[[], bool]
+    ) -> int:
+        """Make a request, if it `is_wanted` once there is a connection; return the status of the answer.
+
+        Raises Unreachable and NoAnswer.
+        """
         self.in_use_count += 1
         try:
-            return await self._push(path, headers, body)
+            return await self._push(path, headers, body, is_wanted)
         finally:
             self.in_use_count -= 1
             self._changed()
 
-    async def _push(self, path: str, headers: list[tuple[str, str]], body: bytes) -> int:
+    async def _push(self, path: str, headers: list[tuple[str, str]], body: bytes, is_wanted: Callable[[], bool]) -> int:
         import aiohttp
         from yarl import URL
 
-        from sluicegate.protocols.rest.connector import LostAnswer
+        from sluicegate.protocols.rest.connector import LostAnswer, Unwanted, once
 
         settings = self.settings
         url = URL(settings.url() + path, encoded=True)
         try:
             async with self._session.request(
-                settings.http_method, url, data=body, headers=[*headers, *settings.headers], allow_redirects=False
+                settings.http_method,
+                url,
+                data=body,
+                headers=[*headers, *settings.headers],
+                allow_redirects=False,
+                middlewares=(once(is_wanted),),
             ) as answer:
                 read_count = 0
                 async for chunk in answer.content.iter_chunked(CHUNK_BYTES):
@@ -134,6 +144,8 @@ class RestConsumer:
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             self._down(_why(error))
             raise Unreachable(_why(error)) from None
+        except Unwanted:
+            raise Unreachable("the message has left its flow") from None
         except (aiohttp.ClientError, LostAnswer, TimeoutError, OSError) as error:
             self._count("no-answer")
             raise NoAnswer(str(error) or f"no answer within {settings.max_post_wait_ms} ms") from None

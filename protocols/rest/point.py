@@ -333,7 +333,12 @@ class RestDeliveryPoint:
                 return REJECTED
             message.was_delivered = True
             try:
-                status = await consumer.push(path, [*headers, *binding.settings.request_headers], message.payload())
+                status = await consumer.push(
+                    path,
+                    [*headers, *binding.settings.request_headers],
+                    message.payload(),
+                    is_wanted=lambda: unsettled.contains(message),
+                )
             except Unreachable:
                 message.was_delivered = False
                 continue  # another one has it, or this one when it is up again

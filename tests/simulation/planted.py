@@ -254,7 +254,13 @@ FAULTS = (
     ),
     Planted(
         "a PUT is made again when its connection breaks",
-        (Edit("protocols/rest/consumer.py", "            middlewares=(once,),\n", ""),),
+        (
+            Edit(
+                "protocols/rest/connector.py",
+                "        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:\n",
+                "        except LostAnswer as error:\n",
+            ),
+        ),
         seed=58,
     ),
     Planted(

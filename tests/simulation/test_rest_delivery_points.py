@@ -163,3 +163,24 @@ def test_what_was_being_pushed_when_the_power_failed_is_not_lost(pushing: World)
     pushing.advance(A_WHILE_US)
     pushing.power_fails()
     drain(pushing)
+
+
+def test_nothing_is_pushed_that_has_left_its_flow_until_there_is_a_connection() -> None:
+    """Another consumer may have had it by then, and newer ones."""
+    world = World(2, PLAIN._replace(pushes=True))
+    world.configuration.points = (PLAN,)
+    world.reload()
+    world.finish_admin()
+    world.clients["p0"].connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    server = world.web.servers[PORT]
+    server.mood = UNREACHABLE
+    world.clients["p0"].publish("work/a/x", "k0", 1, 40)
+    world.advance(A_WHILE_US // 20)  # the point is connecting
+    world.truth.targets["first"].flow_cuts += 1
+    world.ask(world.change("first", {"egress_enabled": False}))
+    server.mood = WILLING
+    world.advance(A_WHILE_US // 2)
+    assert not world.truth.targets["first"].seen
+    drain(world)
+    world.close()
