@@ -29,8 +29,10 @@ from support.storage.linked_pages import (
 from support.storage.log_files import flip, frames_in
 from support.storage.spool_file import flip_raw, get_raw
 from support.storage.store_work import next_number, trim
+from support.storage.tree_files import walked
 
 MAP_BYTES = 16 << 20
+PAGE_BYTES = 4096  # of LMDB
 LINKS_AT = 100  # an offset in the links of a page
 OpenStore = Callable[[], SpoolStore]
 
@@ -218,6 +220,27 @@ def test_a_salvage_has_room_for_messages_that_many_queues_share(store: SpoolStor
     store.close()
     found = salvage_spool(store.folder / "data.mdb", tmp_path / "new", incarnation=42, looked=lambda: None)
     assert found.is_whole()
+
+
+@pytest.mark.parametrize("tables", [["pages"], ["directory"], ["pages", "directory"]])
+def test_a_salvage_finds_links_below_zeroed_roots(store: SpoolStore, tmp_path: Path, tables: list[str]) -> None:
+    """Pages and directory have the same rows then, and either will do."""
+    keys = fan_out(store, range(1, 151), 10_000)
+    store.close()
+    data_file = store.folder / "data.mdb"
+    data = bytearray(data_file.read_bytes())
+    for table in tables:
+        root = walked(data_file).trees[table].root.root
+        data[root * PAGE_BYTES : (root + 1) * PAGE_BYTES] = bytes(PAGE_BYTES)
+    data_file.write_bytes(data)
+
+    found = salvage_spool(data_file, tmp_path / "new", incarnation=42, looked=lambda: None)
+    assert found.pages_lost == []
+    assert found.unclaimed == 0
+    salvaged = SpoolStore.open(tmp_path / "new", map_bytes_max=MAP_BYTES, reserve_bytes=1 << 20, sync=False)
+    assert len(salvaged.recover().pages) == len(keys)
+    assert all(len(salvaged.read_page(*key).runs) == 1 for key in keys)
+    salvaged.close()
 
 
 def test_a_backup_that_is_cancelled_follows_no_more_links(store: SpoolStore, tmp_path: Path) -> None:
