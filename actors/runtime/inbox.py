@@ -8,7 +8,7 @@ objects that asked for it: connections write once, the spool commits once, whate
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
-from mypy_extensions import trait
+from mypy_extensions import i32, trait
 from pykka._envelope import Envelope
 
 from sluicegate.actors.runtime.clock import Clock
@@ -20,6 +20,7 @@ TURN_NS_MAX: Final = 2_000_000  # then the event loop serves its sockets
 CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # schedules the next turn
 
 
+@trait  # and not a Protocol, so that compiled code calls it directly
 class Scheduled:
     """An actor as the dispatcher sees it."""
 
@@ -36,10 +37,8 @@ class Scheduled:
 
 _NONE: Final[list[object]] = []  # the content of most inboxes at most times; never changed
 
-STOPPED_ACTOR: Final = Scheduled()  # whose inbox is closed
 
-
-@trait  # and not a Protocol, so that compiled code calls it directly
+@trait
 class Flushed:
     """An object with work that is done once per turn."""
 
@@ -157,18 +156,21 @@ class Dispatcher:
         self._has_read_clock = False
 
 
-@final
-class Inbox(Address):
-    """The messages waiting for one actor of the loop, and its address. It outlives restarts of the actor."""
+class Inbox(Address, Scheduled):
+    """The messages waiting for one actor of the loop, and its address. It outlives restarts of the actor.
 
-    def __init__(self, dispatcher: Dispatcher, actor: Scheduled) -> None:
-        self._dispatcher = dispatcher
-        self._actor = actor
+    `ActorCell` derives from it, because a cell and its inbox always live together. An inbox by itself is one that
+    nobody empties.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
         self.items = _NONE
+        # What is smaller than a pointer stands together.
         self._enqueued = False
         self.closed = False
         self.accepts_inline = False  # set by the actor while a turn of its own would gain nothing: see `deliver_now`
-        self.dead_letters = 0  # messages that arrived after the actor had stopped
+        self.dead_letters: i32 = 0  # messages that arrived after the actor had stopped
 
     def post(self, message: object) -> None:
         """Queue a message. For a stopped actor it is counted and dropped."""
@@ -181,7 +183,7 @@ class Inbox(Address):
             self.items.append(message)
         if not self._enqueued:
             self._enqueued = True
-            self._dispatcher.enqueue(self._actor)
+            self.dispatcher.enqueue(self)
 
     def deliver_now(self, message: object) -> None:
         """Handle a message at once if the actor accepts that and is idle; else queue it.
@@ -191,7 +193,7 @@ class Inbox(Address):
         """
         if self.can_accept_inline():
             self.accepts_inline = False
-            self._actor.handle(message)
+            self.handle(message)
         else:
             self.post(message)
 
@@ -201,7 +203,7 @@ class Inbox(Address):
 
     def deliver_now_if_idle(self, message: object) -> None:
         """Deliver now if no actor at all is in line for a turn: the message then takes no credit others wait for."""
-        if self._dispatcher.is_idle():
+        if self.dispatcher.is_idle():
             self.deliver_now(message)
         else:
             self.post(message)
@@ -221,7 +223,7 @@ class Inbox(Address):
             return items
         self.items = items[MESSAGES_PER_DRAIN_MAX:]
         self._enqueued = True
-        self._dispatcher.enqueue(self._actor)
+        self.dispatcher.enqueue(self)
         return items[:MESSAGES_PER_DRAIN_MAX]
 
     def put_back(self, items: list[object]) -> None:
@@ -232,7 +234,7 @@ class Inbox(Address):
         """Put the actor in line again if messages wait: while it was suspended it was skipped."""
         if self.items:
             self._enqueued = True
-            self._dispatcher.enqueue(self._actor)
+            self.dispatcher.enqueue(self)
 
     def get(self) -> Envelope[Any]:
         """Return the oldest message; part of pykka's inbox protocol."""
@@ -240,8 +242,7 @@ class Inbox(Address):
         return item if isinstance(item, Envelope) else Envelope(item)
 
     def close(self) -> list[object]:
-        """Detach the actor, which is stopped, and return its waiting messages."""
-        self._actor = STOPPED_ACTOR
+        """Return the waiting messages; the actor is stopped."""
         waiting, self.items = self.items, _NONE
         return waiting
 

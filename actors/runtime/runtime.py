@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeAlias, cast, final
 
 import pykka
-from mypy_extensions import i64
+from mypy_extensions import i32, i64, u8
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
 from sluicegate.actors.runtime.asks import Ask, LoopFuture, ask_at
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher, Inbox, Scheduled
-from sluicegate.actors.runtime.supervision import ONE_CONNECTION, OnFailure, RestartLog, RestartPolicy
+from sluicegate.actors.runtime.inbox import CallSoon, Dispatcher, Inbox
+from sluicegate.actors.runtime.supervision import OnFailure, RestartLog, RestartPolicy
 from sluicegate.messaging.message.address import Address
 
 log = logging.getLogger("sluicegate.actors")
@@ -107,51 +107,99 @@ class _Interpreted(Behaviour):
 class Role:
     """What actors of one kind and name under one parent have in common: one object for all of them."""
 
-    def __init__(self, kind: str, name: str, policy: RestartPolicy) -> None:
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        policy: RestartPolicy,
+        factory: Callable[["ActorCell"], "pykka.Actor | Behaviour"],
+        parent: "ActorCell | None",
+        *,
+        is_shared: bool = True,
+    ) -> None:
         self.kind = kind
         self.name = name
         self.policy = policy
+        self.factory = factory
+        self.parent = parent
+        self.is_shared = is_shared  # else it ends with its only actor
 
 
-class ActorCell(Scheduled):
-    """An actor's place in the tree: address, counters and supervision. It outlives restarts of the actor."""
+@final
+class CellParts:
+    """What a cell has that is not one of a connection which never failed."""
 
-    def __init__(
-        self,
-        runtime: "Runtime",
-        *,
-        role: Role,
-        number: int,
-        factory: Callable[["ActorCell"], "pykka.Actor | Behaviour"],
-        parent: "ActorCell | None",
-    ) -> None:
+    def __init__(self) -> None:
+        self.children: dict[ActorCell, None] | None = None  # in order of start; most actors have none
+        self.restarts: RestartLog | None = None  # most actors never fail
+        self.actor: Any = None  # a LoopActor, until it is stopped; None if the actor is a behaviour alone
+
+
+class ActorCell(Inbox):
+    """An actor's place in the tree: address, counters and supervision. It outlives restarts of the actor.
+
+    It is the actor's inbox, too: `inbox` is the cell itself, as others see it who only send messages.
+    """
+
+    def __init__(self, runtime: "Runtime", *, role: Role, number: int) -> None:
+        super().__init__(runtime.dispatcher)
         self.runtime = runtime
         self.role = role
-        self._number = number  # among several of the name; 0: there is one
-        self.parent = parent
-        self.children: dict[ActorCell, None] | None = None  # in order of start; most actors have none
+        # What is smaller than a pointer stands together.
+        self._number: i32 = number  # among several of the name; 0: there is one
         self._stopped = False
         self.suspended = False  # nothing is handled until the actor's state is reloaded
+        self._batch_size_max: u8 = 0  # at most MESSAGES_PER_DRAIN_MAX
         self.handled_count: i64 = 0
         self.batches_count: i64 = 0
-        self.batch_size_max = 0
-        self.handling_ns = 0
-        self._factory = factory
-        self._restarts: RestartLog | None = None  # most actors never fail
-        self.actor: Any = None  # a LoopActor, until it is stopped; None if the actor is a behaviour alone
-        self._behaviour = NOTHING
+        self.handling_ns: i64 = 0
+        self._parts: CellParts | None = None
         # After all other fields: compiled code need not check for an attribute that is set when other objects first see
         # the cell.
-        self.inbox = Inbox(runtime.dispatcher, self)
+        self._behaviour = NOTHING
         self._install()
+
+    @property
+    def inbox(self) -> Inbox:
+        """The actor's address."""
+        return self
+
+    @property
+    def parent(self) -> "ActorCell | None":
+        """The actor that started this one and supervises it."""
+        return self.role.parent
+
+    @property
+    def children(self) -> "dict[ActorCell, None] | None":
+        """The actors that this one supervises, in order of start; None: there was none yet."""
+        return None if self._parts is None else self._parts.children
+
+    @property
+    def actor(self) -> Any:
+        """A LoopActor, until it is stopped; None if the actor is a behaviour alone."""
+        return None if self._parts is None else self._parts.actor
+
+    def _made_parts(self) -> CellParts:
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = CellParts()
+        return parts
+
+    def adopt(self, child: "ActorCell") -> None:
+        """Supervise an actor that has just started."""
+        parts = self._made_parts()
+        if parts.children is None:
+            parts.children = {child: None}
+        else:
+            parts.children[child] = None
 
     def _install(self) -> None:
         """Create a new instance of the actor."""
-        made = self._factory(self)
+        made = self.role.factory(self)
         if isinstance(made, Behaviour):
             self._behaviour = made
             return
-        self.actor = made
+        self._made_parts().actor = made
         behaviour: Behaviour | None = self.actor.behaviour
         self._behaviour = _Interpreted(made) if behaviour is None else behaviour
 
@@ -163,7 +211,7 @@ class ActorCell(Scheduled):
         """
         if self.is_stopped() or self._is_suspended():
             return started_ns
-        items = self.inbox.swap()
+        items = self.swap()
         count = len(items)
         handled = 0
         while handled < count:
@@ -186,12 +234,12 @@ class ActorCell(Scheduled):
                 self._refuse(items[handled:])
                 return started_ns
             if self._is_suspended():
-                self.inbox.put_back(items[handled:])
+                self.put_back(items[handled:])
                 return started_ns
         self.handled_count += count
         self.batches_count += 1
-        if count > self.batch_size_max:
-            self.batch_size_max = count
+        if count > self._batch_size_max:
+            self._batch_size_max = count
         ended_ns = self.runtime.clock.now_ns()
         self.handling_ns += ended_ns - started_ns
         return ended_ns
@@ -199,7 +247,7 @@ class ActorCell(Scheduled):
     def handle(self, message: object) -> None:
         """Handle a message within its sender's turn, supervised like any other."""
         if self.suspended:
-            self.inbox.post(message)
+            self.post(message)
             return
         behaviour = self._behaviour
         try:
@@ -236,9 +284,10 @@ class ActorCell(Scheduled):
             log.exception("actor %s: failure handler raised", self.path())
         if self.is_stopped():
             return
-        if self._restarts is None:
-            self._restarts = RestartLog(self.role.policy)
-        if self._restarts.may_restart(self.runtime.clock.now_ms()):
+        parts = self._made_parts()
+        if parts.restarts is None:
+            parts.restarts = RestartLog(self.role.policy)
+        if parts.restarts.may_restart(self.runtime.clock.now_ms()):
             self.do(self._restart)
         elif self.role.policy.on_failure is OnFailure.STOP:
             self.stop()
@@ -253,16 +302,16 @@ class ActorCell(Scheduled):
 
     def ask(self, message: object) -> LoopFuture[Any]:
         """Ask the actor; the future carries its answer or its exception."""
-        return ask_at(self.inbox, message)
+        return ask_at(self, message)
 
     def ask_now(self, message: object) -> LoopFuture[Any]:
         """Ask the actor; if it accepts messages at once and is idle, it handles the message here and now.
 
         See `Inbox.deliver_now`. Many such calls in one turn keep all other actors waiting.
         """
-        if self.suspended or not self.inbox.can_accept_inline():
+        if self.suspended or not self.can_accept_inline():
             return self.ask(message)
-        self.inbox.accepts_inline = False
+        self.accepts_inline = False
         answer: LoopFuture[Any] = LoopFuture()
         behaviour = self._behaviour
         try:
@@ -283,11 +332,10 @@ class ActorCell(Scheduled):
         """
         if self.is_stopped():
             return
-        if self.children:
-            for child in list(self.children):
-                child.stop()
+        for child in list(self.children or ()):
+            child.stop()
         self._stopped = True
-        self.inbox.closed = True
+        self.closed = True
         actor = self.actor
         try:
             if actor is None:
@@ -300,10 +348,11 @@ class ActorCell(Scheduled):
             if self.parent is None:
                 pykka.ActorRegistry.unregister(actor.actor_ref)
             actor.handlers = {}
-            self.actor = None
+            self._made_parts().actor = None
         self._behaviour = NOTHING
-        self._factory = _nobody  # the factory of a partition refers to the queue's actor, the parent of this one
-        self._refuse(self.inbox.close())
+        if not self.role.is_shared:
+            self.role.factory = _nobody  # that of a partition refers to the queue's actor, the parent of this one
+        self._refuse(self.close())
         self._leave_counts()
         if self.parent is not None and self.parent.children is not None:
             self.parent.children.pop(self, None)
@@ -311,9 +360,10 @@ class ActorCell(Scheduled):
     def resume(self) -> None:
         """Continue with the waiting messages: the state was reloaded, and failures are counted from zero."""
         self.suspended = False
-        self._restarts = None if self._restarts is None else self._restarts.without_failures()
+        parts = self._made_parts()
+        parts.restarts = None if parts.restarts is None else parts.restarts.without_failures()
         self.do(self._restart)
-        self.inbox.reschedule()
+        self.reschedule()
 
     def is_stopped(self) -> bool:
         """Return whether the actor has stopped."""
@@ -345,13 +395,13 @@ class ActorCell(Scheduled):
             name=self.name,
             kind=self.kind,
             state="stopped" if self.is_stopped() else "suspended" if self.suspended else "running",
-            inbox_depth=len(self.inbox.items),
+            inbox_depth=len(self.items),
             handled_count=self.handled_count,
             batches_count=self.batches_count,
-            batch_size_max=self.batch_size_max,
+            batch_size_max=int(self._batch_size_max),
             handling_ns=self.handling_ns,
-            restarts_count=0 if self._restarts is None else self._restarts.count,
-            dead_letters=self.inbox.dead_letters,
+            restarts_count=self._restarts_count(),
+            dead_letters=self.dead_letters,
             children=[child.overview() for child in self.children or ()],
         )
 
@@ -360,7 +410,11 @@ class ActorCell(Scheduled):
         ended.handled_count += self.handled_count
         ended.batches_count += self.batches_count
         ended.handling_ns += self.handling_ns
-        ended.restarts_count += 0 if self._restarts is None else self._restarts.count
+        ended.restarts_count += self._restarts_count()
+
+    def _restarts_count(self) -> int:
+        parts = self._parts
+        return 0 if parts is None or parts.restarts is None else parts.restarts.count
 
     def _handle_envelope(self, behaviour: Behaviour, envelope: Envelope[Any]) -> None:
         if isinstance(envelope.message, pykka_messages._ActorStop):
@@ -394,7 +448,7 @@ class ActorCell(Scheduled):
                 self._refuse_answer(cast(LoopFuture[Any], item.reply_to))
             elif isinstance(item, Ask):
                 self._refuse_answer(item.answer)
-        self.inbox.dead_letters += len(items)
+        self.dead_letters += len(items)
 
     def _refuse_answer(self, answer: LoopFuture[Any]) -> None:
         dead = pykka.ActorDeadError(f"{self.path()} stopped before handling the message")
@@ -445,8 +499,6 @@ class EventLoop(Protocol):
 
 CallFromThread: TypeAlias = Callable[[Callable[[Any], object], object], object]  # in the next turn, from any thread
 
-_NO_ROLE: Final = Role("", "", ONE_CONNECTION)
-
 
 class Runtime:
     """The actors of one event loop."""
@@ -469,7 +521,6 @@ class Runtime:
         self.dispatcher = Dispatcher(call_soon=call_soon or loop.call_soon, clock=clock, on_fatal=on_fatal)
         self.roots: list[ActorCell] = []
         self.ended: dict[str, EndedActors] = {}  # by kind
-        self._last_role = _NO_ROLE  # of a numbered actor: mostly the next is one of them
         self._on_fatal = on_fatal
         self._call_from_thread: CallFromThread = call_from_thread or loop.call_soon_threadsafe
         self._urn = 0
@@ -489,21 +540,19 @@ class Runtime:
 
         Actors that share a name have a number, from 1 on, appended.
         """
-        role = self._last_role
-        if role.kind != kind or role.name != name or role.policy is not policy:
-            role = Role(kind, name, policy)
-            if number:
-                self._last_role = role
-        cell = ActorCell(self, role=role, number=number, factory=factory, parent=parent)
+        return self.spawn_as(Role(kind, name, policy, factory, parent, is_shared=False), number)
+
+    def spawn_as(self, role: Role, number: int) -> ActorCell:
+        """Start one of many actors of the same role, whose number is appended to their name."""
+        cell = ActorCell(self, role=role, number=number)
+        parent = role.parent
         if parent is None:
             self.roots.append(cell)
             if cell.actor is not None:
                 # Only roots are in pykka's registry: it is a list, and a removal takes time with its length.
                 pykka.ActorRegistry.register(cell.actor.actor_ref)
-        elif parent.children is None:
-            parent.children = {cell: None}
         else:
-            parent.children[cell] = None
+            parent.adopt(cell)
         if cell.actor is not None:
             cell.actor._start_actor_loop()
         return cell

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.clock import SystemClock
-from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.queues.admission import QueueGate
@@ -44,7 +44,7 @@ UNBOUNDED: Final = 1 << 60
 
 def sink() -> Inbox:
     """Return the inbox of a stopped actor, which drops messages with the code of a node."""
-    inbox = Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
+    inbox = Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None))
     inbox.closed = True
     return inbox
 

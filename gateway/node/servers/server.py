@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sluicegate.actors.runtime.actor import SupervisorActor
-from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Role, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
@@ -73,13 +73,14 @@ class ProtocolServer(ABC, Generic[C, S]):
         self.connections = services.runtime.spawn(
             SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=services.root
         )
-        self._make_connection = self.make_connection  # one for all cells, which keep it
+        self._role = Role("connection", self.name, ONE_CONNECTION, self.make_connection, self.connections)
         self._ticker: TimerHandle | None = None
         self._accepted_count = 0
         self.pages = {
             listener: self._pages(listener) for listener in self.schemes
         }  # that may use its port, by listener
-        self.vpns: MessageVpns[S] = self._make_vpns()
+        self.vpns: MessageVpns[S]
+        self._make_vpns()
 
     @property
     @abstractmethod
@@ -135,7 +136,8 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def reload(self) -> None:
         """Put a changed configuration in force, for new connections."""
-        before, self.vpns = self.vpns, self._make_vpns()
+        before = self.vpns
+        self._make_vpns()
         before.successor = self.vpns
         for name, listener in self.listeners.items():
             listener.connections_max = self._services.config.listeners.by_name()[name].max_connections
@@ -196,10 +198,11 @@ class ProtocolServer(ABC, Generic[C, S]):
             except Exception as error:  # it costs this connection only, not the others
                 cell.failed(error)
 
-    def _make_vpns(self) -> MessageVpns[S]:
-        services = {name: self.make_services(vpn) for name, vpn in self._message_vpns.items()}
+    def _make_vpns(self) -> None:
         listeners = self._services.config.listeners.by_name()
-        return MessageVpns(services, {name: each.vpn for name, each in listeners.items()})
+        self.vpns = MessageVpns({}, {name: each.vpn for name, each in listeners.items()})
+        for name, vpn in self._message_vpns.items():
+            self.vpns.put(name, self.make_services(vpn))  # which may refer to all of them
 
     def _pages(self, listener: str) -> WebPages:
         services, vpns = self._services, self._message_vpns
@@ -224,13 +227,6 @@ class ProtocolServer(ABC, Generic[C, S]):
 
     def _connect(self) -> Connection:
         self._accepted_count += 1
-        cell = self._services.runtime.spawn(
-            self._make_connection,
-            kind="connection",
-            name=self.name,
-            number=self._accepted_count,
-            policy=ONE_CONNECTION,
-            parent=self.connections,
-        )
+        cell = self._services.runtime.spawn_as(self._role, self._accepted_count)
         connection: C = cell.behaviour
         return connection

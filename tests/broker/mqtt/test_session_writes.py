@@ -7,7 +7,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import Confirmed, SessionRows, StoreRefused
 from sluicegate.actors.runtime.actor import LoopActor
-from sluicegate.actors.runtime.inbox import MESSAGES_PER_DRAIN_MAX, Inbox, Scheduled
+from sluicegate.actors.runtime.inbox import MESSAGES_PER_DRAIN_MAX, Inbox
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.actors.runtime.tasks import run
@@ -97,7 +97,7 @@ async def test_a_client_that_subscribes_again_to_what_it_had_waits_for_no_commit
 async def test_a_further_subscription_writes_one_row_only(broker: RunningBroker) -> None:
     """A client may have thousands. What was refused is written with what comes next."""
     runtime, session = broker.node.services.runtime, Session("many", expiry_s=60)
-    spool = Inbox(runtime.dispatcher, Scheduled())  # that nobody empties
+    spool = Inbox(runtime.dispatcher)  # that nobody empties
     cell = runtime.spawn(lambda cell: Writer(cell, broker), kind="test", name="writer", policy=ONE_CONNECTION)
     writes = SessionWrites(cell, spool, session)
     for text in ("a", "b", "c"):

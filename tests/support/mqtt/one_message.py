@@ -6,7 +6,7 @@ from sluicegate.actors.messages.data import Deliveries, Settle
 from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox
 from sluicegate.messaging.message.batch import EXACTLY_ONCE
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.ledger import Ledger
@@ -42,7 +42,7 @@ class OneMessage:
         self.window = window_of(10)
         self._dispatcher = Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None)
         self._connect()
-        self.partition = Inbox(self._dispatcher, Scheduled())
+        self.partition = Inbox(self._dispatcher)
         self.ledger, flow = Ledger(durable=True, rules=DeliveryRules()), flow_of(1, window=self.window)
         self.extra = None if queue == OWN else ExtraSubscription(SHARE if queue == SHARED else "$queue/q", 2, 0, False)
         if queue == SHARED and self.extra is not None:
@@ -103,7 +103,9 @@ class OneMessage:
             self.session.changed(text)
         subscriptions = [each for _, each in self.session.unstored_rows() if each is not None]
         stored = StoredSession("c", state, row, [], subscriptions, Selectors({}), row_prefix=b"")
-        stored.session.shares = {each.filter_text: each for each in stored.extras if each.filter_text == SHARE}
+        for each in stored.extras:
+            if each.filter_text == SHARE:
+                stored.session.add_share(each)
         return stored.session
 
     def crash(self) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.runtime.clock import SystemClock
-from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.protocols.connection.counters import ProtocolCounters
@@ -21,7 +21,7 @@ def unreachable() -> Inbox:
     def fail(_: Callable[[], None]) -> None:
         raise ValueError("there is no loop")
 
-    return Inbox(Dispatcher(call_soon=fail, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
+    return Inbox(Dispatcher(call_soon=fail, clock=SystemClock(), on_fatal=lambda _: None))
 
 
 def stops(runtime: Runtime, cell: ActorCell) -> None:

@@ -5,7 +5,7 @@ import random
 from sluicegate.actors.messages.data import Confirmed, PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.clock import SystemClock
-from sluicegate.actors.runtime.inbox import Dispatcher, Inbox, Scheduled
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, REJECTED, RELEASED_STATE
@@ -24,7 +24,7 @@ CREDIT = 5
 
 def inbox() -> Inbox:
     """Return an inbox that nobody empties."""
-    return Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None), Scheduled())
+    return Inbox(Dispatcher(call_soon=lambda _: None, clock=SystemClock(), on_fatal=lambda _: None))
 
 
 def links(links_max: int = 1000) -> SuspendedSenders:
