@@ -40,7 +40,6 @@ from sluicegate.protocols.mqtt.session.session import (
     STATE_ROW,
     ExtraSubscription,
     Session,
-    SessionEntry,
     SuspendedFlow,
     ids_key,
 )
@@ -79,20 +78,20 @@ class SessionDirectory(Behaviour):
         self._clients = clients
         self._selectors = selectors
         self._row_prefix = space.row_prefix
-        self._entries: dict[str, SessionEntry] = {}
+        self._sessions: dict[str, Session] = {}
         self.quota = SessionQuota(clients)
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
-        self._wills: dict[int, tuple[SessionEntry, Publication]] = {}  # by token: on their way to the store
-        self._storing: dict[int, SessionEntry] = {}  # by token: whose rows are on their way to the store
+        self._wills: dict[int, tuple[Session, Publication]] = {}  # by token: on their way to the store
+        self._storing: dict[int, Session] = {}  # by token: whose rows are on their way to the store
         self._last_token = 0
         self._publisher = Publisher(space=space, spool=spool, address=cell.inbox, rng=self._runtime.rng)
 
     @property
     def count(self) -> int:
         """How many sessions there are, with a connection or without."""
-        return len(self._entries)
+        return len(self._sessions)
 
     def receive(self, message: Any) -> Any:
         """Handle a claim, or a session that is returned."""
@@ -112,21 +111,21 @@ class SessionDirectory(Behaviour):
 
     def stopped(self) -> None:
         """Let no delay end any more: the message VPN is gone, and a session of the same name is another one."""
-        for entry in self._entries.values():
-            entry.stop_timers()
+        for session in self._sessions.values():
+            session.stop_timers()
 
     # --- claims ---
 
     def _claim(self, message: ClaimSession) -> SessionClaimed | LoopFuture[SessionClaimed]:
         """Bring a session to a connection: at once, unless another of the client has to end before."""
         client_id = message.client_id
-        entry = self._entries.get(client_id)
-        is_held = entry is not None and (entry.connection is not None or message.clean_start)
+        session = self._sessions.get(client_id)
+        is_held = session is not None and (session.connection is not None or message.clean_start)
         if is_held or client_id in self._ended or client_id in self._claims:
             return run(self._runtime, self._claim_in_turn(message))
-        self._check_user(entry, message)
-        self._check_room(entry, message)
-        return self._bring(entry, message)
+        self._check_user(session, message)
+        self._check_room(session, message)
+        return self._bring(session, message)
 
     async def _claim_in_turn(self, message: ClaimSession) -> SessionClaimed:
         """Claims for one client are served one after the other."""
@@ -143,135 +142,134 @@ class SessionDirectory(Behaviour):
 
     async def _serve(self, message: ClaimSession) -> SessionClaimed:
         client_id = message.client_id
-        entry = self._entries.get(client_id)
-        self._check_user(entry, message)
-        self._check_room(entry, message)
-        if entry is not None and entry.connection is not None:
-            await self._take_over(entry, message)
-            entry = self._entries.get(client_id)
-            self._check_room(entry, message)  # others may have come meanwhile
-        if entry is not None and message.clean_start:
-            self._end(entry)
-            entry = None
+        session = self._sessions.get(client_id)
+        self._check_user(session, message)
+        self._check_room(session, message)
+        if session is not None and session.connection is not None:
+            await self._take_over(session, message)
+            session = self._sessions.get(client_id)
+            self._check_room(session, message)  # others may have come meanwhile
+        if session is not None and message.clean_start:
+            self._end(session)
+            session = None
         if client_id in self._ended:  # the response says there is no session: a crash must not restore it
-            place = SessionEntry(Session(client_id, expiry_s=message.expiry_s))
+            place = Session(client_id, expiry_s=message.expiry_s)
             self.quota.count(place, message.will_bytes)  # else others would take it, and there would be too many
             await self._ended[client_id]
             self.quota.forget(place)
-        return self._bring(entry, message)
+        return self._bring(session, message)
 
-    def _check_user(self, entry: SessionEntry | None, message: ClaimSession) -> None:
-        if entry is not None and entry.session.user not in (ANONYMOUS, message.user):
+    def _check_user(self, session: Session | None, message: ClaimSession) -> None:
+        if session is not None and session.user not in (ANONYMOUS, message.user):
             text = f"403 Client Name Already In Use: the session {message.client_id!r} is another user's"
             self._clients.denials.deny(SESSION_OF_ANOTHER, message.client_id, text)
             raise ClientDenied(SESSION_OF_ANOTHER, text)
 
-    def _check_room(self, entry: SessionEntry | None, message: ClaimSession) -> None:
-        self.quota.check(entry, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
+    def _check_room(self, session: Session | None, message: ClaimSession) -> None:
+        self.quota.check(session, message.client_id, is_kept=message.expiry_s > 0, will_bytes=message.will_bytes)
 
-    def _bring(self, entry: SessionEntry | None, message: ClaimSession) -> SessionClaimed:
+    def _bring(self, session: Session | None, message: ClaimSession) -> SessionClaimed:
         """Give a session that no connection has, or a new one, to the client's connection."""
-        present = entry is not None
-        if entry is None:
+        present = session is not None
+        if session is None:
             session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
-            entry = self._entries[message.client_id] = SessionEntry(session)
+            self._sessions[message.client_id] = session
         else:
-            entry.stop_timers()
-            entry.write_no_more()
-            entry.away = None  # the client is back before its delay was over [3.1.3-9]
-            session = entry.session
+            session.stop_timers()
+            session.write_no_more()
+            session.away = None  # the client is back before its delay was over [3.1.3-9]
             session.expiry_s = message.expiry_s
         session.user = message.user
-        entry.connection = message.connection
-        self.quota.count(entry, message.will_bytes)
+        session.connection = message.connection
+        self.quota.count(session, message.will_bytes)
         return SessionClaimed(session, present)
 
-    async def _take_over(self, entry: SessionEntry, message: ClaimSession) -> None:
+    async def _take_over(self, session: Session, message: ClaimSession) -> None:
         """Take a session from the connection that has it, which ends."""
-        connection = entry.connection
+        connection = session.connection
         assert connection is not None
         released: SessionReleased | None = await ask_unless_gone(connection.inbox, TakeOver())
         if released is None:  # it was ending by itself: its word is on the way
-            if entry.connection is connection:
+            if session.connection is connection:
                 ended: LoopFuture[None] = LoopFuture()
-                entry.absence().released = ended
+                session.absence().released = ended
                 await ended
             return
         will = released.will
-        goes_on = not message.clean_start and entry.session.expiry_s > 0
+        goes_on = not message.clean_start and session.expiry_s > 0
         if will is not None and goes_on and will.delay_s > 0:
             released.will = None
-        self._park(entry, released)
+        self._park(session, released)
 
     # --- sessions without a connection ---
 
     def _released(self, message: SessionReleased) -> None:
-        entry = self._entries.get(message.session.client_id)
-        if entry is None or entry.connection is not message.connection:
+        session = self._sessions.get(message.session.client_id)
+        if session is None or session.connection is not message.connection:
             return  # taken over meanwhile
-        self._park(entry, message)
+        self._park(session, message)
 
-    def _park(self, entry: SessionEntry, released: SessionReleased) -> None:
+    def _park(self, session: Session, released: SessionReleased) -> None:
         """Keep a session until its client returns or it expires."""
-        session = entry.session
-        entry.connection = None
+        session.connection = None
         will = released.will
         delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
         if will is not None and delay_s == 0:
-            self._publish_will(entry, will)
+            self._publish_will(session, will)
             will = None
         if session.expiry_s == 0:
-            self._end(entry)
+            self._end(session)
         else:
-            entry.absence().will = will
-            self._count(entry)
-            entry.closed_wall_ms = self._runtime.clock.wall_ms()
-            self._set_timers(entry, delay_s * 1000, session.expiry_s * 1000)
-            self._store(entry)
-        away = entry.away
+            absence = session.absence()
+            absence.will = will
+            absence.closed_wall_ms = self._runtime.clock.wall_ms()
+            self._count(session)
+            self._set_timers(session, delay_s * 1000, session.expiry_s * 1000)
+            self._store(session)
+        away = session.away
         if away is not None and away.released is not None:
             away.released.set(None)
             away.released = None
 
-    def _count(self, entry: SessionEntry) -> None:
+    def _count(self, session: Session) -> None:
         """Count a session that no connection has."""
-        will = entry.absence().will
-        self.quota.count(entry, 0 if will is None else will.usage_bytes())
+        will = session.absence().will
+        self.quota.count(session, 0 if will is None else will.usage_bytes())
 
-    def _set_timers(self, entry: SessionEntry, will_ms: int, expiry_ms: int) -> None:
-        away = entry.absence()
+    def _set_timers(self, session: Session, will_ms: int, expiry_ms: int) -> None:
+        away = session.absence()
         if away.will is not None:
-            away.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(entry))
-        if entry.session.expiry_s != NEVER_EXPIRES:
-            self._set_expiry_timer(entry, expiry_ms)
+            away.will_timer = self._cell.after(will_ms, lambda: self._will_is_due(session))
+        if session.expiry_s != NEVER_EXPIRES:
+            self._set_expiry_timer(session, expiry_ms)
 
-    def _set_expiry_timer(self, entry: SessionEntry, left_ms: int) -> None:
+    def _set_expiry_timer(self, session: Session, left_ms: int) -> None:
         step_ms = min(left_ms, TIMER_MS_MAX)
 
         def step() -> None:
             if left_ms > step_ms:
-                self._set_expiry_timer(entry, left_ms - step_ms)
+                self._set_expiry_timer(session, left_ms - step_ms)
             else:
-                self._end(entry)
+                self._end(session)
 
-        entry.absence().expiry_timer = self._cell.after(step_ms, step)
+        session.absence().expiry_timer = self._cell.after(step_ms, step)
 
-    def _will_is_due(self, entry: SessionEntry) -> None:
-        away = entry.absence()
+    def _will_is_due(self, session: Session) -> None:
+        away = session.absence()
         will, away.will = away.will, None
         away.will_timer = None
-        self._count(entry)
+        self._count(session)
         if will is not None:
-            self._publish_will(entry, will)
-            self._store(entry)
+            self._publish_will(session, will)
+            self._store(session)
 
-    def _publish_will(self, entry: SessionEntry, will: Will) -> None:
-        batch = will_batch(will, entry.session.client_id, self._runtime.clock.wall_ms())
+    def _publish_will(self, session: Session, will: Will) -> None:
+        batch = will_batch(will, session.client_id, self._runtime.clock.wall_ms())
         token = self._token()
-        published = entry.absence().will_published = self._publisher.publish(batch, token).publication
+        published = session.absence().will_published = self._publisher.publish(batch, token).publication
         self._publisher.pressures.clear()
         if published is not None:
-            self._wills[token] = (entry, published)
+            self._wills[token] = (session, published)
 
     def _token(self) -> int:
         self._last_token += 1
@@ -282,37 +280,37 @@ class SessionDirectory(Behaviour):
         if message.token in self._deleting:
             self._deleting.pop(message.token).set(None)
         elif message.token in self._storing:
-            entry = self._storing.pop(message.token)
-            if isinstance(message, PublishFailed) and entry.connection is None and entry.absence().store_timer is None:
+            session = self._storing.pop(message.token)
+            refused = isinstance(message, PublishFailed)
+            if refused and session.connection is None and session.absence().store_timer is None:
                 # Else a later restart would restore the will of a client that has disconnected normally.
-                entry.absence().store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(entry))
+                session.absence().store_timer = self._cell.after(STORE_AGAIN_MS, lambda: self._store_again(session))
         else:
             self._will_decided(message.token)
 
-    def _store_again(self, entry: SessionEntry) -> None:
-        entry.absence().store_timer = None
-        if self._entries.get(entry.session.client_id) is entry:
-            self._store(entry)
+    def _store_again(self, session: Session) -> None:
+        session.absence().store_timer = None
+        if self._sessions.get(session.client_id) is session:
+            self._store(session)
 
     def _will_decided(self, token: int) -> None:
         """The store has a will and its session state, or refused both; or has its retained message."""
         found = self._wills.get(token)
         if found is not None and (found[1].confirmed or found[1].refused):
-            entry, published = self._wills.pop(token)
-            if entry.away is not None and entry.away.will_published is published:
-                entry.away.will_published = None
+            session, published = self._wills.pop(token)
+            if session.away is not None and session.away.will_published is published:
+                session.away.will_published = None
 
-    def _end(self, entry: SessionEntry) -> None:
+    def _end(self, session: Session) -> None:
         """End a session: its subscriptions, its queue, its rows. A will that is still due is due now."""
-        session = entry.session
-        entry.stop_timers()
-        self._entries.pop(session.client_id, None)
-        self.quota.forget(entry)
-        away = entry.away
+        session.stop_timers()
+        self._sessions.pop(session.client_id, None)
+        self.quota.forget(session)
+        away = session.away
         if away is not None and away.will is not None:
             will, away.will = away.will, None
-            self._publish_will(entry, will)
-        entry.write_no_more()
+            self._publish_will(session, will)
+        session.write_no_more()
         if session.subscriber is not None:
             self._unsubscribe(session, session.subscriber)
         for publication in session.undecided.values():
@@ -359,10 +357,10 @@ class SessionDirectory(Behaviour):
         """The store has nothing of a session any more. Until now its client had no other."""
         self._ended.pop(client_id).set()
 
-    def _store(self, entry: SessionEntry) -> None:
-        session, away = entry.session, entry.absence()
-        row = session.state_row(will=will_to_row(away.will), closed_wall_ms=entry.closed_wall_ms)
-        session.stored_row = b""
+    def _store(self, session: Session) -> None:
+        away = session.absence()
+        row = session.state_row(will=will_to_row(away.will), closed_wall_ms=away.closed_wall_ms)
+        session.set_stored_row(b"")
         # The client gets no confirmation of this write: rows stay unstored until it reconnects and waits for them.
         rows: list[tuple[bytes, bytes | None]] = session.unstored_rows()
         if away.will_published is None:
@@ -373,7 +371,7 @@ class SessionDirectory(Behaviour):
         if ids is not None:
             rows.append((session.ids_key(), ids))
         token = self._token()
-        self._storing[token] = entry
+        self._storing[token] = session
         self._spool.post(SessionRows(rows, self._cell.inbox, token))
 
     # --- after a restart ---
@@ -403,11 +401,11 @@ class SessionDirectory(Behaviour):
                 row_prefix=self._row_prefix,
             )
             await self._bring_back(stored, queues.get(stored.session.queue_name()), wall_ms)
-        return len(self._entries)
+        return len(self._sessions)
 
     async def _bring_back(self, stored: StoredSession, queue: QueueHandle | None, wall_ms: int) -> None:
         session = stored.session
-        entry = self._entries[session.client_id] = SessionEntry(session)
+        self._sessions[session.client_id] = session
         subscriber = session.subscriber = Subscriber(session.client_id)
         if queue is not None:
             session.queue = queue
@@ -438,14 +436,15 @@ class SessionDirectory(Behaviour):
             if joined.queue is not None:
                 await self._park_again(session, extra, joined.queue)
         # Connections ended by a crash count from now: the time of their end is unknown.
-        entry.closed_wall_ms = stored.closed_wall_ms or wall_ms
-        away_ms = wall_ms - entry.closed_wall_ms
-        will = entry.absence().will = will_from_row(stored.will)
-        self._count(entry)
+        away = session.absence()
+        away.closed_wall_ms = stored.closed_wall_ms or wall_ms
+        away_ms = wall_ms - away.closed_wall_ms
+        will = away.will = will_from_row(stored.will)
+        self._count(session)
         if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
-            self._store(entry)  # the next start counts from there
+            self._store(session)  # the next start counts from there
         will_ms = 0 if will is None else min(will.delay_s, session.expiry_s) * 1000
-        self._set_timers(entry, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
+        self._set_timers(session, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
 
     async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:
         """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""

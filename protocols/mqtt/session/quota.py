@@ -12,7 +12,7 @@ from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
 from sluicegate.messaging.clients.rights import UNRELEASED, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.usage import text_bytes
-from sluicegate.protocols.mqtt.session.session import Session, SessionEntry
+from sluicegate.protocols.mqtt.session.session import Session
 
 SESSION_BYTES: Final = 1024  # measured: 490 in the directory, the rest for a connection or for its timers
 RECEIVED_ID_BYTES: Final = 128  # of an almost empty row, beside the client identifier in its key
@@ -22,22 +22,26 @@ NAME_COPIES: Final = 4  # of a client identifier: the session's, its queue's and
 
 @final
 class SessionQuota:
-    """The sessions of one message VPN. Invariant: both totals are the sums over all entries that were counted."""
+    """The sessions of one message VPN. Invariant: both totals are the sums over all sessions that were counted."""
 
     def __init__(self, clients: ClientRoster) -> None:
         self._clients = clients
         self.kept_count = 0
         self.usage_bytes = 0
 
-    def check(self, entry: SessionEntry | None, client_id: str, *, is_kept: bool, will_bytes: int) -> None:
-        """Raise ClientDenied, counted and told, unless a client may have its session so. `entry`: it has one already.
+    def check(self, session: Session | None, client_id: str, *, is_kept: bool, will_bytes: int) -> None:
+        """Raise ClientDenied, counted and told, unless a client may have its session so. `session`: it has one already.
 
         One that is kept, and takes no more than before, always may.
         """
         quota, vpn = self._clients.quota, self._clients.vpn
-        if is_kept and not (entry is not None and entry.counts_as_kept) and self.kept_count >= quota.session_count_max:
+        if (
+            is_kept
+            and not (session is not None and session.counts_as_kept)
+            and self.kept_count >= quota.session_count_max
+        ):
             self._deny(DENIED_COUNT, client_id, f"message VPN {vpn!r} keeps the {self.kept_count} that it may")
-        grows = _usage(client_id, will_bytes) - (0 if entry is None else entry.usage_bytes)
+        grows = _usage(client_id, will_bytes) - (0 if session is None else int(session.usage_bytes))
         if grows > 0 and self.usage_bytes + grows > quota.session_bytes_max:
             self._deny(DENIED_BYTES, client_id, f"those of message VPN {vpn!r} take the memory that they may")
 
@@ -61,22 +65,23 @@ class SessionQuota:
 
     def _count_received(self, session: Session, size: int) -> None:
         self.usage_bytes += size - session.received_bytes
-        session.received_bytes = size
+        session.count_received(size)
 
-    def count(self, entry: SessionEntry, will_bytes: int) -> None:
+    def count(self, session: Session, will_bytes: int) -> None:
         """Count a session as it is now."""
-        self._count(entry, entry.session.is_durable, _usage(entry.session.client_id, will_bytes))
-        self.count_received(entry.session)
+        self._count(session, session.is_durable, _usage(session.client_id, will_bytes))
+        self.count_received(session)
 
-    def forget(self, entry: SessionEntry) -> None:
+    def forget(self, session: Session) -> None:
         """Count a session no more."""
-        self._count(entry, False, 0)
-        self._count_received(entry.session, 0)
+        self._count(session, False, 0)
+        self._count_received(session, 0)
 
-    def _count(self, entry: SessionEntry, is_kept: bool, size: int) -> None:
-        self.kept_count += is_kept - entry.counts_as_kept
-        self.usage_bytes += size - entry.usage_bytes
-        entry.counts_as_kept, entry.usage_bytes = is_kept, size
+    def _count(self, session: Session, is_kept: bool, size: int) -> None:
+        self.kept_count += is_kept - session.counts_as_kept
+        self.usage_bytes += size - int(session.usage_bytes)
+        session.counts_as_kept = is_kept
+        session.usage_bytes = size
 
     def _deny(self, reason: str, client_id: str, text: str) -> None:
         text = f"503 Max Sessions Exceeded: {text}"

@@ -1,7 +1,8 @@
 """The state of one MQTT session. It outlives connections and, if it has an expiry, restarts of the broker.
 
 The connection owns it while there is one, else the session directory; never both. The directory has an entry for each
-session in either case.
+session in either case: the session itself, of which the directory's own fields stand at the end. Together they are one
+object, because there may be a hundred thousand.
 
 See also: `protocols.mqtt.session.stored` (reading it back from the store).
 """
@@ -9,6 +10,7 @@ See also: `protocols.mqtt.session.stored` (reading it back from the store).
 from typing import Any, Final, final
 
 import orjson
+from mypy_extensions import i32
 
 from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -137,10 +139,15 @@ class PendingRetained:
 
 
 @final
-class PacketState:
-    """The packet ids and retained messages of one session, each made on first use; see the properties of `Session`."""
+class SessionParts:
+    """What most sessions that only stay never have, each made on first use; see the properties of `Session`."""
 
     def __init__(self) -> None:
+        self.shares = _NO_EXTRAS
+        self.queues = _NO_EXTRAS
+        self.unstored = _NOTHING
+        self.stored_row = b""
+        self.received_bytes = 0
         self.ids: SentIds | None = None
         self.released: RangeSet | None = None
         self.not_sent_again: RangeSet | None = None
@@ -152,7 +159,9 @@ class PacketState:
     def has_deliveries(self) -> bool:
         """Return whether messages are to be sent, or sent again."""
         return bool(
-            (self.ids is not None and self.ids.remembered)
+            self.shares
+            or self.queues
+            or (self.ids is not None and self.ids.remembered)
             or self.released
             or self.retained_sent
             or self.pending_retained
@@ -178,100 +187,131 @@ class Session:
         self.user = ""  # owner: no other user may claim it; empty: any user may
         self.subscriber: Subscriber | None = None  # from its first subscription on: see `protocols.mqtt.client`
         self.table = NO_SUBSCRIPTIONS  # `grant` adds one
-        self.shares = _NO_EXTRAS  # by the whole `$share/...` text; `add_share` adds one
-        self.queues = _NO_EXTRAS  # by the whole `$queue/...` text; `add_queue` adds one
         self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
+        self._parts: SessionParts | None = None
+        # What is smaller than a pointer stands together.
         self.was_stored = False  # the store has rows of it
         self.ids_were_stored = False  # and one with packet ids
-        self.unstored: dict[str, None] = _NOTHING  # texts of subscriptions that the store does not have as they are
-        self.stored_row = b""  # the state row that it has for certain, until a client comes; empty: that is not known
-        self.received_bytes = 0  # that `received` counts for, see `protocols.mqtt.session.quota`
-        self._packets: PacketState | None = None  # until it has some: most sessions never do
+        # The rest is the directory's, whoever owns the session.
+        self.counts_as_kept = False  # in `protocols.mqtt.session.quota`, as the next
+        self.usage_bytes: i32 = 0
+        self.connection: ActorCell | None = None
+        self.away: Absence | None = None  # from the end of a connection until the client is back
+
+    @property
+    def shares(self) -> dict[str, ExtraSubscription]:
+        """Subscriptions to shared groups, by the whole `$share/...` text; `add_share` adds one."""
+        return _NO_EXTRAS if self._parts is None else self._parts.shares
+
+    @property
+    def queues(self) -> dict[str, ExtraSubscription]:
+        """Subscriptions to named queues, by the whole `$queue/...` text; `add_queue` adds one."""
+        return _NO_EXTRAS if self._parts is None else self._parts.queues
+
+    @property
+    def unstored(self) -> dict[str, None]:
+        """The texts of subscriptions that the store does not have as they are."""
+        return _NOTHING if self._parts is None else self._parts.unstored
+
+    @property
+    def stored_row(self) -> bytes:
+        """The state row that the store has for certain, until a client comes; empty: that is not known."""
+        return b"" if self._parts is None else self._parts.stored_row
+
+    def set_stored_row(self, row: bytes) -> None:
+        """Note which state row the store has for certain; empty: that is not known."""
+        if len(row) > 0 or self._parts is not None:
+            self._made_parts().stored_row = row
+
+    @property
+    def received_bytes(self) -> int:
+        """What `received` counts for, see `protocols.mqtt.session.quota`."""
+        return 0 if self._parts is None else self._parts.received_bytes
+
+    def count_received(self, size: int) -> None:
+        """Note what `received` counts for."""
+        if size > 0 or self._parts is not None:
+            self._made_parts().received_bytes = size
 
     @property
     def ids(self) -> SentIds:
         """The packet ids of its queue's messages."""
-        packets = self._packets_of_client()
-        ids = packets.ids
+        parts = self._made_parts()
+        ids = parts.ids
         if ids is None:
-            ids = packets.ids = SentIds()
+            ids = parts.ids = SentIds()
         return ids
 
     @property
     def released(self) -> RangeSet:
         """See the class."""
-        packets = self._packets_of_client()
-        released = packets.released
+        parts = self._made_parts()
+        released = parts.released
         if released is None:
-            released = packets.released = RangeSet()
+            released = parts.released = RangeSet()
         return released
 
     @property
     def not_sent_again(self) -> RangeSet:
         """Ids of QoS 2 messages in flight that would not be sent again after a restart."""
-        packets = self._packets_of_client()
-        ids = packets.not_sent_again
+        parts = self._made_parts()
+        ids = parts.not_sent_again
         if ids is None:
-            ids = packets.not_sent_again = RangeSet()
+            ids = parts.not_sent_again = RangeSet()
         return ids
 
     @property
     def received(self) -> RangeSet:
         """See the class."""
-        packets = self._packets_of_client()
-        received = packets.received
+        parts = self._made_parts()
+        received = parts.received
         if received is None:
-            received = packets.received = RangeSet()
+            received = parts.received = RangeSet()
         return received
 
     @property
     def received_count(self) -> int:
         """How many ids are in `received`."""
-        packets = self._packets
-        return 0 if packets is None or packets.received is None else int(packets.received.total)
+        parts = self._parts
+        return 0 if parts is None or parts.received is None else int(parts.received.total)
 
     @property
     def undecided(self) -> dict[int, Publication | None]:
         """Received ids whose publish was pending when a connection ended; None: only its retained message was."""
-        packets = self._packets_of_client()
-        undecided = packets.undecided
+        parts = self._made_parts()
+        undecided = parts.undecided
         if undecided is None:
-            undecided = packets.undecided = {}
+            undecided = parts.undecided = {}
         return undecided
 
     @property
     def retained_sent(self) -> dict[int, RetainedSent]:
         """Retained messages sent and not acknowledged, by a number of our own, in the order sent."""
-        packets = self._packets_of_client()
-        sent = packets.retained_sent
+        parts = self._made_parts()
+        sent = parts.retained_sent
         if sent is None:
-            sent = packets.retained_sent = {}
+            sent = parts.retained_sent = {}
         return sent
 
     @property
     def pending_retained(self) -> dict[str, PendingRetained]:
         """Retained messages still to be sent, by filter, in the order subscribed."""
-        packets = self._packets_of_client()
-        wanted = packets.pending_retained
+        parts = self._made_parts()
+        wanted = parts.pending_retained
         if wanted is None:
-            wanted = packets.pending_retained = {}
+            wanted = parts.pending_retained = {}
         return wanted
 
-    def _packets_of_client(self) -> "PacketState":
-        packets = self._packets
-        if packets is None:
-            packets = self._packets = PacketState()
-        return packets
+    def _made_parts(self) -> SessionParts:
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = SessionParts()
+        return parts
 
     @property
     def has_deliveries(self) -> bool:
         """Whether anything but direct messages comes for it, or it remembers packet ids of what has come."""
-        return bool(
-            self.queue is not None
-            or self.shares
-            or self.queues
-            or (self._packets is not None and self._packets.has_deliveries())
-        )
+        return self.queue is not None or (self._parts is not None and self._parts.has_deliveries())
 
     @property
     def is_durable(self) -> bool:
@@ -288,8 +328,8 @@ class Session:
         return f"#mqtt/{self.client_id}"
 
     def _maybe_sent_below(self) -> int:
-        packets = self._packets
-        return 0 if packets is None or packets.ids is None else packets.ids.maybe_sent_below
+        parts = self._parts
+        return 0 if parts is None or parts.ids is None else parts.ids.maybe_sent_below
 
     def state_key(self) -> bytes:
         """Return the key of its row."""
@@ -329,26 +369,30 @@ class Session:
 
     def add_share(self, extra: ExtraSubscription) -> None:
         """Add or replace the subscription to a shared group."""
-        if self.shares is _NO_EXTRAS:
-            self.shares = {}
-        self.shares[extra.filter_text] = extra
+        parts = self._made_parts()
+        if parts.shares is _NO_EXTRAS:
+            parts.shares = {}
+        parts.shares[extra.filter_text] = extra
 
     def add_queue(self, extra: ExtraSubscription) -> None:
         """Add or replace the subscription to a named queue."""
-        if self.queues is _NO_EXTRAS:
-            self.queues = {}
-        self.queues[extra.filter_text] = extra
+        parts = self._made_parts()
+        if parts.queues is _NO_EXTRAS:
+            parts.queues = {}
+        parts.queues[extra.filter_text] = extra
 
     def changed(self, text: str) -> None:
         """Note that a subscription is new, another or gone, and has to be stored, if the session is."""
         if self.has_rows:
-            if self.unstored is _NOTHING:
-                self.unstored = {}
-            self.unstored[text] = None
+            parts = self._made_parts()
+            if parts.unstored is _NOTHING:
+                parts.unstored = {}
+            parts.unstored[text] = None
 
     def all_stored(self) -> None:
         """Note that the store has all subscriptions as they are."""
-        self.unstored = _NOTHING
+        if self._parts is not None:
+            self._parts.unstored = _NOTHING
 
     def unstored_rows(self) -> list[tuple[bytes, bytes | None]]:
         """Return the rows of the subscriptions that the store does not have as they are."""
@@ -371,7 +415,7 @@ class Session:
 
     def ids_row(self) -> bytes | None:
         """Return the packet ids that a restart must not forget; None when there are none, and the store has none."""
-        is_empty = (self._packets is None or self._packets.has_sent_nothing()) and not self.shares
+        is_empty = (self._parts is None or self._parts.has_sent_nothing()) and not self.shares
         if is_empty and not self.ids_were_stored:
             return None
         sent = self.ids.sent_to_store()
@@ -388,23 +432,7 @@ class Session:
         taken = [self.ids.partition_id, self.ids.received_to_store()]
         return orjson.dumps({"released": released, "sent": sent, "taken": taken, "shared": shared})
 
-
-def ids_key(client_id: str) -> bytes:
-    """Return the key of a session's row of packet ids, within its message VPN."""
-    return IDS_ROW + client_id.encode()
-
-
-@final
-class SessionEntry:
-    """The entry of one client in the session directory, with its timers while the client is disconnected."""
-
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.connection: ActorCell | None = None
-        self.closed_wall_ms = 0  # end of the last connection, or start of the broker; expiry counts from it
-        self.counts_as_kept = False  # in `protocols.mqtt.session.quota`, as the next
-        self.usage_bytes = 0
-        self.away: Absence | None = None  # from the end of a connection until the client is back
+    # --- for the directory ---
 
     def absence(self) -> "Absence":
         """Return the state of the disconnected client, made on first use."""
@@ -424,11 +452,17 @@ class SessionEntry:
             self.away.write_no_more()
 
 
+def ids_key(client_id: str) -> bytes:
+    """Return the key of a session's row of packet ids, within its message VPN."""
+    return IDS_ROW + client_id.encode()
+
+
 @final
 class Absence:
     """What the directory has of a client while it is disconnected."""
 
     def __init__(self) -> None:
+        self.closed_wall_ms = 0  # end of the last connection, or start of the broker; expiry counts from it
         self.will: Will | None = None  # delayed
         self.will_timer: TimerHandle | None = None
         self.will_published: Publication | None = None  # not stored yet; what brings its state to the store
@@ -444,7 +478,7 @@ class Absence:
         self.will_timer = self.expiry_timer = self.store_timer = None
 
     def write_no_more(self) -> None:
-        """See `SessionEntry.write_no_more`."""
+        """See `Session.write_no_more`."""
         if self.will_published is not None:
             self.will_published.session_rows = None
             self.will_published = None

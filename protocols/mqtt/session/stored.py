@@ -42,7 +42,7 @@ class StoredSession:
         self.session = Session(client_id, expiry_s=row["expiry_s"], row_prefix=row_prefix)
         self.session.user = row.get("user", "")  # earlier releases wrote none
         self.session.was_stored = True
-        self.session.stored_row = state
+        self.session.set_stored_row(state)
         self.closed_wall_ms: int = row["closed_wall_ms"]
         self.will: dict[str, Any] | None = row["will"]
         self.extras: list[ExtraSubscription] = []

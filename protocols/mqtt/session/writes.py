@@ -61,7 +61,7 @@ class SessionWrites(Flushed):
         rows = session.unstored_rows()
         if row != session.stored_row:
             rows.append((session.state_key(), row))
-        session.stored_row = b""
+        session.set_stored_row(b"")
         await self._store(rows)
 
     async def store_subscriptions(self) -> None:
