@@ -49,7 +49,7 @@ def client_views(
         views.append(
             ClientView(
                 name=rights.client,
-                client_username=rights.user,
+                client_username=rights.username,
                 protocol=each.protocol,
                 address=connection.peer_name(),
                 client_profile=rights.profile.name,

@@ -136,7 +136,7 @@ def explain_publish(
 
 
 def _publisher(rights: ClientRights) -> str:
-    user = f"client username {rights.user!r}" if rights.user else "an anonymous client"
+    user = f"client username {rights.username!r}" if rights.username else "an anonymous client"
     return f"{user}, ACL profile {rights.acl.name!r}, client profile {rights.profile.name!r}"
 
 

@@ -142,6 +142,17 @@ def permissive(name: str) -> AclProfile:
     )
 
 
+def nothing_allowed() -> AclProfile:
+    """Return a profile that allows nothing."""
+    return AclProfile(
+        "",
+        connect=AddressRules([], allows_by_default=False),
+        publish=TopicRules([], allows_by_default=False),
+        subscribe=TopicRules([], allows_by_default=False),
+        share_names=TopicRules([], allows_by_default=False),
+    )
+
+
 def parse_exception(topic: str, syntax: str) -> TopicFilter:
     """Parse an exception in syntax `smf` or `mqtt`. Raises TopicError."""
     return parse_filter(topic, Syntax(syntax))

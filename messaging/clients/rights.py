@@ -10,7 +10,7 @@ permits.
 from collections.abc import Callable
 from typing import Final, final
 
-from sluicegate.messaging.clients.acl_profile import AclProfile
+from sluicegate.messaging.clients.acl_profile import AclProfile, nothing_allowed
 from sluicegate.messaging.clients.limits import UNLIMITED, ClientProfile, VpnQuota
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_TEXTS, REFUSED_GUARANTEED_SEND, REFUSED_PUBLISH_ACL
@@ -18,8 +18,6 @@ from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter, reaches_others
 
 VERDICTS_CACHED_MAX: Final = 4096  # topics of one client; all are forgotten when there are more
-
-_NO_VERDICTS: Final[dict[str, bool]] = {}  # of all clients that have published to no topic yet
 
 # Why a client was denied something, in metrics and in the audit log.
 NOT_AUTHENTICATED: Final = "not_authenticated"
@@ -87,64 +85,109 @@ class LoginsBusy(ClientDenied):
 
 
 @final
+class Grants:
+    """What the profiles of a username grant. Clients share it, unless the ACL profile depends on the client's name."""
+
+    def __init__(
+        self, username: str, client: str, profile: ClientProfile, acl: AclProfile, denials: Denials, quota: VpnQuota
+    ) -> None:
+        self.username = username
+        self.profile = profile
+        self.acl = acl
+        self.denials = denials
+        self.quota = quota  # of the message VPN
+        self.publish = acl.publish.of_client(username, client)
+        self.subscribe = acl.subscribe.of_client(username, client)
+        self.share_names = acl.share_names.of_client(username, client)
+        self.is_for_all = (
+            self.publish is acl.publish and self.subscribe is acl.subscribe and self.share_names is acl.share_names
+        )
+
+    def limits_publishing(self) -> bool:
+        """Return whether a publish has to be checked at all."""
+        profile = self.profile
+        return (
+            not self.publish.allows_all
+            or not profile.allow_guaranteed_msg_send_enabled
+            or profile.max_msg_rate != UNLIMITED
+        )
+
+
+@final
+class PublishState:
+    """What is remembered of a client's publishes while they are limited."""
+
+    def __init__(self, credit: int, refilled_ms: int) -> None:
+        self.verdicts: dict[str, bool] = {}  # topics, and whether they may be published to
+        self.credit = credit  # thousandths of messages that may be taken; below 0: over the rate
+        self.refilled_ms = refilled_ms
+
+
+_NO_GRANTS: Final = Grants("", "", ClientProfile(name=""), nothing_allowed(), Denials(), VpnQuota())
+
+
 class ClientRights:
     """The rights of one connection. A method named `check_...` raises ClientDenied, counted and reported."""
 
-    def __init__(
-        self,
-        *,
-        user: str,
-        client: str,
-        profile: ClientProfile,
-        acl: AclProfile,
-        denials: Denials,
-        now_ms: int,
-        quota: VpnQuota,
-    ) -> None:
-        self.user = user
-        self.client = client
-        self.profile = profile
-        self.admitted_ms = now_ms  # on the clock of timers
+    def __init__(self) -> None:
+        """Make the rights of a client that is not admitted yet: there are none."""
+        self.client = ""
+        self.admitted_ms = 0  # on the clock of timers
+        self._grants = _NO_GRANTS
+        self._published: PublishState | None = None  # until a publish is limited
+        # What is smaller than a pointer stands together.
         self.is_connected = False  # from the admission of the client to the end of its connection
-        self._denials = denials
-        self._quota = quota  # of the message VPN
-        self._verdicts: dict[str, bool] = _NO_VERDICTS  # topics, and whether they may be published to
-        self.acl = acl
-        self._publish = acl.publish.of_client(user, client)
-        self._subscribe = acl.subscribe.of_client(user, client)
-        self._share_names = acl.share_names.of_client(user, client)
-        self._credit = profile.max_msg_rate * 1000  # thousandths of messages that may be taken; below 0: over the rate
-        self._refilled_ms = now_ms
-        self.limits_publishing = self._limits_publishing()
+        self.takes_over = False  # it ends an older connection of the same client name
+        self.limits_publishing = False
+
+    def begin(self, client: str, grants: Grants, now_ms: int, *, takes_over: bool = False) -> None:
+        """Take the rights of a client that is admitted; once."""
+        self.client = client
+        self.admitted_ms = now_ms
+        self.takes_over = takes_over
+        self.renew(grants)
+        if grants.profile.max_msg_rate != UNLIMITED:
+            self._publish_state()
 
     def __repr__(self) -> str:
-        return f"ClientRights({self.client!r} as {self.user!r}, {self.profile.name!r}, {self.acl.name!r})"
+        return f"ClientRights({self.client!r} as {self.username!r}, {self.profile.name!r}, {self.acl.name!r})"
+
+    @property
+    def username(self) -> str:
+        """The username that the client was admitted under; empty: it is anonymous."""
+        return self._grants.username
+
+    @property
+    def profile(self) -> ClientProfile:
+        """The client profile."""
+        return self._grants.profile
+
+    @property
+    def acl(self) -> AclProfile:
+        """The ACL profile."""
+        return self._grants.acl
 
     @property
     def verdicts_count(self) -> int:
         """The number of cached topics."""
-        return len(self._verdicts)
+        return 0 if self._published is None else len(self._published.verdicts)
 
-    def renew(self, profile: ClientProfile, acl: AclProfile) -> None:
+    def renew(self, grants: Grants) -> None:
         """Apply changed profiles; what the client already has, it keeps."""
-        was_limited = self.profile.max_msg_rate != UNLIMITED
-        self.profile = profile
-        self.acl = acl
-        self._publish = acl.publish.of_client(self.user, self.client)
-        self._subscribe = acl.subscribe.of_client(self.user, self.client)
-        self._share_names = acl.share_names.of_client(self.user, self.client)
-        self._verdicts = _NO_VERDICTS
-        rate = profile.max_msg_rate * 1000
-        self._credit = min(self._credit, rate) if was_limited else rate
-        self.limits_publishing = self._limits_publishing()
+        published = self._published
+        if published is not None:
+            was_limited = self.profile.max_msg_rate != UNLIMITED
+            rate = grants.profile.max_msg_rate * 1000
+            published.credit = min(published.credit, rate) if was_limited else rate
+            published.verdicts = {}
+        self._grants = grants
+        self.limits_publishing = grants.limits_publishing()
 
-    def _limits_publishing(self) -> bool:
-        profile = self.profile
-        return (
-            not self._publish.allows_all
-            or not profile.allow_guaranteed_msg_send_enabled
-            or profile.max_msg_rate != UNLIMITED
-        )
+    def _publish_state(self) -> PublishState:
+        published = self._published
+        if published is None:
+            published = self._published = PublishState(self.profile.max_msg_rate * 1000, self.admitted_ms)
+        return published
 
     # --- publishing ---
 
@@ -157,14 +200,15 @@ class ClientRights:
         if verdict == ADMITTED:
             self.count_taken(batch.count)
         elif batch.count == 1:  # a larger batch is split, and each message is checked again
-            self._denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
+            self._grants.denials.deny(_VERDICT_REASONS[verdict], self.client, f"publish to {batch.topic_of(0)!r}")
         return verdict
 
     def verdict_on(self, batch: MessageBatch) -> int:
         """Return ADMITTED, or why a batch, or part of it, may not be published, without counting or reporting it."""
-        if batch.qos != AT_MOST_ONCE and not self.profile.allow_guaranteed_msg_send_enabled:
+        grants = self._grants
+        if batch.qos != AT_MOST_ONCE and not grants.profile.allow_guaranteed_msg_send_enabled:
             return REFUSED_GUARANTEED_SEND
-        if self._publish.allows_all:
+        if grants.publish.allows_all:
             return ADMITTED
         topics = batch.topics
         if topics is None:
@@ -176,14 +220,15 @@ class ClientRights:
 
     def may_publish(self, topic: str) -> bool:
         """Return whether the client may publish to a topic, or to a queue as in `$queue/orders`. Reports nothing."""
-        known = self._verdicts.get(topic)
+        published = self._publish_state()
+        known = published.verdicts.get(topic)
         if known is None:
-            known = self._publish.allows_topic(topic)
+            known = self._grants.publish.allows_topic(topic)
             if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
                 return known
-            if self._verdicts is _NO_VERDICTS or len(self._verdicts) >= VERDICTS_CACHED_MAX:
-                self._verdicts = {}
-            self._verdicts[topic] = known
+            if len(published.verdicts) >= VERDICTS_CACHED_MAX:
+                published.verdicts = {}
+            published.verdicts[topic] = known
         return known
 
     def check_publish(self, topic: str, *, guaranteed: bool = False) -> None:
@@ -196,17 +241,19 @@ class ClientRights:
     def count_taken(self, count: int) -> None:
         """Count messages taken from the client against the rate, including those that are published later."""
         if self.profile.max_msg_rate != UNLIMITED:
-            self._credit -= count * 1000
+            self._publish_state().credit -= count * 1000
 
     def is_ahead(self) -> bool:
         """Return whether the client has exceeded its rate and has to wait."""
-        return self.profile.max_msg_rate != UNLIMITED and self._credit < 0
+        published = self._published
+        return published is not None and self.profile.max_msg_rate != UNLIMITED and published.credit < 0
 
     def refill(self, now_ms: int) -> None:
         """Advance the clock. Unused rate is kept for one second."""
-        rate = self.profile.max_msg_rate
-        self._credit = min(rate * 1000, self._credit + (now_ms - self._refilled_ms) * rate)
-        self._refilled_ms = now_ms
+        published, rate = self._published, self.profile.max_msg_rate
+        if published is not None:
+            published.credit = min(rate * 1000, published.credit + (now_ms - published.refilled_ms) * rate)
+            published.refilled_ms = now_ms
 
     # --- subscriptions, flows and queues ---
 
@@ -218,7 +265,7 @@ class ClientRights:
         """
         if reaches_others(topic_filter):
             return False
-        return self._subscribe.allows_all or self._subscribe.allows_filter(topic_filter)
+        return self._grants.subscribe.allows_all or self._grants.subscribe.allows_filter(topic_filter)
 
     def check_subscription(
         self,
@@ -259,19 +306,19 @@ class ClientRights:
             self._check_quota(topics, more_count)
 
     def _check_quota(self, topics: list[TopicFilter], count: int, beside_bytes: int = 0) -> None:
-        refusal = self._quota.subscriptions_refusal(topics, count, beside_bytes)
+        refusal = self._grants.quota.subscriptions_refusal(topics, count, beside_bytes)
         if refusal:
             self._deny(SUBSCRIPTION_COUNT, f"400 Max Num Subscriptions Exceeded: {refusal}")
 
     def may_share(self, share_name: str) -> bool:
         """Return whether a client may join shared subscriptions of this name. Reports nothing."""
-        return self.profile.allow_shared_subscriptions_enabled and self._share_names.allows_topic(share_name)
+        return self.profile.allow_shared_subscriptions_enabled and self._grants.share_names.allows_topic(share_name)
 
     def check_share(self, share_name: str) -> None:
         """Raise unless a client may join shared subscriptions of this name."""
         if not self.profile.allow_shared_subscriptions_enabled:
             self._deny(SHARED_SUBSCRIPTIONS, "403 Shared Subscription Permission Denied: by the client profile")
-        if not self._share_names.allows_topic(share_name):
+        if not self._grants.share_names.allows_topic(share_name):
             self._deny(SHARE_NAME_ACL, f"403 Subscription ACL Denied: share name {share_name!r}")
 
     def may_keep_messages(self) -> bool:
@@ -310,5 +357,5 @@ class ClientRights:
             self._deny(TRANSACTIONS, "403 Permission Denied: the client profile does not allow transactions")
 
     def _deny(self, reason: str, text: str) -> None:
-        self._denials.deny(reason, self.client, text)
+        self._grants.denials.deny(reason, self.client, text)
         raise ClientDenied(reason, text)

@@ -23,6 +23,7 @@ from sluicegate.messaging.clients.rights import (
     ClientDenied,
     ClientRights,
     Denials,
+    Grants,
 )
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
@@ -44,11 +45,50 @@ _NO_ACCOUNT: Final = ClientUsername("")  # for every name without an entry
 
 @final
 class _Connected:
-    """The connections under one username."""
+    """The connections under one username. Mostly each has a client name of its own."""
 
     def __init__(self) -> None:
-        self.rights: dict[ClientRights, bool] = {}  # of each connection, and whether another client takes it over
-        self.counts: dict[str, int] = {}  # connections that are taken over, by client name
+        self.grants: Grants | None = None  # of all whose names matter nothing to the ACL profile
+        self.count = 0
+        self._first: dict[str, ClientRights] = {}  # one connection of each client name
+        self._further: dict[str, dict[ClientRights, None]] = {}  # the others of a client name
+
+    def all(self) -> list[ClientRights]:
+        """Return the rights of all connections."""
+        return [*self._first.values(), *[rights for others in self._further.values() for rights in others]]
+
+    def named(self, client: str) -> list[ClientRights]:
+        """Return the rights of the connections of a client name."""
+        first = self._first.get(client)
+        return [] if first is None else [first, *self._further.get(client, ())]
+
+    def taken_over_count(self, client: str) -> int:
+        """Return how many connections of a client name a further one takes over."""
+        if client not in self._first:
+            return 0
+        return len([rights for rights in self.named(client) if rights.takes_over])
+
+    def add(self, rights: ClientRights) -> None:
+        """Add a connection."""
+        self.count += 1
+        if rights.client in self._first:
+            self._further.setdefault(rights.client, {})[rights] = None
+        else:
+            self._first[rights.client] = rights
+
+    def remove(self, rights: ClientRights) -> None:
+        """Remove a connection that was added. Raises KeyError for another."""
+        client = rights.client
+        others = self._further.get(client)
+        if self._first[client] is not rights:
+            del self._further[client][rights]
+        elif others:
+            self._first[client], _ = others.popitem()
+        else:
+            del self._first[client]
+        if others is not None and not others:
+            del self._further[client]
+        self.count -= 1
 
 
 @final
@@ -110,11 +150,20 @@ class ClientRoster:
             if self._username(user).acl_profile == name:
                 self._renew(user)
 
-    def admit(self, user: str, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
+    def admit(
+        self,
+        user: str,
+        client: str,
+        host: str,
+        now_ms: int,
+        *,
+        takes_over: bool = False,
+        rights: ClientRights | None = None,
+    ) -> ClientRights:
         """Admit a client that is authenticated as this user; empty: anonymous. Raises ClientDenied. `leave` ends it.
 
         `host` is the address of the client. With `takes_over` the client ends an existing connection of the same client
-        name, which then does not count.
+        name, which then does not count. `rights` are given to it, if they are there already.
         """
         if not self.is_up:
             self._refuse(VPN_DOWN, client, f"503 Message VPN Unavailable: {self.vpn!r} is shut down")
@@ -126,8 +175,7 @@ class ClientRoster:
         if not acl.connect.allows(host):
             self._refuse(CONNECT_ACL, client, f"403 Forbidden: user {user!r} may not connect from {host}")
         connected = self._connected.get(user)
-        its_count = 0 if connected is None else connected.counts.get(client, 0)
-        ends = 1 if takes_over and its_count > 0 else 0
+        ends = 1 if takes_over and connected is not None and connected.taken_over_count(client) > 0 else 0
         count_max = profile.max_connection_count_per_client_username
         if self.connected_count(user) - ends >= count_max:
             text = f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
@@ -139,37 +187,34 @@ class ClientRoster:
         if count - ends >= profile.max_connection_count:
             text = f"503 Too Many Clients: profile {profile.name!r} allows {profile.max_connection_count} connections"
             self._refuse(TOO_MANY_CONNECTIONS, client, text)
-        rights = ClientRights(
-            user=user,
-            client=client,
-            profile=profile,
-            acl=acl,
-            denials=self.denials,
-            now_ms=now_ms,
-            quota=self.quota,
-        )
-        rights.is_connected = True
         if connected is None:
             connected = self._connected[user] = _Connected()
-        connected.rights[rights] = takes_over
-        if takes_over:
-            connected.counts[client] = its_count + 1
+        if rights is None:
+            rights = ClientRights()
+        rights.is_connected = True
+        rights.begin(client, self._grants(user, client, profile, acl, connected), now_ms, takes_over=takes_over)
+        connected.add(rights)
         self._count(profile.name, 1)
         return rights
 
     def leave(self, rights: ClientRights) -> None:
         """Remove a client that was admitted and has not left yet."""
         rights.is_connected = False
-        connected = self._connected[rights.user]
-        if connected.rights.pop(rights):
-            left = connected.counts[rights.client] - 1
-            if left:
-                connected.counts[rights.client] = left
-            else:
-                del connected.counts[rights.client]
-        if not connected.rights:
-            del self._connected[rights.user]
+        connected = self._connected[rights.username]
+        connected.remove(rights)
+        if connected.count == 0:
+            del self._connected[rights.username]
         self._count(rights.profile.name, -1)
+
+    def _grants(self, user: str, client: str, profile: ClientProfile, acl: AclProfile, connected: _Connected) -> Grants:
+        """Return what a client is granted, as one object for all clients of the username where that is possible."""
+        shared = connected.grants
+        if shared is not None and shared.profile is profile and shared.acl is acl:
+            return shared
+        grants = Grants(user, client, profile, acl, self.denials, self.quota)
+        if grants.is_for_all:
+            connected.grants = grants
+        return grants
 
     def let_in(self) -> frozenset[str]:
         """Return the usernames that are enabled."""
@@ -182,20 +227,19 @@ class ClientRoster:
         """
         for name, connected in self._connected.items():
             if user in (None, name):
-                for rights in connected.rights:
-                    if rights.client == client:
-                        return rights
+                for rights in connected.named(client):
+                    return rights
         if user is None:
             return None
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
-        return ClientRights(
-            user=user, client=client, profile=profile, acl=acl, denials=Denials(), now_ms=0, quota=self.quota
-        )
+        found = ClientRights()
+        found.begin(client, Grants(user, client, profile, acl, Denials(), self.quota), 0)
+        return found
 
     def check_endpoint(self, rights: ClientRights, owned_count: int, total_count: int) -> None:
         """Raise ClientDenied unless a client may create a queue; its user owns `owned_count` of `total_count`."""
-        user, client, profile = rights.user, rights.client, rights.profile
+        user, client, profile = rights.username, rights.client, rights.profile
         if not profile.allow_guaranteed_endpoint_create_enabled:
             text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"
             self._refuse(ENDPOINT_CREATE, client, text)
@@ -210,16 +254,18 @@ class ClientRoster:
     def connected_count(self, user: str) -> int:
         """Return the number of connections of a user."""
         connected = self._connected.get(user)
-        return 0 if connected is None else len(connected.rights)
+        return 0 if connected is None else connected.count
 
     def _renew(self, user: str) -> None:
         """Apply the current profiles of a user to its connections."""
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
         connected = self._connected.get(user)
-        for rights in () if connected is None else connected.rights:
+        if connected is None:
+            return
+        for rights in connected.all():
             self._count(rights.profile.name, -1)
-            rights.renew(profile, acl)
+            rights.renew(self._grants(user, rights.client, profile, acl, connected))
             self._count(profile.name, 1)
 
     def _count(self, profile: str, change: int) -> None:

@@ -243,7 +243,7 @@ class AmqpClient(LinkOwner):
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[AmqpServices]) -> None:
         services = vpns.default
-        super().__init__(Identity(services.clients, cell.runtime.clock), cell.runtime.next_urn())
+        super().__init__(Identity(services.clients), cell.runtime.next_urn())
         self.cell = cell
         self.runtime = cell.runtime
         self.vpns = vpns

@@ -47,14 +47,14 @@ from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.connection.write_control import write_gathered
-from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo, StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.amqp")
 
 
 @final
-class AmqpConnection(AmqpClient, Flushed):
+class AmqpConnection(AmqpClient, Flushed, StreamUser):
     """One AMQP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[AmqpServices]) -> None:
@@ -113,7 +113,7 @@ class AmqpConnection(AmqpClient, Flushed):
         self.handle(self.engine.tick(now_ms))
         self.services.registry.temporary_nodes.delete_ended(self)
         self.endpoints.tick(now_ms)
-        if self.identity.is_over() and not self.is_released:
+        if self.identity.is_over(self.runtime.clock) and not self.is_released:
             self.end(AmqpError(conditions.UNAUTHORIZED_ACCESS, "the token has expired"))
 
     def closed(self, error: Exception | None) -> None:

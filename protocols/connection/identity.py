@@ -13,19 +13,25 @@ from sluicegate.protocols.security.authentication import Principal
 
 
 @final
-class Identity:
+class Identity(ClientRights):
     """The client of one connection. A client that was admitted leaves the roster with `close`, in any case.
+
+    It is what the client may do as well, because the two live together: its own rights are those of the first
+    admission. Who is admitted again, as another user or in another message VPN, has further ones, and requests that
+    were under way keep the first.
 
     Proving who one is takes time, in which the connection may end: who is admitted after that has no place. What it may
     do can still be asked, by requests that were under way.
     """
 
-    def __init__(self, roster: ClientRoster, clock: Clock) -> None:
+    def __init__(self, roster: ClientRoster) -> None:
+        super().__init__()
+        self._was_admitted = False  # so its own rights are taken
+        self._is_admitted = False
+        self._is_closed = False
         self.user = ""  # empty: anonymous, or not known yet
         self._roster = roster
-        self._clock = clock
-        self._rights: ClientRights | None = None
-        self._is_closed = False
+        self._further: ClientRights | None = None
         self._valid_until_ms = 0  # wall clock; 0: for ever
 
     @property
@@ -38,7 +44,6 @@ class Identity:
         if roster is self._roster:
             return
         self._leave()
-        self._rights = None
         self.user = ""
         self._valid_until_ms = 0
         self._roster = roster
@@ -46,27 +51,35 @@ class Identity:
     @property
     def rights(self) -> ClientRights:
         """What the client may do; it was admitted."""
-        rights = self._rights
+        rights = self.admitted()
         assert rights is not None, "nobody asks on behalf of a client that is not admitted"
         return rights
 
     def admitted(self) -> ClientRights | None:
         """Return what the client may do, None before it is admitted."""
-        return self._rights
+        if not self._is_admitted:
+            return None
+        return self if self._further is None else self._further
 
     def authenticated(self, principal: Principal) -> None:
         """Note who the client is, and for how long it is let in."""
         self.user = principal.user_name
         self._valid_until_ms = principal.valid_until_ms
 
-    def admit(self, client: str, host: str, *, takes_over: bool = False) -> ClientRights:
-        """Give the client its place in the roster, under its name. Raises ClientDenied."""
-        self._leave()
-        self._rights = None  # what it was before it may be no more, whether or not it is let in
-        rights = self._roster.admit(self.user, client, host, self._clock.now_ms(), takes_over=takes_over)
+    def admit(self, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
+        """Give the client its place in the roster, under its name. Raises ClientDenied.
+
+        `now_ms` is on the clock of timers.
+        """
+        self._leave()  # what it was before it may be no more, whether or not it is let in
+        rights: ClientRights = ClientRights() if self._was_admitted else self
+        self._roster.admit(self.user, client, host, now_ms, takes_over=takes_over, rights=rights)
+        if self._was_admitted:
+            self._further = rights
+        self._was_admitted = True
+        self._is_admitted = True
         if self._is_closed:
             self._roster.leave(rights)
-        self._rights = rights
         return rights
 
     def check_bind(self, count: int) -> None:
@@ -77,15 +90,20 @@ class Identity:
             code = MAX_BIND_COUNT_EXCEEDED if denied.reason == EGRESS_FLOWS else PERMISSION_DENIED
             raise BindRefused(code, denied.text) from None
 
-    def is_over(self) -> bool:
+    def is_over(self, clock: Clock) -> bool:
         """Return whether the client was let in for a time that has passed."""
-        return 0 < self._valid_until_ms < self._clock.wall_ms()
+        return 0 < self._valid_until_ms < clock.wall_ms()
 
     def close(self) -> None:
-        """Give the place up, if there is one, for good. Idempotent."""
-        self._leave()
+        """Give the place up, if there is one, for good; what the client may do can still be asked. Idempotent."""
+        rights = self.admitted()
+        if rights is not None and not self._is_closed:
+            self._roster.leave(rights)
         self._is_closed = True
 
     def _leave(self) -> None:
-        if self._rights is not None and not self._is_closed:
-            self._roster.leave(self._rights)
+        """Give the place up, and with it what the client may do."""
+        rights = self.admitted()
+        self._is_admitted = False
+        if rights is not None and not self._is_closed:
+            self._roster.leave(rights)

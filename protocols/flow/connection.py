@@ -35,7 +35,7 @@ from sluicegate.protocols.flow.publishers.publisher import FencePublisher
 from sluicegate.protocols.flow.requests.handshake import authenticate, greet
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
-from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo, StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.flow")
@@ -43,7 +43,7 @@ log = logging.getLogger("sluicegate.flow")
 DRAIN_MS: Final = 2_000  # from GOAWAY until the gateway closes; it has to fit into the time a node takes to stop
 
 
-class FlowConnection(FlowPeer):
+class FlowConnection(FlowPeer, StreamUser):
     """The actor of one flow connection. The transport calls `opened`, `received`, `closed`; actors send messages."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[FlowServices]) -> None:
@@ -95,7 +95,7 @@ class FlowConnection(FlowPeer):
         if self.read_control.stopped:
             self.engine.alive(now_ms)  # a client that we do not read from cannot show that it is alive
         self._handle(self.engine.tick(now_ms))
-        if self.identity.is_over() and not self.is_released:
+        if self.identity.is_over(self.cell.runtime.clock) and not self.is_released:
             self.end(codes.NOT_AUTHENTICATED, "the token has expired")
 
     def closed(self, error: Exception | None) -> None:

@@ -129,7 +129,7 @@ class FlowPeer(Behaviour):
         self.vpns = vpns
         self.services = services  # of the message VPN that the client is in
         self.client = ""  # its name, from HELLO on
-        self.identity = Identity(services.clients, cell.runtime.clock)
+        self.identity = Identity(services.clients)
         self.ids = FlowIds()
         self.engine = FlowEngine(
             is_gateway=True,
@@ -185,7 +185,7 @@ class FlowPeer(Behaviour):
         """Set the client's identity, and admit it. Raises ClientDenied."""
         assert self._peer is not None, "the transport comes before its bytes"
         self.identity.authenticated(principal)
-        rights = self.identity.admit(self.client, self._peer.host)
+        rights = self.identity.admit(self.client, self._peer.host, self.cell.runtime.clock.now_ms())
         self.publishers.publisher.rights = rights
         self.read_control.limit(rights)
         self._is_known = True

@@ -236,7 +236,7 @@ class HttpClient(Behaviour):
         self.services = services  # of the message VPN that the latest request was for
         self.read_control = ReadControl(cell.inbox)
         self.name = cell.name  # the origin of what it publishes
-        self.identity = Identity(services.clients, cell.runtime.clock)
+        self.identity = Identity(services.clients)
         self.replies = ReplyBox(cell, services.router, services.counters)
         self.publishing = PendingPublishes(self._publisher(services), services.counters.confirmations)
         self.peer_host = ""
@@ -336,7 +336,7 @@ class HttpClient(Behaviour):
         if is_same and self.identity.admitted() is not None:
             return
         try:
-            rights = self.identity.admit(self.name, self.peer_host)
+            rights = self.identity.admit(self.name, self.peer_host, self.cell.runtime.clock.now_ms())
         except ClientDenied as denied:
             raise self._refused(denied) from None
         self.publishing.publisher.rights = rights

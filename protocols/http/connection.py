@@ -22,7 +22,7 @@ from sluicegate.protocols.http.codec.responses import (
     refusal_problem,
 )
 from sluicegate.protocols.http.router import serve, serve_at_once
-from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo, StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.http")
@@ -31,7 +31,7 @@ RETRY_AFTER: Final = b"5"  # seconds: for a body that there was no room for
 
 
 @final
-class HttpConnection(HttpClient):
+class HttpConnection(HttpClient, StreamUser):
     """One HTTP client. Its transport calls `opened`, `received`, `closed`; its actor brings messages.
 
     Requests are begun in their order. One that waits for anything but the store has all before it answered and none
@@ -128,7 +128,7 @@ class HttpConnection(HttpClient):
     def tick(self, now_ms: int) -> None:
         """Check times: a request that is not complete in time ends the connection (RFC 9110 15.5.9); also silence."""
         if self.reader is not None:
-            if self.identity.is_over():
+            if self.identity.is_over(self.cell.runtime.clock):
                 self.reader.ended("the token has expired")
             self.reader.tick(now_ms)
         if self.writable is not None:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, final
 
+from mypy_extensions import i32, i64
+
 from sluicegate.actors.messages.queues import SuspendFlow, UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.inbox import Dispatcher, Flushed, Scheduled
+from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Runtime
 from sluicegate.actors.runtime.tasks import run_for
 from sluicegate.messaging.clients.roster import ClientRoster
@@ -29,7 +31,7 @@ from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.write_control import WriteControl
-from sluicegate.protocols.mqtt.codec.events import DisconnectReceived, MqttEvent, Will
+from sluicegate.protocols.mqtt.codec.events import AuthReceived, DisconnectReceived, MqttEvent, Will
 from sluicegate.protocols.mqtt.codec.limits import ASKED_NOW_MAX, FILTERS_PER_TURN_MAX, MqttLimits
 from sluicegate.protocols.mqtt.codec.reason_codes import SUCCESS
 from sluicegate.protocols.mqtt.datapath.delivering import Deliverer
@@ -41,7 +43,7 @@ from sluicegate.protocols.mqtt.session.session import Session, SuspendedFlow
 from sluicegate.protocols.mqtt.session.writes import SessionWrites
 from sluicegate.protocols.security.authentication import Authenticator
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.unfinished import UnfinishedBytes
+from sluicegate.protocols.transport.unfinished import UnfinishedBytes, UnfinishedShare
 
 log = logging.getLogger("sluicegate.mqtt")
 
@@ -50,6 +52,7 @@ log = logging.getLogger("sluicegate.mqtt")
 class MqttServices:
     """The services that the MQTT connections of one message VPN share."""
 
+    vpns: "MessageVpns[MqttServices]"  # all of them
     runtime: Runtime
     events: Events
     space: TopicSpace
@@ -82,18 +85,13 @@ class AttachedSession:
         self,
         session: Session,
         will: Will | None,
-        *,
-        receive_maximum: int,
-        explains: bool,
     ) -> None:
         self.session = session
         self.will = will
-        self.receive_maximum = receive_maximum  # messages that the client takes unacknowledged
         # Each is made by `MqttClient` when it is needed.
         self.publishing: PublishHandler | None = None  # until it publishes
         self.delivering: Deliverer | None = None  # until anything but direct messages may come for it
         self.writes: SessionWrites | None = None  # until the session is stored
-        self.explains = explains  # the client wants Reason Strings [3.1.2-29]
 
     def apply_disconnect(self, event: DisconnectReceived, session_expiry_s_max: int) -> None:
         """Apply the client's DISCONNECT to its session and its will [3.14.4-3]."""
@@ -158,29 +156,53 @@ class TurnBudget:
         return turn
 
 
+class AuthExchange:
+    """The exchange of AUTH packets with a client: see `protocols.mqtt.requests.enhanced_auth`."""
+
+    def received(self, event: AuthReceived) -> None:
+        """Handle the client's AUTH."""
+        raise AssertionError("AuthExchange is abstract")
+
+
+@final
+class ClientParts:
+    """What a client has that does more than stay, and only while it does."""
+
+    def __init__(self) -> None:
+        self.queued: list[MqttEvent] | None = None  # behind a request that is being carried out; None: none is
+        self.next_event = 0  # index of the first of them that is not handled yet
+        self.budget: TurnBudget | None = None  # of requests in this turn
+        self.taken_over: LoopFuture[SessionReleased | None] | None = None  # resolved when the running request is done
+        self.authentication: AuthExchange | None = None  # CONNECT named a method
+        self.unfinished: UnfinishedShare | None = None  # of a packet that is not whole, if much of it has come
+
+    def are_needed(self) -> bool:
+        """Return whether there is any, beside what a turn needs."""
+        return self.queued is not None or self.authentication is not None or self.unfinished is not None
+
+
 class MqttClient(Behaviour, Flushed):
     """The state and the verbs that a connection shares with its request handlers."""
 
     def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
         services = vpns.default
         self.cell = cell
-        self.vpns = vpns
         self.services = services  # of the message VPN that the client is in
         self.engine = MqttEngine(services.limits, cell.runtime.clock.now_ms())
         self.transport: ByteTransport | None = None
         self.peer: PeerInfo | None = None
-        self.identity = Identity(services.clients, cell.runtime.clock)
+        self.identity = Identity(services.clients)
         self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
         self.read_control: ReadControl | None = None  # until the client may have to wait: see `ensure_read_control`
         self.write_control: WriteControl | None = (
             None  # from when the client first lagged behind, whoever has the session
         )
-        self.budget: TurnBudget | None = None  # of requests in this turn
+        self.parts: ClientParts | None = None
+        # What is smaller than a pointer stands together.
         self.is_closing = False
-        self._dispatcher: Dispatcher = cell.runtime.dispatcher
         self._flush_asked = False
-        self._queued_events: list[MqttEvent] | None = None  # behind a request that is being carried out; None: none is
-        self._next_event = 0  # index of the first of them that is not handled yet
+        self.explains = False  # the client wants Reason Strings [3.1.2-29]
+        self.receive_maximum: i32 = 0  # messages that the client takes unacknowledged
 
     # --- identity and state ---
 
@@ -199,9 +221,21 @@ class MqttClient(Behaviour, Flushed):
         return self.write_control is not None and self.write_control.paused
 
     @property
+    def vpns(self) -> MessageVpns[MqttServices]:
+        """The message VPNs of the node."""
+        return self.services.vpns
+
+    @property
     def is_busy(self) -> bool:
         """Whether a request of the client is being carried out; events behind it are queued."""
-        return self._queued_events is not None
+        return self.parts is not None and self.parts.queued is not None
+
+    def made_parts(self) -> ClientParts:
+        """Return what only clients have that do more than stay."""
+        parts = self.parts
+        if parts is None:
+            parts = self.parts = ClientParts()
+        return parts
 
     def peer_name(self) -> str:
         """Return the client's address, for logs."""
@@ -231,7 +265,7 @@ class MqttClient(Behaviour, Flushed):
             counters=services.counters,
             before_answer=writes.before_exactly_once,
             forget_received=writes.forget_received,
-            explains=attached.explains,
+            explains=self.explains,
             opens_flow=lambda: services.events.emit(
                 CLIENT_FLOW_OPENED, "publisher flow opened", client=session.client_id
             ),
@@ -258,7 +292,7 @@ class MqttClient(Behaviour, Flushed):
             engine=self.engine,
             level=self.engine.level,
             session=attached.session,
-            window=CreditWindow(attached.receive_maximum, services.credit),
+            window=CreditWindow(i64(self.receive_maximum), services.credit),
             dispatcher=runtime.dispatcher,
             before_exactly_once=self.writes(attached).before_exactly_once,
             clock=runtime.clock,
@@ -329,27 +363,29 @@ class MqttClient(Behaviour, Flushed):
 
     def turn_budget(self) -> TurnBudget:
         """Return the budget of the client's requests in this turn; it ends with the turn."""
-        budget = self.budget
+        parts = self.made_parts()
+        budget = parts.budget
         if budget is None:
-            budget = self.budget = TurnBudget(self.cell)
+            budget = parts.budget = TurnBudget(self.cell)
         return budget
 
     # --- requests to other actors ---
 
     def carry_out(self, request: Coroutine[Any, Any, None]) -> None:
         """Run a request; later packets of the client are queued behind it."""
-        self._queued_events, self._next_event = [], 0
+        parts = self.made_parts()
+        parts.queued, parts.next_event = [], 0
         if (delivering := self.delivering()) is not None:
             delivering.hold()
         self.ask_flush()
         run_for(self.cell, self, request)
-        self.cell.inbox.accepts_inline = False  # the request may be done already, but the caller is not
+        self.cell.accepts_inline = False  # the request may be done already, but the caller is not
 
     def ask_flush(self) -> None:
         """Write the engine's output at the end of this turn."""
         if not self._flush_asked:
             self._flush_asked = True
-            self._dispatcher.at_turn_end(self)
+            self.cell.dispatcher.at_turn_end(self)
 
     def owner(self) -> Scheduled | None:
         """Return the actor that fails if writing does."""
@@ -383,7 +419,7 @@ class MqttClient(Behaviour, Flushed):
 
     def _release(self) -> None:
         """Return the session to the directory; at most once."""
-        if self.attached is None or self._queued_events is not None:
+        if self.attached is None or self.is_busy:
             return  # none, or a request is changing it: called again after that
         self.services.sessions.inbox.post(self._detach(self.attached))
 

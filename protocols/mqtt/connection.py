@@ -11,11 +11,9 @@ from typing import Any, final
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect, StoreRefused
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.write_control import write_gathered
-from sluicegate.protocols.mqtt.client import MqttClient, MqttServices
+from sluicegate.protocols.mqtt.client import ClientParts, MqttClient
 from sluicegate.protocols.mqtt.codec.events import (
     AcknowledgementReceived,
     AuthReceived,
@@ -45,20 +43,14 @@ from sluicegate.protocols.mqtt.requests.enhanced_auth import EnhancedAuthenticat
 from sluicegate.protocols.mqtt.requests.flows import flow_gone
 from sluicegate.protocols.mqtt.requests.subscribe import subscribe, unsubscribe
 from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
-from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
-from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo, StreamUser
+from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT
 
 log = logging.getLogger("sluicegate.mqtt")
 
 
-class MqttConnection(MqttClient):
+class MqttConnection(MqttClient, StreamUser):
     """The actor of one MQTT connection. The transport calls `opened`, `received`, `closed`; actors send messages."""
-
-    def __init__(self, cell: ActorCell, vpns: MessageVpns[MqttServices]) -> None:
-        super().__init__(cell, vpns)
-        self._authentication: EnhancedAuthentication | None = None  # CONNECT named a method
-        self._unfinished: UnfinishedShare | None = None  # of a packet that is not whole, if much of it has come
-        self._taken_over: LoopFuture[SessionReleased | None] | None = None  # resolved when the running request is done
 
     # --- the socket ---
 
@@ -71,15 +63,15 @@ class MqttConnection(MqttClient):
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; empty once a large packet was read into its buffer."""
-        self.cell.inbox.accepts_inline = False
+        self.cell.accepts_inline = False
         self.services.counters.bytes_received += len(data)
-        now_ms, wall_ms = self._dispatcher.both_ms()
+        now_ms, wall_ms = self.cell.dispatcher.both_ms()
         received = self.engine.feed(data, now_ms, wall_ms)
         if received.first is not None:
             self._handle(received.first)
             if received.further:
                 self._handle_all(received.further, 0)
-        if self.engine.partial is not None or self._unfinished is not None:
+        if self.engine.partial is not None or self.parts is not None:
             self.count_unfinished()
             if misses_much(self.engine.partial) and self.transport is not None:
                 self.transport.read_into(PacketReadTarget(self))
@@ -89,8 +81,9 @@ class MqttConnection(MqttClient):
         """Count the bytes of an incomplete packet in the total of all clients."""
         partial = self.engine.partial
         held_bytes = 0 if partial is None else partial.held_bytes
-        if held_bytes >= COUNTED_BYTES_MIN or self._unfinished is not None:
-            self._unfinished = self.services.unfinished.count(self._unfinished, held_bytes, self._give_up)
+        counted = None if self.parts is None else self.parts.unfinished
+        if held_bytes >= COUNTED_BYTES_MIN or counted is not None:
+            self.made_parts().unfinished = self.services.unfinished.count(counted, held_bytes, self._give_up)
 
     def _give_up(self) -> None:
         self.cell.after(0, self._end_unfinished)
@@ -104,7 +97,7 @@ class MqttConnection(MqttClient):
 
     def tick(self, now_ms: int) -> None:
         """Check keep alive and connect timeout. While the socket is not read, the client counts as alive."""
-        if self.identity.is_over():
+        if self.identity.is_over(self.cell.runtime.clock):
             self.end(NOT_AUTHORIZED, "the token has expired")
         if self.read_control is not None and self.read_control.stopped:
             self.engine.alive(now_ms)
@@ -115,12 +108,13 @@ class MqttConnection(MqttClient):
     def closed(self, error: Exception | None) -> None:
         """The socket is closed. Without a DISCONNECT the will is published."""
         self.transport = None
-        self._authentication = None  # it references this connection
-        self.engine.partial = None  # free it now: the garbage collector counts objects, not bytes
+        if self.parts is not None:
+            self.parts.authentication = None  # it references this connection
+        self.engine.forget_partial()  # now: the garbage collector counts objects, not bytes
         self.count_unfinished()
         if self.read_control is not None:
             self.read_control.attach(None)
-        if self.attached is not None and self._queued_events is not None:
+        if self.attached is not None and self.is_busy:
             self.writes(self.attached).abandon()  # writes of the running request have no recipient
         self._release()
         self.identity.close()
@@ -131,8 +125,8 @@ class MqttConnection(MqttClient):
     def _handle(self, event: MqttEvent) -> None:
         if self.is_closing:
             return
-        if self._queued_events is not None:
-            self._queued_events.append(event)
+        if self.parts is not None and self.parts.queued is not None:
+            self.parts.queued.append(event)
         elif isinstance(event, PublishReceived):
             self._publish(event)
         elif isinstance(event, AcknowledgementReceived):
@@ -142,23 +136,25 @@ class MqttConnection(MqttClient):
 
     def _handle_all(self, events: list[MqttEvent], start: int) -> None:
         """Handle events from `start` on. Events behind a request are queued until it is carried out."""
-        queued = self._queued_events
-        if queued is not None:
-            queued += events
+        parts = self.parts
+        if parts is not None and parts.queued is not None:
+            parts.queued += events
             return
         for index in range(start, len(events)):
             self._handle(events[index])
-            if self._queued_events is not None:
+            parts = self.parts
+            if parts is not None and parts.queued is not None:
                 # Not copied: thousands may have to wait for each other.
-                self._queued_events, self._next_event = events, index + 1
+                parts.queued, parts.next_event = events, index + 1
                 return
 
     def _handle_rare(self, event: MqttEvent) -> None:
         if isinstance(event, ConnectReceived) and event.authentication_method is None:
             self.carry_out(connect(self, event))
         elif isinstance(event, ConnectReceived) and event.authentication_method is not None:
-            self._authentication = EnhancedAuthentication(self, event.authentication_method, event)
-            self._authentication.begin(event.authentication_data)
+            authentication = EnhancedAuthentication(self, event.authentication_method, event)
+            self.made_parts().authentication = authentication
+            authentication.begin(event.authentication_data)
         elif isinstance(event, SubscribeReceived):
             self.carry_out(subscribe(self, event))
         elif isinstance(event, UnsubscribeReceived):
@@ -169,8 +165,9 @@ class MqttConnection(MqttClient):
             self._violated(event)
         else:
             assert isinstance(event, AuthReceived)
-            assert self._authentication is not None, "the engine lets no AUTH pass that no CONNECT announced"
-            self._authentication.received(event)
+            announced = None if self.parts is None else self.parts.authentication
+            assert announced is not None, "the engine lets no AUTH pass that no CONNECT announced"
+            announced.received(event)
 
     def _publish(self, event: PublishReceived) -> None:
         publishing = self.publishing()
@@ -209,9 +206,10 @@ class MqttConnection(MqttClient):
 
     def carried_out(self, error: BaseException | None) -> None:
         """Handle the events that were queued behind a request."""
-        queued, self._queued_events = self._queued_events or [], None
-        if self._taken_over is not None:
-            self._taken_over.set(self._hand_over())
+        parts = self.made_parts()
+        queued, parts.queued = parts.queued or [], None
+        if parts.taken_over is not None:
+            parts.taken_over.set(self._hand_over())
         elif not self.is_open():
             self._release()  # the client left meanwhile
         if error is not None:
@@ -222,7 +220,7 @@ class MqttConnection(MqttClient):
             delivering.resume()
         if self.read_control is not None:
             self.read_control.busy(False)
-        self._handle_all(queued, self._next_event)
+        self._handle_all(queued, parts.next_event)
         self.turn_ended()
 
     def _request_failed(self, error: BaseException) -> None:
@@ -312,11 +310,14 @@ class MqttConnection(MqttClient):
     def _take_over(self) -> "SessionReleased | LoopFuture[SessionReleased | None] | None":
         """Give the session to the client's new connection [3.1.4-3]."""
         self.engine.disconnect(SESSION_TAKEN_OVER, "another connection uses this client identifier")
-        released = self._hand_over() if self._queued_events is None else None
-        if self._queued_events is not None:
-            self._taken_over = LoopFuture()
+        if not self.is_busy:
+            released = self._hand_over()
+            self._close()
+            return released
+        answer: LoopFuture[SessionReleased | None] = LoopFuture()
+        self.made_parts().taken_over = answer
         self._close()
-        return released if self._taken_over is None else self._taken_over
+        return answer
 
     def _hand_over(self) -> SessionReleased | None:
         return None if self.attached is None else self._detach(self.attached)
@@ -327,15 +328,13 @@ class MqttConnection(MqttClient):
         """Flush at the end of this turn, with everything else of it."""
         if self.engine.has_output:
             self.ask_flush()
-        self.cell.inbox.accepts_inline = self._queued_events is None
+        self.cell.accepts_inline = self.parts is None or self.parts.queued is None
 
     def flush(self) -> None:
         """Write all output of this turn at once."""
         self._flush_asked = False
-        self.budget = None
-        if self._queued_events is not None:
-            # The request waits for more than this turn. The socket need not be stopped for less.
-            self.ensure_read_control().busy(True)
+        if self.parts is not None:
+            self._turn_is_over(self.parts)
         sent_before = self.services.counters.bytes_sent
         transport, only = self.transport, self.engine.take_only()
         if transport is not None and len(only) > 0:
@@ -347,6 +346,14 @@ class MqttConnection(MqttClient):
             written_bytes = self.services.counters.bytes_sent - sent_before
             if self.write_control.answers.are_too_many(self.engine.answered_bytes, written_bytes, transport):
                 self._cut_off()
+
+    def _turn_is_over(self, parts: ClientParts) -> None:
+        parts.budget = None
+        if parts.queued is not None:
+            # The request waits for more than this turn. The socket need not be stopped for less.
+            self.ensure_read_control().busy(True)
+        if not parts.are_needed():
+            self.parts = None
 
     def writing_paused(self) -> None:
         """The client reads more slowly than we write. Before CONNACK next to nothing is written."""

@@ -12,13 +12,47 @@ All of them happen on the event loop's thread; an exception out of any of them e
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, final
 
+from mypy_extensions import trait
+
 READ_INTO_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
 SHORT_PIECE_BYTES: Final = 1024  # the next piece is added to so short a one: objects for single bytes would add up
 
 
-@final
-class PeerInfo:
+class PeerInfo(Protocol):
     """Who is at the other end, as far as the transport knows."""
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that accepted it."""
+
+    @property
+    def host(self) -> str:
+        """Its address as the socket sees it: that of a proxy in between, when there is one."""
+
+    @property
+    def port(self) -> int:
+        """Its port at that address."""
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the stream is in TLS."""
+
+    @property
+    def alpn(self) -> str | None:
+        """The application protocol that TLS agreed on."""
+
+    @property
+    def certificate_name(self) -> str | None:
+        """The user name in a client certificate that was verified."""
+
+    @property
+    def subprotocol(self) -> str | None:
+        """What a WebSocket upgrade selected."""
+
+
+@final
+class PeerRecord:
+    """A `PeerInfo` by itself. A stream over plain TCP needs none: it is its own."""
 
     __slots__ = ("alpn", "certificate_name", "host", "is_encrypted", "listener", "port", "subprotocol")
 
@@ -31,15 +65,15 @@ class PeerInfo:
         is_encrypted: bool = False,
         alpn: str | None = None,
         certificate_name: str | None = None,
+        subprotocol: str | None = None,
     ) -> None:
-        # Without names the first three take 250 instructions to be handed over by interpreted code, with them 4,500.
-        self.listener = listener  # name of the listener that accepted it
-        self.host = host  # as the socket sees it: of a proxy in between, when there is one
+        self.listener = listener
+        self.host = host
         self.port = port
         self.is_encrypted = is_encrypted
-        self.alpn = alpn  # the application protocol TLS agreed on
-        self.certificate_name = certificate_name  # user name in a client certificate that was verified
-        self.subprotocol: str | None = None  # what a WebSocket upgrade selected
+        self.alpn = alpn
+        self.certificate_name = certificate_name
+        self.subprotocol = subprotocol
 
 
 class ReadTarget(Protocol):
@@ -112,6 +146,48 @@ class Connection(Protocol):
 
     def writing_resumed(self) -> None:
         """The peer has taken most of what was buffered."""
+
+
+@trait
+class StreamUser:
+    """What a stream tells its connection. Compiled connections inherit it, and are called without a look-up by name."""
+
+    def received(self, data: bytes) -> None:
+        """See `Connection`."""
+
+    def closed(self, error: Exception | None) -> None:
+        """See `Connection`."""
+
+    def writing_paused(self) -> None:
+        """See `Connection`."""
+
+    def writing_resumed(self) -> None:
+        """See `Connection`."""
+
+
+@final
+class InterpretedUser(StreamUser):
+    """An interpreted connection, which cannot inherit from a compiled trait."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._received = connection.received
+        self._connection = connection
+
+    def received(self, data: bytes) -> None:
+        """Pass it on."""
+        self._received(data)
+
+    def closed(self, error: Exception | None) -> None:
+        """Pass it on."""
+        self._connection.closed(error)
+
+    def writing_paused(self) -> None:
+        """Pass it on."""
+        self._connection.writing_paused()
+
+    def writing_resumed(self) -> None:
+        """Pass it on."""
+        self._connection.writing_resumed()
 
 
 ConnectionFactory: TypeAlias = Callable[[], Connection]  # called once for each accepted stream

@@ -17,16 +17,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
-from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo
-from sluicegate.protocols.transport.loop.acceptor import Acceptor
+from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo, PeerRecord
+from sluicegate.protocols.transport.loop.acceptor import Acceptor, MakeTransport
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.selector import report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
-from sluicegate.protocols.transport.stream import Stream
+from sluicegate.protocols.transport.stream import Origin, Stream, TcpStream
 from sluicegate.protocols.transport.tls import TlsTransport
 from sluicegate.protocols.transport.tls_context import CertificateUser, TlsFiles, user_of
 
-# Per listener, unless told otherwise. An idle stream costs a quarter of a kilobyte, and 17 more in TLS; what the
+# Per listener, unless told otherwise. An idle stream costs an eighth of a kilobyte, and 17 more in TLS; what the
 # connection holds comes on top.
 CONNECTIONS_MAX: Final = 100_000
 TLS_HANDSHAKE_S: Final = 10.0  # a client that has not finished by then is gone or hostile; asyncio waits 60 s
@@ -73,6 +73,7 @@ class BaseListener(ABC):
         self._tls_handshake_s = tls_handshake_s
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
         self._acceptors: list[Acceptor] = []
+        self._make_transport: MakeTransport = TcpTransport
         self._shaking: dict[TlsTransport, Any] = {}  # the addresses of those in their handshakes
 
     def __repr__(self) -> str:
@@ -99,7 +100,9 @@ class BaseListener(ABC):
         self._bound_port = cast(int, bound[0].getsockname()[1])
         sockets = running_sockets()
         for listening in bound:
-            self._acceptors.append(Acceptor(sockets, listening, name=self.name, on_accept=self._accept))
+            self._acceptors.append(
+                Acceptor(sockets, listening, name=self.name, on_accept=self._accept, make=self._make_transport)
+            )
 
     async def stop(self) -> None:
         """Accept no more, and give up handshakes under way. Open connections stay open. Idempotent."""
@@ -198,34 +201,44 @@ class Listener(BaseListener):
         )
         self._connect = connect
         self._last_host = ""
-        self._dismiss = self.dismiss  # one for all streams, which keep it
+        self._origin = Origin(name, self.dismiss)
+        if tls is None:
+            self._make_transport = TcpStream
         self.certificate_user = CertificateUser.COMMON_NAME if tls is None else tls.certificate_user
 
     def open(self, transport: asyncio.Transport, address: Any) -> None:
         """Give an admitted stream a connection, and let it begin. An exception of the connection ends the stream."""
+        host, port = (address or _GONE)[:2]
+        if host == self._last_host:  # behind a gateway all clients have one address, which takes 64 bytes
+            host = self._last_host
+        else:
+            self._last_host = host
+        plain: object = transport
         try:
-            stream = Stream(transport, self._connect(), self._dismiss)
+            connection = self._connect()
+            if isinstance(plain, TcpStream):
+                plain.open(connection, self._origin, host, port)
+            else:
+                stream = Stream(transport, connection, self._origin.on_closed)
         except Exception as error:
             self.dismiss()
             report("a connection could not be made", error, transport=transport)
             transport.abort()
             return
         try:
-            stream.begin(self._peer(transport, address))
+            if isinstance(plain, TcpStream):
+                plain.begin(connection)
+            else:
+                stream.begin(self._peer(transport, host, port))
         except Exception as error:
             report("a connection failed as it opened", error, transport=transport)
             transport.abort()
 
-    def _peer(self, transport: asyncio.Transport, address: Any) -> PeerInfo:
-        host, port = (address or _GONE)[:2]
-        if host == self._last_host:  # behind a gateway all clients have one address, which takes 64 bytes
-            host = self._last_host
-        else:
-            self._last_host = host
+    def _peer(self, transport: asyncio.Transport, host: str, port: int) -> PeerInfo:
         secured: ssl.SSLObject | None = None if self._tls is None else transport.get_extra_info("ssl_object")
         if secured is None:
-            return PeerInfo(self.name, host, port)
-        return PeerInfo(
+            return PeerRecord(self.name, host, port)
+        return PeerRecord(
             self.name,
             host,
             port,

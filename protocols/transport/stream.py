@@ -1,16 +1,20 @@
-"""One open byte stream over an asyncio transport, TCP or TLS: the `ByteTransport` that connections write to.
+"""One open byte stream: the `ByteTransport` that connections write to.
+
+`TcpStream` is the stream of a client over plain TCP, and its transport at the same time: one object, because there may
+be a hundred thousand idle ones. `Stream` is over a transport of another kind, as TLS.
 
 Streams are accepted in `protocols.transport.listeners`; protocols that replace a stream for a while are in
-`protocols.transport.stream_protocols`. A read goes from asyncio's transport to the connection's own `received` with
-nothing of ours in between: `data_received` is not a method here but a field that holds it. A write goes to a TCP
-transport by a direct call.
+`protocols.transport.stream_protocols`. A read goes straight to the connection's own `received`.
 """
 
 import asyncio
 from collections.abc import Callable
 from typing import Final, cast, final
 
-from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
+from mypy_extensions import i32
+
+from sluicegate.protocols.transport.interface import Connection, InterpretedUser, PeerInfo, ReadTarget, StreamUser
+from sluicegate.protocols.transport.loop.selector import SocketSelector
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
 from sluicegate.protocols.transport.stream_protocols import LingeringClose, ReadIntoProtocol
 
@@ -21,17 +25,211 @@ FLUSH_S: Final = 10.0  # how long a peer may take to read what was buffered at `
 
 
 @final
-class Stream:
-    """One peer's stream. Compiled, and so of no class of asyncio's: event loops ask for a protocol's methods only."""
+class Origin:
+    """What the plain streams of one listener have in common."""
 
-    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_tcp", "_transport", "data_received")
+    def __init__(self, listener: str, on_closed: Callable[[], None]) -> None:
+        self.listener = listener
+        self.on_closed = on_closed  # called once for each stream, before the connection's own `closed`
+
+
+_UNKNOWN: Final = Origin("", lambda: None)  # of a stream that no listener has taken over
+
+
+@final
+class TcpStream(TcpTransport):
+    """One client's stream over plain TCP: its transport, what its connection writes to, and its `PeerInfo`.
+
+    Until `open` it is a transport alone. From then on it is its own protocol, unless another replaces it for a while.
+    """
+
+    __slots__ = ("_host", "_origin", "_port", "_user")
+
+    def __init__(self, sockets: SocketSelector, fd: int) -> None:
+        """Take over an open socket that never blocks. Nothing is read before `resume_reading`."""
+        super().__init__(sockets, fd)
+        self._user: StreamUser | None = None  # until it knows that the stream is gone
+        self._origin = _UNKNOWN
+        self._host = ""
+        self._port: i32 = 0
+
+    def open(self, connection: Connection, origin: Origin, host: str, port: int) -> None:
+        """Begin to be the stream of a connection."""
+        user: object = connection
+        self._user = user if isinstance(user, StreamUser) else InterpretedUser(connection)
+        self._origin = origin
+        self._host = host
+        self._port = port
+        self.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
+        self.set_protocol(self)
+
+    def begin(self, connection: Connection) -> None:
+        """Tell the connection that it has a stream."""
+        connection.opened(self, self)
+
+    # For the connection: PeerInfo.
+
+    @property
+    def listener(self) -> str:
+        """The name of the listener that accepted it."""
+        return self._origin.listener
+
+    @property
+    def host(self) -> str:
+        """The peer's address."""
+        return self._host
+
+    @property
+    def port(self) -> int:
+        """The peer's port."""
+        return self._port
+
+    @property
+    def is_encrypted(self) -> bool:
+        """No: it is plain TCP."""
+        return False
+
+    @property
+    def alpn(self) -> str | None:
+        """None: it is not in TLS."""
+        return None
+
+    @property
+    def certificate_name(self) -> str | None:
+        """None: it is not in TLS."""
+        return None
+
+    @property
+    def subprotocol(self) -> str | None:
+        """None: of a WebSocket, the connection inside has another `PeerInfo`."""
+        return None
+
+    # For the connection: ByteTransport. `write` and `abort` are the transport's.
+
+    def write_all(self, buffers: list[bytes]) -> None:
+        """Send buffers together."""
+        self.writelines(buffers)
+
+    def close(self) -> None:
+        """Send what is buffered and close; a peer that does not take it in `FLUSH_S` is cut off."""
+        if self._takes_verbs():
+            if self._unsent is not None:
+                self._replace_with_end().deadline = asyncio.get_running_loop().call_later(FLUSH_S, self._give_up)
+            self._close()
+
+    def close_after_flush(self) -> None:
+        """Send what is buffered, shut down our side, and discard input until the peer closes or `LINGER_S` is over.
+
+        That begins anew for a peer that takes what is buffered: a large answer over HTTP has its time.
+        """
+        if self._takes_verbs():
+            self._linger(self._unsent_bytes)
+            self.resume_reading()
+            try:
+                self.write_eof()
+            except OSError:  # the peer has reset the connection
+                self.abort()
+
+    def pause_reading(self) -> None:
+        """Read no more from the socket for now."""
+        if not self._ends:  # then input is discarded until the end
+            super().pause_reading()
+
+    def read_into(self, target: ReadTarget) -> None:
+        """Read what comes next into a target."""
+        if self._takes_verbs() and self._protocol is self:
+            protocol, transport = cast(asyncio.Protocol, self), cast(asyncio.Transport, self)
+            self.set_protocol(ReadIntoProtocol(protocol, transport, target))
+
+    def buffered_bytes(self) -> int:
+        """Return how much the socket has not taken yet."""
+        return self._unsent_bytes
+
+    # For the transport, which it is itself: Protocol.
+
+    def _deliver(self, data: bytes) -> None:
+        """Give the connection what was read."""
+        user = self._user
+        if user is not None and self._protocol is self:
+            user.received(data)
+        else:
+            self._protocol.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        """Give the connection what a protocol has read that was in this one's place."""
+        if self._user is not None:
+            self._user.received(data)
+
+    def pause_writing(self) -> None:
+        """More than `WRITE_HIGH_BYTES` are buffered."""
+        if self._user is not None:
+            self._user.writing_paused()
+
+    def resume_writing(self) -> None:
+        """Less than `WRITE_LOW_BYTES` are buffered."""
+        if self._user is not None:
+            self._user.writing_resumed()
+
+    def eof_received(self) -> None:
+        """The peer sends no more: the transport closes by itself, once it has sent what is buffered.
+
+        That has the time of last words, or a peer that reads nothing would keep its stream for ever.
+        """
+        if self._unsent is not None:
+            self._linger(self._unsent_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The stream is gone, for whatever reason."""
+        user, self._user = self._user, None  # the connection holds us, and we it
+        self._origin.on_closed()
+        if user is not None:
+            user.closed(exc)
+
+    # The end.
+
+    def _takes_verbs(self) -> bool:
+        """Return whether verbs have an effect."""
+        return not (self._is_closing or self._ends)
+
+    def _replace_with_end(self) -> LingeringClose:
+        """Have input discarded; what does that keeps the deadline, which an open stream does not need."""
+        ending = self._protocol
+        if not isinstance(ending, LingeringClose):
+            ending = LingeringClose(cast(asyncio.Protocol, self))
+            self.set_protocol(ending)
+        return ending
+
+    def _linger(self, buffered: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._replace_with_end().deadline = loop.call_later(LINGER_S, self._check_progress, buffered)
+
+    def _check_progress(self, buffered_before: int) -> None:
+        buffered = self._unsent_bytes
+        if buffered < buffered_before:
+            self._linger(buffered)
+        else:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        if self._unsent is not None:
+            self.abort()
+        else:
+            self._close()
+
+
+@final
+class Stream:
+    """One peer's stream over a transport, as TLS. Of no class of asyncio's: transports call a protocol's methods only.
+
+    `data_received` is not a method here but a field that holds the connection's `received`.
+    """
+
+    __slots__ = ("_connection", "_deadline", "_is_open", "_on_closed", "_transport", "data_received")
 
     def __init__(self, transport: asyncio.Transport, connection: Connection, on_closed: Callable[[], None]) -> None:
         """Take over an open transport. `on_closed` is called once, before the connection's own `closed`."""
         self.data_received: Callable[[bytes], None] = connection.received
         self._transport = transport
-        plain: object = transport
-        self._tcp = plain if isinstance(plain, TcpTransport) else None  # the same, for `write`; None: TLS, or closing
         self._connection: Connection | None = connection  # until it knows that the transport is gone
         self._on_closed = on_closed
         self._is_open = True  # verbs have an effect
@@ -51,10 +249,7 @@ class Stream:
 
     def write(self, data: bytes) -> None:
         """Send one buffer."""
-        tcp = self._tcp
-        if tcp is not None:
-            tcp.write(data)
-        elif self._is_open:
+        if self._is_open:
             self._transport.write(data)
 
     def write_all(self, buffers: list[bytes]) -> None:
@@ -65,7 +260,7 @@ class Stream:
     def close(self) -> None:
         """Send what is buffered and close; a peer that does not take it in `FLUSH_S` is cut off."""
         if self._is_open:
-            self._end()
+            self._is_open = False
             self._give_up_after(FLUSH_S)
             self._transport.close()
 
@@ -77,7 +272,7 @@ class Stream:
         transport = self._transport
         if not self._is_open or transport.is_closing():
             return
-        self._end()
+        self._is_open = False
         self._linger(transport.get_write_buffer_size())
         transport.set_protocol(LingeringClose(cast(asyncio.Protocol, self)))
         transport.resume_reading()
@@ -88,7 +283,7 @@ class Stream:
 
     def abort(self) -> None:
         """Close at once."""
-        self._end()
+        self._is_open = False
         self._transport.abort()
 
     def pause_reading(self) -> None:
@@ -128,14 +323,14 @@ class Stream:
 
         That has the time of last words, or a peer that reads nothing would keep its stream for ever.
         """
-        self._end()
+        self._is_open = False
         buffered = self._transport.get_write_buffer_size()
         if buffered:
             self._linger(buffered)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The transport is gone, for whatever reason."""
-        self._end()
+        self._is_open = False
         if self._deadline is not None:
             self._deadline.cancel()
         connection = self._connection
@@ -145,10 +340,6 @@ class Stream:
         self._on_closed()
         if connection is not None:
             connection.closed(exc)
-
-    def _end(self) -> None:
-        self._is_open = False
-        self._tcp = None
 
     def _give_up_after(self, seconds: float) -> None:
         self._deadline = asyncio.get_running_loop().call_later(seconds, self._give_up)

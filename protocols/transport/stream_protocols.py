@@ -48,11 +48,14 @@ class ReadIntoProtocol(asyncio.BufferedProtocol):
 class LingeringClose(asyncio.Protocol):
     """Replaces a stream whose last bytes are written: discards input, and waits for the end."""
 
-    __slots__ = ("_stream",)
+    __slots__ = ("_stream", "deadline")
 
     def __init__(self, stream: asyncio.Protocol) -> None:
         self._stream = stream
+        self.deadline: asyncio.TimerHandle | None = None  # of the stream, if it keeps none itself
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the stream."""
+        if self.deadline is not None:
+            self.deadline.cancel()
         self._stream.connection_lost(exc)

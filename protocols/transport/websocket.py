@@ -22,7 +22,14 @@ from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from sluicegate.protocols.transport.interface import ByteTransport, Connection, ConnectionFactory, PeerInfo, ReadTarget
+from sluicegate.protocols.transport.interface import (
+    ByteTransport,
+    Connection,
+    ConnectionFactory,
+    PeerInfo,
+    PeerRecord,
+    ReadTarget,
+)
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages, authority_of
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, UnfinishedBytes, UnfinishedShare
 
@@ -256,8 +263,17 @@ class WebSocketConnection:
             self._deadline = None
         self._phase = _Phase.OPEN
         self._inside = self._connect()
-        self._peer.subprotocol = self._frames.subprotocol
-        self._inside.opened(self, self._peer)
+        peer = self._peer
+        inner = PeerRecord(
+            peer.listener,
+            peer.host,
+            peer.port,
+            is_encrypted=peer.is_encrypted,
+            alpn=peer.alpn,
+            certificate_name=peer.certificate_name,
+            subprotocol=self._frames.subprotocol,
+        )
+        self._inside.opened(self, inner)
 
     def _response_to(self, request: Request) -> Response:
         """Return the response to an upgrade request."""

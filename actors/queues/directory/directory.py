@@ -212,7 +212,7 @@ class QueueDirectory(LoopActor):
             asked["name"] = f"{ANONYMOUS_PREFIX}{self.runtime.rng.getrandbits(128):032x}"
         values, durable = self._templates.fill_in(asked, False if is_anonymous else message.durable)
         if rights is not None:
-            values["owner"] = rights.user
+            values["owner"] = rights.username
             self._check_endpoint(rights)
         wildcards = self._consumer_queues.may_have_wildcards(values.get("name"))
         definition = definition_from_dict(values, reserved_name=is_anonymous, wildcards=wildcards, durable=durable)
@@ -227,7 +227,7 @@ class QueueDirectory(LoopActor):
 
     def _check_endpoint(self, rights: ClientRights) -> None:
         """Raise ClientDenied unless a client may create one more queue."""
-        self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.user), self.queues_count)
+        self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.username), self.queues_count)
 
     def _create(self, message: CreateQueue, *, owner: ClientRights | None = None) -> LoopFuture[QueueHandle]:
         answer: LoopFuture[QueueHandle] = LoopFuture()
@@ -298,7 +298,7 @@ class QueueDirectory(LoopActor):
         topics = self._consumer_queues.topics_of(message.name)
         rights.check_collecting(topics, len(topics))
         self._check_endpoint(rights)
-        return self._make(message.name, rights.user)
+        return self._make(message.name, rights.username)
 
     def _make(self, name: str, owner: str) -> LoopFuture[QueueHandle | None] | None:
         made = self._consumer_queues.definition(name, owner)
@@ -338,7 +338,7 @@ class QueueDirectory(LoopActor):
         definition = message.change(handle)
         config = definition.config
         if message.rights is not None:
-            check_decides(handle, message.rights.user)
+            check_decides(handle, message.rights.username)
             check_changed(message.rights, handle, definition)
         check_update(handle, config)
         if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):

@@ -45,7 +45,7 @@ def check_made(
 def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDefinition) -> None:
     """Raise PermissionDenied, QueueInvalid or ClientDenied unless a client may change a queue's definition."""
     others_change = replace(definition, subscriptions=handle.definition.subscriptions)
-    check_permission(handle, rights.user, MODIFY_TOPIC if others_change == handle.definition else DELETE)
+    check_permission(handle, rights.username, MODIFY_TOPIC if others_change == handle.definition else DELETE)
     config, present = definition.config, handle.definition.config
     if config.partitioned() and not present.partitioned():
         raise QueueInvalid("partition_count", "a client cannot partition a queue", "0; administrators can")

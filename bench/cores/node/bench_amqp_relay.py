@@ -23,7 +23,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.protocols.amqp.connection import AmqpConnection
-from sluicegate.protocols.transport.interface import Connection, PeerInfo
+from sluicegate.protocols.transport.interface import Connection, PeerRecord
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 QUEUE = "relay"
@@ -48,7 +48,7 @@ class Relay:
     async def open(self) -> None:
         """Attach both ends."""
         for connection, name in ((self.receiver, "r"), (self.sender, "s")):
-            connection.opened(self.out[connection], PeerInfo(listener="amqp", host="test", port=1))
+            connection.opened(self.out[connection], PeerRecord(listener="amqp", host="test", port=1))
             attach = wire.attach(name, self._address, is_receiver=name == "r", settled=self.direct)
             connection.received(wire.opening(name) + attach)
             for _ in range(20):  # the turns of the loop that attaching takes

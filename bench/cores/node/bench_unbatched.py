@@ -17,7 +17,7 @@ from typing import Final
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import Node, open_store
-from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
+from sluicegate.protocols.transport.interface import Connection, PeerRecord, ReadTarget
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
@@ -112,7 +112,7 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
         publisher, subscriber = node.mqtt._connect(), node.mqtt._connect()
         out: dict[Connection, ListTransport] = {publisher: ListTransport(), subscriber: ListTransport()}
         for connection, name in ((publisher, b"p"), (subscriber, b"s")):
-            connection.opened(out[connection], PeerInfo(listener="mqtt", host="test", port=1))
+            connection.opened(out[connection], PeerRecord(listener="mqtt", host="test", port=1))
             connection.received(_connect(name))
             await _answered(out[connection])
         subscriber.received(_subscribe(TOPIC, qos))

@@ -42,6 +42,7 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         config: Config = services.config
         mqtt = config.mqtt
         return MqttServices(
+            vpns=self.vpns,
             runtime=services.runtime,
             events=vpn.events,
             space=vpn.space,

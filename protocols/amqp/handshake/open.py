@@ -83,7 +83,8 @@ def _denial(client: AmqpClient, peer: Open) -> AmqpError | None:
     """Admit the client, or return the error that refuses it."""
     assert client.peer is not None, "the transport comes before its bytes"
     try:
-        client.read_control.limit(client.identity.admit(peer.container_id, client.peer.host))
+        rights = client.identity.admit(peer.container_id, client.peer.host, client.runtime.clock.now_ms())
+        client.read_control.limit(rights)
     except ClientDenied as denied:
         client.count_refused(denied.reason)
         return AmqpError(condition_of(denied), denied.text)

@@ -78,7 +78,7 @@ async def _answer(peer: FlowPeer, request: Provision) -> Provisioned:
         )
         definition: QueueDefinition = await queues.ask(change)
         return Provisioned(request.kind, request.request_id, request.name, orjson.dumps(definition.to_dict()))
-    await queues.ask(DeleteQueue(request.name, rights.user))
+    await queues.ask(DeleteQueue(request.name, rights.username))
     return Provisioned(request.kind, request.request_id, request.name, b"")
 
 

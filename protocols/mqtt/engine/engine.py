@@ -14,7 +14,7 @@ Three rules for the caller:
 
 from typing import Final, final
 
-from mypy_extensions import i64, u8
+from mypy_extensions import i32, i64, u8
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.mqtt.codec.events import (
@@ -82,6 +82,7 @@ from sluicegate.protocols.mqtt.engine.publish_run import PublishRun
 from sluicegate.protocols.mqtt.engine.publish_writer import NONE_SKIPPED, PublishWriter
 
 _PINGRESP: Final = b"\xd0\x00"
+_PACKET_BYTES_MAX: Final = 0x7FFF_FFFF  # above any packet there can be
 _NO_PIECES: Final[list[bytes]] = []  # of all engines that write one piece at a time; nothing is added to it
 
 # Stages of a connection.
@@ -142,6 +143,18 @@ NO_DIALOGUE: Final = AuthenticationDialogue(None)  # of all whose CONNECT names 
 
 
 @final
+class EngineParts:
+    """What an engine has that waits for its client or for the rest of a packet, or has authentication."""
+
+    def __init__(self) -> None:
+        self.connect: ConnectReceived | None = None  # while it waits for an answer
+        self.pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
+        self.authentication = NO_DIALOGUE
+        self.partial: PartialPacket | None = None  # of a packet that has not come whole
+        self.disconnected_by: DisconnectReceived | None = None  # the client's DISCONNECT, once read
+
+
+@final
 class MqttEngine:
     """One client's connection, from its first byte to its last.
 
@@ -150,8 +163,7 @@ class MqttEngine:
     """
 
     def __init__(self, limits: MqttLimits, now_ms: int) -> None:
-        self.client_packet_bytes_max = 0  # Maximum Packet Size of the client; 0: no limit
-        # What fits into a byte stands together: there may be a hundred thousand of these.
+        # What is smaller than a pointer stands together: there may be a hundred thousand of these.
         self.level: u8 = 0  # 3, 4 or 5, from CONNECT on
         self._stage: u8 = _SILENT
         self.tells_reasons = False
@@ -160,23 +172,30 @@ class MqttEngine:
         )
         self.has_output = False
         self._expires_at_close = False  # CONNECT had no Session Expiry Interval, or 0
+        self.client_packet_bytes_max: i32 = 0  # Maximum Packet Size of the client; 0: no limit
+        self._packet_bytes_max: i32 = limits.connect_bytes_max
+        self._topic_alias_maximum: i32 = 0  # the client's
+        self._keep_alive_ms: i32 = 0  # with the half that the standard adds; 0: off
         self.answered_bytes = 0  # ever; messages are no answers
         self._limits = limits
         self._fixed_headers = BEFORE_CONNECT
-        self._packet_bytes_max = limits.connect_bytes_max
-        self._connect: ConnectReceived | None = None  # while it waits for an answer
-        self._topic_alias_maximum = 0  # the client's
         self._client_id = ""  # from CONNECT on
         self._reader: PublishReader | None = None
         self._writer: PublishWriter | None = None  # from the first message that is the client's own
         self._only = b""  # the one piece to be written, if there is one: mostly it is all of a turn
         self._pieces = _NO_PIECES  # more of them; empty while there is but one
-        self.partial: PartialPacket | None = None  # of a packet that has not come whole
         self._last_packet_ms = now_ms
-        self._keep_alive_ms = 0  # with the half that the standard adds; 0: off
-        self._pings_early = 0  # PINGREQs before CONNACK; they are answered behind it
-        self._authentication = NO_DIALOGUE
-        self.disconnected_by: DisconnectReceived | None = None  # the client's DISCONNECT, once read
+        self._parts: EngineParts | None = None
+
+    @property
+    def partial(self) -> PartialPacket | None:
+        """What has come of a packet that is not whole."""
+        return None if self._parts is None else self._parts.partial
+
+    @property
+    def disconnected_by(self) -> DisconnectReceived | None:
+        """The client's DISCONNECT, once read."""
+        return None if self._parts is None else self._parts.disconnected_by
 
     # --- the three verbs ---
 
@@ -184,14 +203,15 @@ class MqttEngine:
         """Return the events of these bytes; after a violation PeerViolated is the last. Empty: see `filled`."""
         received = ReceivedEvents()
         if self._stage != _ENDED:
-            if self.partial is not None and len(data := self.partial.join(data)) > 0:
-                self.partial = None
+            parts = self._parts
+            if parts is not None and parts.partial is not None and len(data := parts.partial.join(data)) > 0:
+                parts.partial = None
             try:
                 pos = self._read(data, wall_ms, received)
                 if pos > 0 or (self._stage == _OPEN and misses_much(self.partial)):
                     self._last_packet_ms = now_ms
                 if pos < len(data) and self._stage != _ENDED:
-                    self.partial = PartialPacket(data, pos)
+                    self._made_parts().partial = PartialPacket(data, pos)
             except PeerViolation as violation:
                 self._add_violation(violation, received)
             except (IndexError, ValueError, OverflowError) as error:  # none should come through; it costs this client
@@ -201,7 +221,7 @@ class MqttEngine:
     def tick(self, now_ms: int) -> PeerViolated | None:
         """Bring time. Once a second is enough: keep alive may be exceeded by as much."""
         silent_ms = now_ms - self._last_packet_ms
-        awaits_auth = self._authentication.awaits_client
+        awaits_auth = self._parts is not None and self._parts.authentication.awaits_client
         if self._stage == _SILENT or (self._stage == _ASKING and awaits_auth):
             if silent_ms >= self._limits.connect_timeout_ms:
                 what = "AUTH" if awaits_auth else "CONNECT"
@@ -228,18 +248,31 @@ class MqttEngine:
         """Count this moment as one in which the client spoke: for a caller that has stopped reading."""
         self._last_packet_ms = now_ms
 
+    def forget_partial(self) -> None:
+        """Free what has come of a packet that is not whole: the client is gone."""
+        if self._parts is not None:
+            self._parts.partial = None
+
+    def _made_parts(self) -> EngineParts:
+        parts = self._parts
+        if parts is None:
+            parts = self._parts = EngineParts()
+        return parts
+
     # --- large packets, read directly into their memory ---
 
     def buffer(self) -> memoryview | None:
         """Return memory for the missing bytes of a packet, if there are enough of them to pay off."""
-        return None if self.partial is None else self.partial.buffer(self.level)
+        partial = self.partial
+        return None if partial is None else partial.buffer(self.level)
 
     def filled(self, count: int, now_ms: int) -> bool:
         """Note that so many bytes have come to `room`; return whether the packet is whole: then `feed` no bytes."""
         if self._stage == _OPEN:  # before that, a slow client runs into the connect timeout
             self._last_packet_ms = now_ms
-        assert self.partial is not None, "who places bytes has asked for room"
-        payload = self.partial.filled(count)
+        partial = self.partial
+        assert partial is not None, "who places bytes has asked for room"
+        payload = partial.filled(count)
         if payload is None:
             return False
         self._publish_reader().apart = payload
@@ -286,12 +319,15 @@ class MqttEngine:
             self._reader.publisher = client_id
         overridden = self.level == 5 and server_keep_alive_s >= 0  # [3.2.2-21]
         self._keep_alive_ms = (server_keep_alive_s if overridden else connect.keep_alive_s) * 1500
-        self._connect = None
         self._stage = _OPEN
         self._fixed_headers = CONNECTED[self.level]
-        self._authentication.accepted()
-        if self._pings_early:
-            self._queue(_PINGRESP * self._pings_early)
+        parts = self._made_parts()
+        parts.connect = None
+        parts.authentication.accepted()
+        if parts.pings_early:
+            self._queue(_PINGRESP * parts.pings_early)
+        if parts.partial is None and parts.authentication is NO_DIALOGUE:
+            self._parts = None
         return True
 
     def refuse(self, reason_code: int, text: str = "") -> None:
@@ -306,7 +342,8 @@ class MqttEngine:
             return True
         if self._stage == _SILENT:
             raise LocalMisuse("AUTH before CONNECT")
-        self._authentication.sends(reason_code, method)
+        dialogue = NO_DIALOGUE if self._parts is None else self._parts.authentication
+        dialogue.sends(reason_code, method)
         return len(self._queue_first_that_fits([encode_auth(reason_code, method, data)])) > 0
 
     # --- commands: answers and messages ---
@@ -416,7 +453,7 @@ class MqttEngine:
         if length < 0:
             return pos
         stop = body + length
-        if stop - pos > self._packet_bytes_max:
+        if stop - pos > i64(self._packet_bytes_max):
             text = f"{NAMES[packet_type]} of {stop - pos} bytes, at most {self._packet_bytes_max} are allowed"
             raise PeerViolation(PACKET_TOO_LARGE, text)
         if packet_type == PINGREQ and length:
@@ -429,7 +466,7 @@ class MqttEngine:
         if packet_type == PINGREQ and self._stage == _OPEN:
             self._answer(_PINGRESP)
         elif packet_type == PINGREQ:
-            self._pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
+            self._made_parts().pings_early += 1  # no packet may precede CONNACK [3.2.0-1]
         elif packet_type == SUBSCRIBE:
             received.add(decode_subscribe(data, body, stop, self.level, self._limits.filters_per_packet_max, room))
         elif packet_type == UNSUBSCRIBE:
@@ -440,7 +477,8 @@ class MqttEngine:
             self._read_disconnect(data, body, stop, received)
         else:
             auth = decode_auth(data, body, stop)
-            self._authentication.received(auth)
+            dialogue = NO_DIALOGUE if self._parts is None else self._parts.authentication
+            dialogue.received(auth)
             received.add(auth)
         return stop
 
@@ -449,11 +487,12 @@ class MqttEngine:
         self.level = protocol.level  # from here on there is a form to answer in
         self._stage = _ASKING
         connect = decode_connect(data, protocol, stop, self._limits)
-        self._connect = connect
+        parts = self._made_parts()
+        parts.connect = connect
         self._expires_at_close = connect.session_expiry_s == 0
         if connect.authentication_method is not None:
-            self._authentication = AuthenticationDialogue(connect.authentication_method)
-        self.client_packet_bytes_max = connect.maximum_packet_size
+            parts.authentication = AuthenticationDialogue(connect.authentication_method)
+        self.client_packet_bytes_max = min(connect.maximum_packet_size, _PACKET_BYTES_MAX)
         self.restricts_output = connect.maximum_packet_size > 0 or connect.topic_alias_maximum > 0
         self.tells_reasons = self.level == 5 and connect.request_problem_information  # [3.1.2-29]
         self._packet_bytes_max = self._limits.packet_bytes_max
@@ -466,7 +505,7 @@ class MqttEngine:
         event = decode_disconnect(data, body, stop, self.level)
         if event.session_expiry_s > 0 and self._expires_at_close:
             raise PeerViolation(PROTOCOL_ERROR, "DISCONNECT sets a Session Expiry Interval, CONNECT had 0 (3.14.2.2.2)")
-        self.disconnected_by = event
+        self._made_parts().disconnected_by = event
         received.add(event)
         self._end()
 
@@ -518,15 +557,16 @@ class MqttEngine:
 
     def _end(self) -> None:
         self._stage = _ENDED
-        self.partial = None
+        self.forget_partial()
 
     def _asked(self, command: str) -> ConnectReceived | None:
         """Return the CONNECT that waits for an answer; None when the client has left meanwhile."""
         if self._stage == _ENDED:
             return None
-        if self._stage != _ASKING or self._connect is None:
+        connect = None if self._parts is None else self._parts.connect
+        if self._stage != _ASKING or connect is None:
             raise LocalMisuse(f"{command} without a CONNECT that waits for it [3.2.0-2]")
-        return self._connect
+        return connect
 
     def _may_send(self) -> bool:
         if self._stage == _OPEN:

@@ -73,7 +73,9 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
         client.services.sessions.inbox.post(released)
         return
     session = claimed.session
-    attached = client.attached = _attached(client, event, session, will)  # at once: a failure from here on returns it
+    client.explains = event.request_problem_information
+    client.receive_maximum = event.receive_maximum if event.level == 5 else client.services.window_v3
+    attached = client.attached = AttachedSession(session, will)  # at once: a failure from here on returns it
     if session.has_rows:  # CONNACK promises to keep session and will [3.1.2-7], so they are stored before it
         try:
             await client.writes(attached).store_session(will)
@@ -119,7 +121,7 @@ def _admit(client: MqttClient, event: ConnectReceived, client_id: str, principal
     identity = client.identity
     identity.authenticated(principal)
     assert client.peer is not None
-    rights = identity.admit(client_id, client.peer.host, takes_over=True)
+    rights = identity.admit(client_id, client.peer.host, client.cell.runtime.clock.now_ms(), takes_over=True)
     if client.read_control is not None:
         client.read_control.limit(rights)
     will = event.will
@@ -198,11 +200,6 @@ def _accept(
         authentication_method=event.authentication_method,
         authentication_data=None if outcome is None else outcome.data,
     )
-
-
-def _attached(client: MqttClient, event: ConnectReceived, session: Session, will: Will | None) -> AttachedSession:
-    limit = event.receive_maximum if event.level == 5 else client.services.window_v3
-    return AttachedSession(session, will, receive_maximum=limit, explains=event.request_problem_information)
 
 
 def _give_back(client: MqttClient, claimed: SessionClaimed) -> None:

@@ -5,7 +5,7 @@ must not change the user.
 """
 
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
-from sluicegate.protocols.mqtt.client import MqttClient
+from sluicegate.protocols.mqtt.client import AuthExchange, MqttClient
 from sluicegate.protocols.mqtt.codec.events import AuthReceived, ConnectReceived
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     BAD_AUTHENTICATION_METHOD,
@@ -21,7 +21,7 @@ from sluicegate.protocols.mqtt.requests.connect import connect, enter_vpn, refus
 from sluicegate.protocols.security.authentication import Authenticated, AuthenticationFailed, Exchange, Principal
 
 
-class EnhancedAuthentication:
+class EnhancedAuthentication(AuthExchange):
     """The exchanges of one connection that named a method in CONNECT."""
 
     def __init__(self, client: MqttClient, method: str, event: ConnectReceived) -> None:

@@ -17,6 +17,7 @@ REST_S: Final = 1.0  # how long accepting pauses when there is no file descripto
 
 _EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
+MakeTransport: TypeAlias = Callable[[SocketSelector, int], TcpTransport]
 OnAccept: TypeAlias = Callable[[TcpTransport, Any], None]  # is given a stream, and its peer's address
 
 log = logging.getLogger("sluicegate.listeners")
@@ -26,10 +27,18 @@ log = logging.getLogger("sluicegate.listeners")
 class Acceptor(Watcher):
     """One address at which streams are accepted. Each reads when `on_accept` has returned."""
 
-    __slots__ = ("_events", "_fd", "_listening", "_name", "_on_accept", "_sockets")
+    __slots__ = ("_events", "_fd", "_listening", "_make", "_name", "_on_accept", "_sockets")
 
-    def __init__(self, sockets: SocketSelector, listening: socket.socket, *, name: str, on_accept: OnAccept) -> None:
-        """Listen at a bound socket that never blocks. Raises OSError."""
+    def __init__(
+        self,
+        sockets: SocketSelector,
+        listening: socket.socket,
+        *,
+        name: str,
+        on_accept: OnAccept,
+        make: MakeTransport = TcpTransport,
+    ) -> None:
+        """Listen at a bound socket that never blocks; `make` is the kind of streams. Raises OSError."""
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # of all that is accepted
         listening.listen(BACKLOG)
         self._sockets = sockets
@@ -37,6 +46,7 @@ class Acceptor(Watcher):
         self._fd = listening.fileno()
         self._name = name
         self._on_accept = on_accept
+        self._make = make
         self._events = 0
         sockets.add(self._fd, self)
         self._watch_for(READABLE)
@@ -63,7 +73,7 @@ class Acceptor(Watcher):
                 continue  # a stream that failed before it was accepted: see accept(2)
             fd = accepted.detach()
             os.set_blocking(fd, False)
-            stream = TcpTransport(self._sockets, fd)
+            stream = self._make(self._sockets, fd)
             try:
                 self._on_accept(stream, address)
             except (SystemExit, KeyboardInterrupt):

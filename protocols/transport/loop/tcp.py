@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, final
+from typing import Any, Final, TypeAlias
 
 from mypy_extensions import i32, i64
 
@@ -32,9 +32,8 @@ _NO_PROTOCOL: Final = asyncio.Protocol()  # before a protocol has taken the stre
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
-@final
 class TcpTransport(Watcher):
-    """The server's end of one stream."""
+    """The server's end of one stream. `protocols.transport.stream.TcpStream` is one with a connection of ours on it."""
 
     __slots__ = (
         "_ends",
@@ -44,9 +43,9 @@ class TcpTransport(Watcher):
         "_is_closing",
         "_is_full",
         "_low_bytes",
+        "_places_reads",
         "_protocol",
         "_read_bytes",
-        "_received",
         "_sockets",
         "_unsent",
         "_unsent_bytes",
@@ -54,24 +53,25 @@ class TcpTransport(Watcher):
 
     def __init__(self, sockets: SocketSelector, fd: int) -> None:
         """Take over an open socket that never blocks. Nothing is read before `resume_reading`."""
+        # What is smaller than a pointer stands together: there may be a hundred thousand of these.
         self._sockets = sockets
         self._fd: i32 = fd  # -1 when the stream is gone
         self._events: i32 = 0  # that are watched for
-        self._protocol: Any = _NO_PROTOCOL
-        self._received: Any = _NO_PROTOCOL.data_received  # None: the protocol says where reads go
         self._read_bytes: i32 = READ_BYTES_MIN
-        self._unsent: list[Bytes] | None = None  # what the socket has not taken; None: nothing
-        self._unsent_bytes: i64 = 0
-        self._high_bytes: i64 = WRITE_HIGH_BYTES
-        self._low_bytes: i64 = WRITE_LOW_BYTES
+        self._places_reads = False  # the protocol says where reads go
         self._is_full = False  # the protocol was told to pause
         self._ends = False  # our end is said, or comes behind what is unsent
         self._is_closing = False
+        self._high_bytes: i32 = WRITE_HIGH_BYTES
+        self._low_bytes: i32 = WRITE_LOW_BYTES
+        self._protocol: Any = _NO_PROTOCOL
+        self._unsent: list[Bytes] | None = None  # what the socket has not taken; None: nothing
+        self._unsent_bytes: i64 = 0
         sockets.add(fd, self)
 
     def __repr__(self) -> str:
         state = "gone" if self._fd < 0 else "closing" if self._is_closing else "open"
-        return f"TcpTransport({state}, {self._unsent_bytes} bytes unsent)"
+        return f"{type(self).__name__}({state}, {self._unsent_bytes} bytes unsent)"
 
     # For the protocol: asyncio's Transport.
 
@@ -93,7 +93,7 @@ class TcpTransport(Watcher):
     def set_protocol(self, protocol: Any) -> None:
         """Set the protocol that gets the input; a buffered protocol gets it in its own buffers."""
         self._protocol = protocol
-        self._received = None if isinstance(protocol, asyncio.BufferedProtocol) else protocol.data_received
+        self._places_reads = isinstance(protocol, asyncio.BufferedProtocol)
 
     def get_protocol(self) -> Any:
         """Return the protocol."""
@@ -159,6 +159,9 @@ class TcpTransport(Watcher):
 
     def close(self) -> None:
         """Send what is unsent, then close. Nothing is read any more."""
+        self._close()
+
+    def _close(self) -> None:
         if not self._is_closing:
             self._is_closing = True
             if self._unsent is None:
@@ -194,9 +197,9 @@ class TcpTransport(Watcher):
     def _read(self) -> i64:
         """Read once. If that filled the buffer, return how long the protocol took for it."""
         size = self._read_bytes
-        received = self._received
+        places = self._places_reads
         try:
-            if received is None:
+            if places:
                 data = b""
                 room = self._protocol.get_buffer(-1)
                 size = len(room)
@@ -214,24 +217,28 @@ class TcpTransport(Watcher):
         if count == 0:
             self._watch_for(self._events & ~READABLE)
             if not self._protocol.eof_received():
-                self.close()
-        elif received is None:
+                self._close()
+        elif places:
             self._protocol.buffer_updated(count)
         else:
             # Memory for a read is made before it is known how much there is, and given back for what there was not.
             if size > READ_BYTES_MIN and count < size // 16:
                 self._read_bytes = size // 4
-            received(data)
+            self._deliver(data)
         return ALL_IS_READ
+
+    def _deliver(self, data: bytes) -> None:
+        """Give the protocol what was read."""
+        self._protocol.data_received(data)
 
     def _deliver_full_read(self, data: bytes, size: i32) -> i64:
         """Deliver a read that filled its buffer, and adapt the next to the time it takes; return that."""
         clock = self._sockets.clock
         started_ns: i64 = clock.now_ns()
-        if self._received is None:
+        if self._places_reads:
             self._protocol.buffer_updated(size)
             return clock.now_ns() - started_ns
-        self._received(data)
+        self._deliver(data)
         took_ns: i64 = clock.now_ns() - started_ns
         if took_ns > POLL_NS_MAX:
             if size > READ_BYTES_MIN:
@@ -249,7 +256,7 @@ class TcpTransport(Watcher):
             self._watch_for(self._events | WRITABLE)
         else:
             self._unsent.extend(pieces)
-        if not self._is_full and self._unsent_bytes > self._high_bytes:
+        if not self._is_full and self._unsent_bytes > i64(self._high_bytes):
             self._is_full = True
             try:
                 self._protocol.pause_writing()
@@ -267,7 +274,7 @@ class TcpTransport(Watcher):
         if not unsent:
             self._unsent = None
             self._all_sent()
-        if self._is_full and self._unsent_bytes <= self._low_bytes and not self._is_closing:
+        if self._is_full and self._unsent_bytes <= i64(self._low_bytes) and not self._is_closing:
             self._is_full = False
             self._protocol.resume_writing()
 

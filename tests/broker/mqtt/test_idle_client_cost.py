@@ -1,6 +1,7 @@
 """Parts of an MQTT connection that are created on first use: idle clients do not pay for them."""
 
 from sluicegate.protocols.mqtt.connection import MqttConnection
+from sluicegate.protocols.transport.stream import TcpStream
 from support.broker.running_broker import RunningBroker
 
 
@@ -18,9 +19,21 @@ async def test_for_a_client_that_only_stays_nothing_is_made_beside_its_session(b
     attached = connection.attached
     assert attached is not None
     assert connection.cell.actor is None
-    assert (connection.read_control, connection.write_control, connection.budget) == (None, None, None)
+    assert (connection.read_control, connection.write_control, connection.parts) == (None, None, None)
     assert (attached.publishing, attached.delivering, attached.writes) == (None, None, None)
     assert attached.session.subscriber is None
+
+
+async def test_what_lives_as_long_as_a_connection_is_one_object_with_it(broker: RunningBroker) -> None:
+    """Each object costs 40 bytes before it holds anything."""
+    client = await broker.connect("stays")
+    await client.round_trip()
+    connection = only_connection(broker)
+    assert connection.attached is not None
+    assert isinstance(connection.peer, TcpStream), "a plain stream knows its peer"
+    assert connection.cell.inbox is connection.cell
+    assert connection.identity.rights is connection.identity
+    assert connection.attached.session.connection is connection.cell, "a session is its entry in the directory"
 
 
 async def test_a_client_that_lags_before_it_subscribes_exerts_back_pressure(broker: RunningBroker) -> None:

@@ -27,7 +27,7 @@ from sluicegate.protocols.security.bearer_tokens import LEEWAY_S, TokenVerifier,
 from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.security.oauth import OAUTHBEARER, XOAUTH2, OAuthMechanism
 from sluicegate.protocols.security.password_checks import PasswordChecks
-from sluicegate.protocols.transport.interface import PeerInfo
+from sluicegate.protocols.transport.interface import PeerRecord
 from support.network.tokens import AUDIENCE, FAR_S, ISSUER, TokenServer, bearer, xoauth2
 
 NOW_S = 1_700_000_000
@@ -180,8 +180,8 @@ class Services(NamedTuple):
 def test_tokens_are_not_offered_in_the_clear(server: TokenServer) -> None:
     """RFC 6750 5.3: whoever reads a bearer token has it."""
     vpns = MessageVpns({DEFAULT_VPN: Services(authenticator(server, token_as_password=False), ClientRoster())}, {})
-    plain = PeerInfo(listener="amqp", host="h", port=1)
-    secure = PeerInfo(listener="amqps", host="h", port=1, is_encrypted=True)
+    plain = PeerRecord(listener="amqp", host="h", port=1)
+    secure = PeerRecord(listener="amqps", host="h", port=1, is_encrypted=True)
     assert SaslDialogue(vpns, plain, allows_plain_unencrypted=False).offered() == []
     assert SaslDialogue(vpns, secure, allows_plain_unencrypted=False).offered() == [OAUTHBEARER, "PLAIN"]
 

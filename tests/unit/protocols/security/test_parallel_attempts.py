@@ -33,7 +33,7 @@ from sluicegate.protocols.security.login_attempts import (
 )
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.security.scram import NAME
-from sluicegate.protocols.transport.interface import PeerInfo
+from sluicegate.protocols.transport.interface import PeerRecord
 
 HOST = "192.0.2.1"
 BURST = 100
@@ -166,6 +166,6 @@ def test_a_mechanism_that_is_disabled_during_a_login_lets_no_client_in() -> None
     for _ in range(FREE_OF_HOST):
         door.authenticator.tried(HOST, "", succeeded=False)
     vpns = MessageVpns({DEFAULT_VPN: door}, {})
-    dialogue = SaslDialogue(vpns, PeerInfo("amqp", HOST, 1), allows_plain_unencrypted=False)
+    dialogue = SaslDialogue(vpns, PeerRecord("amqp", HOST, 1), allows_plain_unencrypted=False)
     with pytest.raises(AuthenticationFailed, match="removed while the client waited"):
         asyncio.run(dialogue.begin("CLAIM", b""))

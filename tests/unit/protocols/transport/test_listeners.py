@@ -60,7 +60,7 @@ def test_streams_send_small_writes_at_once(run: RunOnLoop) -> None:
 
     async def scenario() -> None:
         listener, _, writer, connection = await meets()
-        accepted = socket.socket(fileno=connection.transport._transport._fd)  # type: ignore[attr-defined]
+        accepted = socket.socket(fileno=connection.transport._fd)  # type: ignore[attr-defined]
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
         accepted.detach()
         await leaves(writer)
@@ -189,7 +189,7 @@ def test_nothing_more_is_sent_to_a_peer_that_has_said_its_last(run: RunOnLoop) -
         connection = await recorder.next_opened()
         connection.transport.write(bytes(32 << 20))
         leaving.shutdown(socket.SHUT_WR)
-        while not connection.transport._transport.is_closing():  # type: ignore[attr-defined]
+        while not connection.transport.is_closing():  # type: ignore[attr-defined]
             await asyncio.sleep(0)
         unsent = connection.transport.buffered_bytes()
         connection.transport.write(b"late")

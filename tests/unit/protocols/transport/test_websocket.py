@@ -13,7 +13,7 @@ from websockets.frames import Frame
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
-from sluicegate.protocols.transport.interface import PeerInfo, ReadTarget
+from sluicegate.protocols.transport.interface import PeerInfo, PeerRecord, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
@@ -104,7 +104,7 @@ class Dialogue:
             message_bytes_max=message_bytes_max, on_foreign=lambda _, foreign: self.foreign.append(foreign)
         )
         self.ours = WebSocketConnection(connect=lambda: self.inside, settings=settings)
-        self.ours.opened(self.stream, PeerInfo(listener="test", host=HOST, port=4711))
+        self.ours.opened(self.stream, PeerRecord(listener="test", host=HOST, port=4711))
 
     def dial(self, *, offers: list[str] | None = None, path: str = "/mqtt") -> None:
         offered = [Subprotocol(name) for name in (["mqtt"] if offers is None else offers)]
