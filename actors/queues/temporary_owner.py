@@ -25,7 +25,7 @@ class TemporaryOwner:
         own = self._rights
         if rights is own:
             return "", ""
-        if rights is None or (rights.client, rights.user) != (own.client, own.user):
+        if rights is None or (rights.client, rights.username) != (own.client, own.username):
             return NOT_OWNER, f"403 Permission Denied: temporary queue {queue!r} belongs to client {own.client!r}"
         if own.is_connected:
             text = f"temporary queue {queue!r} belongs to another connection of client {own.client!r}"

@@ -192,7 +192,8 @@ class MqttClient(Behaviour, Flushed):
         self.transport: ByteTransport | None = None
         self.peer: PeerInfo | None = None
         self.identity = Identity(services.clients)
-        self.attached: AttachedSession | None = None  # from the accepted CONNECT until it is released
+        self.session: Session | None = None  # from the accepted CONNECT until it is released
+        self._attached: AttachedSession | None = None  # what it has beside that, made on first use: see `attached`
         self.read_control: ReadControl | None = None  # until the client may have to wait: see `ensure_read_control`
         self.write_control: WriteControl | None = (
             None  # from when the client first lagged behind, whoever has the session
@@ -221,6 +222,25 @@ class MqttClient(Behaviour, Flushed):
         return self.write_control is not None and self.write_control.paused
 
     @property
+    def attached(self) -> AttachedSession | None:
+        """The session with what the connection has for it. To look at the session alone makes nothing: `session`."""
+        attached = self._attached
+        if attached is None and self.session is not None:
+            attached = self._attached = AttachedSession(self.session, None)
+        return attached
+
+    def attach(self, session: Session, will: Will | None) -> None:
+        """Take a session that the directory has given to this connection."""
+        self.session = session
+        if will is not None:
+            self._attached = AttachedSession(session, will)
+
+    def detach(self) -> None:
+        """Give the session up."""
+        self.session = None
+        self._attached = None
+
+    @property
     def vpns(self) -> MessageVpns[MqttServices]:
         """The message VPNs of the node."""
         return self.services.vpns
@@ -245,11 +265,14 @@ class MqttClient(Behaviour, Flushed):
 
     def publishing(self) -> PublishHandler:
         """Return the publish handler; the first publish makes it."""
+        attached = self._attached
+        if attached is None or attached.publishing is None:
+            return self._begin_publishing()
+        return attached.publishing
+
+    def _begin_publishing(self) -> PublishHandler:
         attached = self.attached
         assert attached is not None
-        return self._begin_publishing(attached) if attached.publishing is None else attached.publishing
-
-    def _begin_publishing(self, attached: AttachedSession) -> PublishHandler:
         services, session, writes = self.services, attached.session, self.writes(attached)
         publisher = Publisher(
             space=services.space, spool=services.spool, address=self.cell.inbox, rng=self.cell.runtime.rng
@@ -274,7 +297,7 @@ class MqttClient(Behaviour, Flushed):
 
     def delivering(self) -> Deliverer | None:
         """Return the deliverer of queue and retained messages, if there is one."""
-        return None if self.attached is None else self.attached.delivering
+        return None if self._attached is None else self._attached.delivering
 
     def delivering_of(self, attached: AttachedSession) -> Deliverer:
         """Return the deliverer; while a request is carried out, its deliveries wait for the response."""
@@ -347,8 +370,8 @@ class MqttClient(Behaviour, Flushed):
 
         It is made when the client first lags; publishers need not know of it before.
         """
-        services, attached, transport = self.services, self.attached, self.transport
-        if self.write_control is not None or attached is None or transport is None:
+        services, session, transport = self.services, self.session, self.transport
+        if self.write_control is not None or session is None or transport is None:
             return self.write_control
         watch = self.write_control = WriteControl(
             self.cell,
@@ -357,8 +380,8 @@ class MqttClient(Behaviour, Flushed):
             slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
         )
         watch.attach(transport)
-        if attached.session.subscriber is not None:
-            attached.session.subscriber.pressure = watch.pressure
+        if session.subscriber is not None:
+            session.subscriber.pressure = watch.pressure
         return watch
 
     def turn_budget(self) -> TurnBudget:
@@ -419,16 +442,17 @@ class MqttClient(Behaviour, Flushed):
 
     def _release(self) -> None:
         """Return the session to the directory; at most once."""
-        if self.attached is None or self.is_busy:
+        attached = self.attached
+        if attached is None or self.is_busy:
             return  # none, or a request is changing it: called again after that
-        self.services.sessions.inbox.post(self._detach(self.attached))
+        self.services.sessions.inbox.post(self._detach(attached))
 
     def _detach(self, attached: AttachedSession) -> SessionReleased:
         """Detach the session from a connection that ends. A DISCONNECT that is still queued counts too.
 
         The directory gets the session even if this fails: a claim that waits for it would never be answered.
         """
-        self.attached = None
+        self.detach()
         try:
             if self.engine.disconnected_by is not None:
                 attached.apply_disconnect(self.engine.disconnected_by, self.services.session_expiry_s_max)

@@ -114,8 +114,9 @@ class MqttConnection(MqttClient, StreamUser):
         self.count_unfinished()
         if self.read_control is not None:
             self.read_control.attach(None)
-        if self.attached is not None and self.is_busy:
-            self.writes(self.attached).abandon()  # writes of the running request have no recipient
+        attached = self.attached
+        if attached is not None and self.is_busy:
+            self.writes(attached).abandon()  # writes of the running request have no recipient
         self._release()
         self.identity.close()
         self.cell.stop()
@@ -196,7 +197,7 @@ class MqttConnection(MqttClient, StreamUser):
 
     def _violated(self, event: PeerViolated) -> None:
         self.services.counters.count(self.services.counters.violated, f"0x{event.reason_code:02x}")
-        client = self.attached.session.client_id if self.attached is not None else "?"
+        client = "?" if self.session is None else self.session.client_id
         log.info(
             "protocol error from client %r at %s (0x%02x): %s", client, self.peer_name(), event.reason_code, event.text
         )
@@ -258,17 +259,17 @@ class MqttConnection(MqttClient, StreamUser):
 
     def _direct(self, batch: MessageBatch) -> None:
         """Send a batch at most once, unless the client has too much unread."""
-        attached = self.attached
-        if attached is None:  # it has left meanwhile
+        session = self.session
+        if session is None:  # it has left meanwhile
             self.services.space.offline_count += batch.count
         elif self.write_control is None or not self.write_control.drops_direct(batch.count):
-            send_direct(self.engine, attached.session, self.services.counters, batch, self.cell.runtime.clock)
+            send_direct(self.engine, session, self.services.counters, batch, self.cell.runtime.clock)
 
     def _shared_direct(self, message: SharedDirect) -> None:
         """Send a batch that this client got as a member of a shared group, unless it has too much unread."""
-        attached, batch = self.attached, message.batch
+        session, batch = self.session, message.batch
         name = f"$share/{message.group.name}/{message.group.filter_text}"
-        extra = None if attached is None else attached.session.shares.get(name)
+        extra = None if session is None else session.shares.get(name)
         if extra is None:  # it has left meanwhile, the group or the gateway
             self.services.space.offline_count += batch.count
         elif self.write_control is None or not self.write_control.drops_direct(batch.count):
@@ -320,7 +321,8 @@ class MqttConnection(MqttClient, StreamUser):
         return answer
 
     def _hand_over(self) -> SessionReleased | None:
-        return None if self.attached is None else self._detach(self.attached)
+        attached = self.attached
+        return None if attached is None else self._detach(attached)
 
     # --- what goes out ---
 

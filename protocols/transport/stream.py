@@ -47,11 +47,12 @@ class TcpStream(TcpTransport):
 
     def __init__(self, sockets: SocketSelector, fd: int) -> None:
         """Take over an open socket that never blocks. Nothing is read before `resume_reading`."""
-        super().__init__(sockets, fd)
+        # Before the transport shows itself to others: so none of these has to be looked for in compiled code.
         self._user: StreamUser | None = None  # until it knows that the stream is gone
         self._origin = _UNKNOWN
         self._host = ""
         self._port: i32 = 0
+        super().__init__(sockets, fd)
 
     def open(self, connection: Connection, origin: Origin, host: str, port: int) -> None:
         """Begin to be the stream of a connection."""

@@ -73,18 +73,16 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
         client.services.sessions.inbox.post(released)
         return
     session = claimed.session
-    client.explains = event.request_problem_information
-    client.receive_maximum = event.receive_maximum if event.level == 5 else client.services.window_v3
-    attached = client.attached = AttachedSession(session, will)  # at once: a failure from here on returns it
+    _attach(client, event, session, will)  # at once: a failure from here on returns it
     if session.has_rows:  # CONNACK promises to keep session and will [3.1.2-7], so they are stored before it
         try:
-            await client.writes(attached).store_session(will)
+            await client.writes(_attached(client)).store_session(will)
         except StoreRefused:
             _give_back(client, claimed)
             raise
         if not client.is_open():
             if client.is_closing:  # the client was refused, so there is no will either
-                attached.will = None
+                _attached(client).will = None
             return
     if not _accept(client, event, claimed, client_id, expiry_s, outcome):
         _give_back(client, claimed)
@@ -93,11 +91,11 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
     revoked = denied_subscriptions(client, session) if claimed.present else []
     for text in revoked:
         session.pending_retained.pop(text, None)  # else its retained messages would be sent below
-    _begin(client, attached)
+    _begin(client, session)
     _report_connected(client, event, session, claimed.present)
     if revoked:
         await revoke(client, session, revoked)
-        await client.writes(attached).store_subscriptions()
+        await client.writes(_attached(client)).store_subscriptions()
     if session.has_deliveries:
         await resume_flows(client, session)
 
@@ -204,17 +202,28 @@ def _accept(
 
 def _give_back(client: MqttClient, claimed: SessionClaimed) -> None:
     """Return the session of a refused client. A session made for it is dropped: the client never learns of it."""
-    client.attached = None
+    client.detach()
     if not claimed.present:
         claimed.session.expiry_s = 0
     client.services.sessions.inbox.post(SessionReleased(claimed.session, None, client.cell))
 
 
-def _begin(client: MqttClient, attached: AttachedSession) -> None:
+def _attach(client: MqttClient, event: ConnectReceived, session: Session, will: Will | None) -> None:
+    client.explains = event.request_problem_information
+    client.receive_maximum = event.receive_maximum if event.level == 5 else client.services.window_v3
+    client.attach(session, will)
+
+
+def _attached(client: MqttClient) -> AttachedSession:
+    attached = client.attached
+    assert attached is not None, "a session is not released while a request is carried out"
+    return attached
+
+
+def _begin(client: MqttClient, session: Session) -> None:
     """Resume the deliveries of the session's last connection, and connect its subscriber."""
-    session = attached.session
     if session.has_deliveries:
-        delivering = client.begin_delivering(attached)
+        delivering = client.begin_delivering(_attached(client))
         delivering.resend_pubrels()
         wall_ms = client.cell.runtime.clock.wall_ms()
         delivering.retained.resend(wall_ms)

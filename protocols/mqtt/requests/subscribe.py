@@ -92,12 +92,12 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
         turn = client.turn_budget().next_filter()
         if turn is not None:
             await turn
-        attached = client.attached
-        if attached is None:
+        session = client.session
+        if session is None:
             return
         try:
             options = _options_of(client, event)
-            code, found = await _subscribe(client, attached.session, request, options)
+            code, found = await _subscribe(client, session, request, options)
             if options.hint:
                 reasons.append(options.hint)
         except TopicError as error:
@@ -119,13 +119,14 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
         # 3.1 has no code for a refusal: the client gets the requested QoS and no messages.
         codes.append(request.qos if code >= UNSPECIFIED_ERROR and client.engine.level == 3 else code)
     await _stored(client)
-    if client.attached is None:
+    if client.session is None:
         return
     client.engine.suback(event.packet_id, codes, "; ".join(reasons))
     for granted, scan in retained:
-        if not scan.is_done or client.attached.delivering is not None:
-            wall_ms = client.cell.runtime.clock.wall_ms()
-            client.delivering_of(client.attached).retained.add(scan, granted, wall_ms)
+        if not scan.is_done or client.delivering() is not None:
+            attached, wall_ms = client.attached, client.cell.runtime.clock.wall_ms()
+            assert attached is not None, "no session is released while the retained messages of a request are found"
+            client.delivering_of(attached).retained.add(scan, granted, wall_ms)
     client.ask_flush()
 
 
@@ -136,12 +137,12 @@ async def unsubscribe(client: MqttClient, event: UnsubscribeReceived) -> None:
         turn = client.turn_budget().next_filter()
         if turn is not None:
             await turn
-        attached = client.attached
-        if attached is None:
+        session = client.session
+        if session is None:
             return
-        codes.append(await _unsubscribe(client, attached.session, filter_text))
+        codes.append(await _unsubscribe(client, session, filter_text))
     await _stored(client)
-    if client.attached is not None:
+    if client.session is not None:
         client.engine.unsuback(event.packet_id, codes)
         client.ask_flush()
 
@@ -371,8 +372,8 @@ async def _unsubscribe(client: MqttClient, session: Session, filter_text: str) -
     if revoked is None:
         return NO_SUBSCRIPTION_EXISTED if _is_valid(client, filter_text) else TOPIC_FILTER_INVALID
     session.changed(filter_text)
-    if client.attached is not None and client.attached.delivering is not None:
-        client.attached.delivering.retained.forget(revoked)
+    if (delivering := client.delivering()) is not None:
+        delivering.retained.forget(revoked)
     await client.turn_budget().ask(
         client.services.router, RemoveSubscription(client.subscriber(session), revoked.topic_filter)
     )
@@ -392,8 +393,8 @@ def _is_valid(client: MqttClient, text: str) -> bool:
 
 async def _end_share(client: MqttClient, extra: ExtraSubscription) -> None:
     """End the flow of a shared subscription; its messages are not sent again."""
-    if client.attached is not None and client.attached.delivering is not None:
-        client.attached.delivering.disown(extra.ids)
+    if (delivering := client.delivering()) is not None:
+        delivering.disown(extra.ids)
     await _end_flow(client, extra)
 
 
@@ -449,9 +450,12 @@ def _count(session: Session) -> int:
 
 async def _stored(client: MqttClient) -> None:
     """Wait until the session's subscriptions are stored."""
+    session = client.session
+    if session is None or not session.unstored:
+        return
     attached = client.attached
-    if attached is not None and attached.session.unstored:
-        await client.writes(attached).store_subscriptions()
+    assert attached is not None, "who has a session is attached to it"
+    await client.writes(attached).store_subscriptions()
 
 
 def _extra(request: SubscriptionRequest, identifier: int) -> ExtraSubscription:

@@ -16,12 +16,11 @@ async def test_for_a_client_that_only_stays_nothing_is_made_beside_its_session(b
     client = await broker.connect("stays")
     await client.round_trip()
     connection = only_connection(broker)
-    attached = connection.attached
-    assert attached is not None
+    assert connection.session is not None
+    assert connection._attached is None
     assert connection.cell.actor is None
     assert (connection.read_control, connection.write_control, connection.parts) == (None, None, None)
-    assert (attached.publishing, attached.delivering, attached.writes) == (None, None, None)
-    assert attached.session.subscriber is None
+    assert connection.session.subscriber is None
 
 
 async def test_what_lives_as_long_as_a_connection_is_one_object_with_it(broker: RunningBroker) -> None:
@@ -29,11 +28,11 @@ async def test_what_lives_as_long_as_a_connection_is_one_object_with_it(broker: 
     client = await broker.connect("stays")
     await client.round_trip()
     connection = only_connection(broker)
-    assert connection.attached is not None
+    assert connection.session is not None
     assert isinstance(connection.peer, TcpStream), "a plain stream knows its peer"
     assert connection.cell.inbox is connection.cell
     assert connection.identity.rights is connection.identity
-    assert connection.attached.session.connection is connection.cell, "a session is its entry in the directory"
+    assert connection.session.connection is connection.cell, "a session is its entry in the directory"
 
 
 async def test_a_client_that_lags_before_it_subscribes_exerts_back_pressure(broker: RunningBroker) -> None:
