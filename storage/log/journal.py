@@ -240,12 +240,21 @@ class Journal:
     def trim(self, before: int) -> None:
         """Give up the records below a number, as far as they fill whole segments; keep the linked ones of these.
 
-        Raises OSError.
+        Raises OSError; another call does the rest.
         """
         with self._lock:
             used = (self._current, self._doubtful)
             gone = [each for each in self._segments if each.last < before and each not in used]
             self._segments = [each for each in self._segments if each not in gone]
+        try:
+            self._free(gone)
+        except OSError:
+            with self._lock:
+                self._segments = [each for each in gone if each.path.exists()] + self._segments
+            raise
+
+    def _free(self, gone: list[Segment]) -> None:
+        """Make spare files of segments that are not linked, or remove them."""
         free = self.kept.unlinked()
         for segment in gone:
             if segment.index in self.kept.live:

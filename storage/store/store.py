@@ -19,6 +19,7 @@ A copy (`stream_copy`) takes too long to wait for: the store ends it before it m
 """
 
 import contextlib
+import logging
 import secrets
 import threading
 from collections.abc import Callable, Iterator
@@ -81,6 +82,8 @@ from sluicegate.storage.store.row_keys import keys_under
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
+
+log = logging.getLogger("sluicegate.spool")
 
 # All files of a data folder; the last one exists during a restore.
 SPOOL_FILES: Final = (DATA_FILE, READERS_FILE, LOCK_FILE, PARTIAL_FILE, LOG_FOLDER)
@@ -249,7 +252,7 @@ class SpoolStore:
             self._rewrite_sparse()
             with self._holding:  # who begins to hold the log waits until it is trimmed
                 if self._holders == 0:
-                    self._log.trim(min(job.needed_from, job.applied + 1))
+                    self._trim(min(job.needed_from, job.applied + 1))
             self._log.prepare()
 
     def read_page(self, partition_id: int, first_sequence: int) -> PageRuns:
@@ -356,6 +359,13 @@ class SpoolStore:
         with self._remap:
             self._env.close()
         self._lock.release()
+
+    def _trim(self, before: int) -> None:
+        """Trim the log. A failure is reported and leaves files; the checkpoint is made already."""
+        try:
+            self._log.trim(before)
+        except OSError as error:
+            log.error("files of the log cannot be given up, which the next checkpoint tries again: %s", error)
 
     def _stored_page(self, key: bytes) -> bytes | None:
         with self._remap, self._env.begin() as txn:

@@ -1,6 +1,9 @@
 """What commits and checkpoints do, and that it is there when the folder is opened again."""
 
+import errno
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +28,7 @@ from sluicegate.storage.records.seal import seal
 from sluicegate.storage.store.store import SpoolStore
 from support.storage.sample_records import batch, page_bytes, publish_job, rows_of
 from support.storage.spool_file import put_raw
-from support.storage.store_work import checkpoint, commit, next_number
+from support.storage.store_work import checkpoint, commit, next_number, trim
 
 OpenStore = Callable[[], SpoolStore]
 
@@ -378,3 +381,28 @@ def test_a_store_of_another_release_is_refused_with_both_versions(store: SpoolSt
 
     with pytest.raises(UnsupportedFormat, match="has format 3; this release reads format 2"):
         open_store()
+
+
+def test_a_checkpoint_that_cannot_trim_the_log_is_made_and_the_next_one_trims(
+    store: SpoolStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its pages are in the state: who took them for unwritten would write some of their messages twice."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    for _ in range(3):
+        commit(store, record=publish_job(next_number(store), payload=bytes(200_000)).record)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "rename", refuse)
+        broken.setattr(Path, "unlink", refuse)
+        checkpoint(store, pages=[PageWrite(1, page_bytes(10))], needed_from=next_number(store))
+    assert "files of the log cannot be given up" in caplog.text
+    assert [page.summary.first_sequence for page in store.recover().pages] == [10]
+    left = store.usage().log_records
+
+    trim(store)
+    assert store.usage().log_records < left
+    store = open_store()
+    assert [page.summary.first_sequence for page in store.recover().pages] == [10]
+    assert store.recover().quarantined == []
