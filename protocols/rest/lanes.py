@@ -14,22 +14,30 @@ class Lanes:
     """The messages of one flow that wait to be pushed.
 
     Invariants: a lane is in `_open` when it has messages and none of it is out; messages of a lane come out in the
-    order they were added in.
+    order they were added in. One that its queue has taken back and delivered again takes its former place.
     """
 
     def __init__(self, *, keeps_order: bool) -> None:
         self._keeps_order = keeps_order
         self._waiting: dict[int, deque[UnsettledMessage]] = {}  # by lane
-        self._out: set[int] = set()  # lanes of which one message is being pushed
+        self._out: dict[int, UnsettledMessage] = {}  # by lane: the message of it that is being pushed
         self._open: deque[int] = deque()
 
     def add(self, message: UnsettledMessage) -> None:
-        """Put a message behind those of its lane."""
+        """Put a message behind those of its lane; one that comes again, before those that stood behind it."""
         lane = self._lane(message)
         waiting = self._waiting.get(lane)
         if waiting is None:
             waiting = self._waiting[lane] = deque()
-        waiting.append(message)
+        out = self._out.get(lane)
+        places = [place for place, each in enumerate(waiting) if each.sequence == message.sequence]
+        if out is not None and out.sequence == message.sequence:
+            waiting.appendleft(message)
+        elif places and self._keeps_order:
+            waiting[places[0]] = message  # the delivery before it is void
+            return
+        else:
+            waiting.append(message)
         if len(waiting) == 1 and lane not in self._out:
             self._open.append(lane)
 
@@ -39,13 +47,13 @@ class Lanes:
             return None
         lane = self._open.popleft()
         message = self._waiting[lane].popleft()
-        self._out.add(lane)
+        self._out[lane] = message
         return message
 
     def done(self, message: UnsettledMessage) -> None:
         """Let the lane of a message that was taken out go on."""
         lane = self._lane(message)
-        self._out.discard(lane)
+        self._out.pop(lane, None)
         if self._waiting.get(lane):
             self._open.append(lane)
         else:

@@ -68,6 +68,32 @@ def test_one_message_of_a_partition_is_out_at_a_time_and_in_order(
         lanes.check()
 
 
+def again(number: int, sequence: int) -> UnsettledMessage:
+    """Return another delivery of a message."""
+    made = message(number)
+    return UnsettledMessage(number, made.source, sequence, made.batch, 0, False, 2, True, 0)
+
+
+@pytest.mark.parametrize("is_out", [True, False])
+def test_a_message_that_its_queue_takes_back_and_delivers_again_keeps_its_place(is_out: bool) -> None:
+    """A lock ends while a push waits for its server: the message comes again behind those that it has to precede."""
+    lanes = Lanes(keeps_order=True)
+    before = [message(number) for number in ((1, 2) if is_out else (0, 1, 2))]
+    for each in before:
+        lanes.add(each)
+    first = lanes.next()
+    assert first is not None
+    lanes.add(again(3, 1))
+    lanes.done(first)
+    lanes.check()
+    second = lanes.next()
+    assert second is not None
+    lanes.done(second)
+    third = lanes.next()
+    assert third is not None
+    assert [(each.number, each.sequence) for each in (second, third)] == [(3, 1), (2, 2)]
+
+
 @pytest.mark.parametrize(
     ("text", "path"),
     [
