@@ -16,7 +16,8 @@ from simulation.targets import DEAD, PARTITIONED, Message, Seen, Target, Violati
 from simulation.truth import Truth
 
 OK: Final = 200
-LATE_US: Final = 1_000_000  # what was settled, or confirmed, so long before has arrived everywhere
+LATE_US: Final = 1_000_000  # what was confirmed so long before has arrived everywhere
+SETTLED_US: Final = 50_000  # what was settled so long before is known to its queue
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,7 @@ class BrowseJudge:
     def _is_gone(self, seen: Seen, asked_us: int) -> bool:
         """Return whether it was settled for good before a page was asked for."""
         is_settled = seen.is_committed or seen.settled_for_good == self._truth.crashes
-        return is_settled and 0 <= seen.answered_us < asked_us - LATE_US
+        return is_settled and 0 <= seen.answered_us < asked_us - SETTLED_US
 
     def _check_complete(self, walk: Walk, target: Target) -> None:
         truth = self._truth

@@ -102,8 +102,9 @@ class QuotaWatch:
         self._quota_bytes = -1
 
     def is_in_force(self, quota_bytes: int) -> None:
-        """A configuration is in force."""
+        """A configuration is in force: what was taken until now was taken by the one before."""
         self._quota_bytes = quota_bytes
+        self._since = None
 
     def check(self, node: Node, since: object) -> None:
         """Raise Violation when a message was taken beyond the quota, and none has left that could have made room.

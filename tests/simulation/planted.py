@@ -91,7 +91,7 @@ FAULTS = (
                 "            self.checkpoints.changed(partition_id)\n",
             ),
         ),
-        seed=2,
+        seed=10,
     ),
     Planted(
         "a page is deleted before the settlements of its messages are committed",
@@ -157,7 +157,7 @@ FAULTS = (
     Planted(
         "what a publisher sends again is delivered without the redelivered flag",
         (Edit("messaging/partitions/ledger.py", " or (batch is not None and batch.possible_duplicate)", ""),),
-        seed=2,
+        seed=5,
     ),
     Planted(
         "a slot that moves is not held until its older messages are settled",
@@ -168,7 +168,7 @@ FAULTS = (
                 "return NOT_HELD",
             ),
         ),
-        seed=8,
+        seed=10,
     ),
     Planted(
         "a commit publishes, and what it settles is not written with that",
