@@ -62,6 +62,7 @@ class Truth:
         self.came_unjudged: set[int] = set()  # messages that a queue delivered which the truth did not know
         self.retained = RetainedTopic(now_us, lambda: self.crashes)
         self.acl = PublishAcl()
+        self.over_quota_tick = 0  # when the message VPN may last have refused messages for its quota
         self.deliveries_count = 0
         self.settled_count = 0
 

@@ -110,8 +110,9 @@ class Will:
 
     @property
     def is_sure(self) -> bool:
-        """Return whether it has to come."""
-        return self._is_sure and not self._truth.store_faults and self.message.qos > 0
+        """Return whether it has to come: nobody hears of it when it is refused."""
+        is_taken = not self._truth.store_faults and self._truth.over_quota_tick < self.message.sent_tick
+        return self._is_sure and is_taken and self.message.qos > 0
 
     def check(self) -> None:
         """Raise Violation when it had to come, and is missing in a queue. All was drained."""

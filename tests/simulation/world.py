@@ -16,7 +16,7 @@ import pykka
 from simulation.amqp_tap import ResumerTap
 from simulation.browser import Browser, BrowseTap
 from simulation.client import KEEP_ALIVE_S, Client
-from simulation.configuration import Configuration
+from simulation.configuration import UNBOUNDED, Configuration
 from simulation.cursor_reader import CURSOR, Reader
 from simulation.delivery_points import PORTS
 from simulation.flow_tap import FlowTap
@@ -50,7 +50,7 @@ from simulation.sequences import SequenceBook
 from simulation.staging_job import Job
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.store_book import StoreBook
-from simulation.targets import PARTITIONED, Target, Violation
+from simulation.targets import NOT_YET, PARTITIONED, Target, Violation
 from simulation.transacting_client import Line, Transactor
 from simulation.truth import Truth
 from simulation.virtual_loop import VirtualClock, virtual_loop
@@ -309,6 +309,8 @@ class World:
         """Have the node read the configuration again. It holds from the next start on, whatever becomes of this."""
         config = self._config = self.configuration.config()
         self.truth.acl.may_change()
+        if self.configuration.quota_bytes != UNBOUNDED:
+            self.truth.over_quota_tick = NOT_YET
         self.pushes.changes_to(self.configuration.points)
         self._quota.may_change()
         faults = self.truth.store_faults
@@ -343,6 +345,8 @@ class World:
         truth.acl.is_in_force(truth.next_tick(), forbids=configuration.forbids)
         self.pushes.configured(configuration.points)
         self._quota.is_in_force(configuration.quota_bytes)
+        if configuration.quota_bytes == UNBOUNDED and truth.over_quota_tick:
+            truth.over_quota_tick = truth.next_tick()
 
     def begins(self, name: str) -> Target:
         """Report to the judge that a queue exists."""
