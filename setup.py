@@ -70,7 +70,8 @@ COMPILED: Final = (
     "protocols/transport/loop/selector.py",  # polls every connection
     "protocols/transport/stream.py",  # one for each connection
     "protocols/transport/loop/tcp.py",  # one below each stream
-    "protocols/transport/interface.py",  # the base classes of both
+    "protocols/transport/interface.py",  # adds up what connections receive of large data
+    "protocols/transport/stream_user.py",  # the base class of connections
     "protocols/transport/unfinished.py",  # counts every large packet
     "protocols/transport/origins.py",  # checks each HTTP request
     "protocols/amqp/**/*.py",  # wire engines and codecs

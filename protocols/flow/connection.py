@@ -35,7 +35,8 @@ from sluicegate.protocols.flow.publishers.publisher import FencePublisher
 from sluicegate.protocols.flow.requests.handshake import authenticate, greet
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
-from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo, StreamUser
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
+from sluicegate.protocols.transport.stream_user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.flow")

@@ -22,7 +22,8 @@ from sluicegate.protocols.http.codec.responses import (
     refusal_problem,
 )
 from sluicegate.protocols.http.router import serve, serve_at_once
-from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo, StreamUser
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.stream_user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
 log = logging.getLogger("sluicegate.http")

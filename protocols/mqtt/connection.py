@@ -43,7 +43,8 @@ from sluicegate.protocols.mqtt.requests.enhanced_auth import EnhancedAuthenticat
 from sluicegate.protocols.mqtt.requests.flows import flow_gone
 from sluicegate.protocols.mqtt.requests.subscribe import subscribe, unsubscribe
 from sluicegate.protocols.mqtt.session.messages import SessionReleased, TakeOver
-from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo, StreamUser
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.stream_user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT
 
 log = logging.getLogger("sluicegate.mqtt")

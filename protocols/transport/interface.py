@@ -12,8 +12,6 @@ All of them happen on the event loop's thread; an exception out of any of them e
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias, final
 
-from mypy_extensions import trait
-
 READ_INTO_BYTES_MIN: Final = 64 * 1024  # of what is missing: less is copied as soon as memory is made for it
 SHORT_PIECE_BYTES: Final = 1024  # the next piece is added to so short a one: objects for single bytes would add up
 
@@ -146,48 +144,6 @@ class Connection(Protocol):
 
     def writing_resumed(self) -> None:
         """The peer has taken most of what was buffered."""
-
-
-@trait
-class StreamUser:
-    """What a stream tells its connection. Compiled connections inherit it, and are called without a look-up by name."""
-
-    def received(self, data: bytes) -> None:
-        """See `Connection`."""
-
-    def closed(self, error: Exception | None) -> None:
-        """See `Connection`."""
-
-    def writing_paused(self) -> None:
-        """See `Connection`."""
-
-    def writing_resumed(self) -> None:
-        """See `Connection`."""
-
-
-@final
-class InterpretedUser(StreamUser):
-    """An interpreted connection, which cannot inherit from a compiled trait."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._received = connection.received
-        self._connection = connection
-
-    def received(self, data: bytes) -> None:
-        """Pass it on."""
-        self._received(data)
-
-    def closed(self, error: Exception | None) -> None:
-        """Pass it on."""
-        self._connection.closed(error)
-
-    def writing_paused(self) -> None:
-        """Pass it on."""
-        self._connection.writing_paused()
-
-    def writing_resumed(self) -> None:
-        """Pass it on."""
-        self._connection.writing_resumed()
 
 
 ConnectionFactory: TypeAlias = Callable[[], Connection]  # called once for each accepted stream

@@ -13,10 +13,11 @@ from typing import Final, cast, final
 
 from mypy_extensions import i32
 
-from sluicegate.protocols.transport.interface import Connection, InterpretedUser, PeerInfo, ReadTarget, StreamUser
+from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
 from sluicegate.protocols.transport.loop.selector import SocketSelector
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
 from sluicegate.protocols.transport.stream_protocols import LingeringClose, ReadIntoProtocol
+from sluicegate.protocols.transport.stream_user import InterpretedUser, StreamUser
 
 WRITE_HIGH_BYTES: Final = 256 * 1024  # buffered for one peer at `writing_paused`; asyncio's 64 KiB is one busy tick
 WRITE_LOW_BYTES: Final = 64 * 1024  # buffered at `writing_resumed`
