@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sluicegate.storage.catalog.copied_log import open_copy
 from sluicegate.storage.environment.databases import Databases
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
-from sluicegate.storage.log.links import links_in, stored_page
+from sluicegate.storage.log.links import linked_pages, stored_page
 from sluicegate.storage.records.linked_page import Link, is_linked, page_from_links
 from sluicegate.storage.records.page import directory_row
 
@@ -54,11 +53,10 @@ def _linked_keys(env: "lmdb.Environment", databases: Databases) -> tuple[list[by
     """
     keys: list[bytes] = []
     room_bytes = 0
-    with env.begin() as txn, txn.cursor(db=databases.directory) as cursor:
-        for key, row in cursor.iternext():
-            if links := links_in(row, partial(txn.get, key, db=databases.pages)):
-                keys.append(key)
-                room_bytes += _PAGE_ROOM_BYTES + sum([link.size for link in links])
+    with env.begin() as txn:
+        for key, links in linked_pages(txn, databases):
+            keys.append(key)
+            room_bytes += _PAGE_ROOM_BYTES + sum([link.size for link in links])
     return keys, room_bytes
 
 

@@ -32,7 +32,7 @@ from sluicegate.storage.log.journal import Journal
 from sluicegate.storage.log.record import LogRecord, encode_log_record
 from sluicegate.storage.log.replay import ReadableLog
 from sluicegate.storage.records.journal import JOURNAL_KIND
-from sluicegate.storage.records.seal import SEAL_BYTES, seal, unseal_whole
+from sluicegate.storage.records.seal import SEAL_BYTES, mismatched, seal, unseal_whole
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
@@ -173,6 +173,4 @@ def move_records(env: lmdb.Environment, databases: Databases, journal: Journal, 
 def sealed_entry(entry: LogEntry) -> bytes:
     """Return the form in a data file. The seal of a damaged record does not match."""
     value = seal(COPIED_KIND, COPIED_FORMAT, entry.data)
-    if entry.is_sound:
-        return value
-    return value[: SEAL_BYTES - 1] + bytes([value[SEAL_BYTES - 1] ^ 0xFF]) + entry.data
+    return value if entry.is_sound else mismatched(value)

@@ -11,7 +11,7 @@ See also: commits (storage.commit.planner), the records that keep the log (stora
 """
 
 from collections.abc import Callable
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.storage.commit.pending import NEVER
@@ -107,6 +107,19 @@ class Checkpoint:
             request.done(succeeded)
 
 
+class Counts(NamedTuple):
+    """What a checkpoint in progress includes."""
+
+    page_bytes: int
+    log_bytes: int
+    log_records: int
+    row_bytes: int
+    is_log_spent: bool
+
+
+NO_COUNTS: Final = Counts(0, 0, 0, 0, is_log_spent=False)
+
+
 @final
 class CheckpointPlanner:
     """Collects what a checkpoint does.
@@ -123,7 +136,6 @@ class CheckpointPlanner:
         self._pages: list[PageRequest] = []
         self._page_bytes = 0
         self._page_content_bytes = 0  # of these, what a checkpoint writes
-        self._out_page_bytes = 0  # of the checkpoint in progress
         self._pages_since_ms = 0
         self._page_deletes: list[PageKey] = []
         self._page_damages: list[PageDamage] = []
@@ -134,7 +146,7 @@ class CheckpointPlanner:
         self._is_log_spent = False  # records are no longer needed, and a checkpoint would trim the log
         self._since_ms = 0  # the beginning of the first commit after the last checkpoint
         self._out: Checkpoint | None = None
-        self._out_log = (0, 0, 0, False)
+        self._out_counts = NO_COUNTS  # of the checkpoint in progress
         self.overhead_bytes = 0  # what a checkpoint writes beside its content, as the store said last
 
     # --- requests ---
@@ -196,10 +208,10 @@ class CheckpointPlanner:
 
     def is_behind(self) -> bool:
         """Return whether so much waits in memory for a checkpoint that commits have to wait as well."""
-        page_bytes = self._page_bytes + self._out_page_bytes
-        if page_bytes > BEHIND * self.page_bytes_max:
+        out = self._out_counts
+        if self._page_bytes + out.page_bytes > BEHIND * self.page_bytes_max:
             return True
-        return self._row_bytes + self._out_log[2] > max(ROW_BYTES_BEHIND, BEHIND * self._row_bytes_due())
+        return self._row_bytes + out.row_bytes > max(ROW_BYTES_BEHIND, BEHIND * self._row_bytes_due())
 
     def due_ms(self) -> int:
         """Return the time at which a checkpoint is due: 0 for at once, NEVER when nothing waits for one."""
@@ -238,8 +250,10 @@ class CheckpointPlanner:
         deletes, self._page_deletes = self._page_deletes, []
         damages, self._page_damages = self._page_damages, []
         changed, self._changed = self._changed, set()
-        self._out_page_bytes, self._page_bytes, self._page_content_bytes = self._page_bytes, 0, 0
-        self._out_log = (self._log_bytes, self._log_records, self._row_bytes, self._is_log_spent)
+        self._out_counts = Counts(
+            self._page_bytes, self._log_bytes, self._log_records, self._row_bytes, self._is_log_spent
+        )
+        self._page_bytes = self._page_content_bytes = 0
         self._log_bytes = self._log_records = self._row_bytes = 0
         self._is_log_spent = False
         job = CheckpointJob(
@@ -266,15 +280,14 @@ class CheckpointPlanner:
 
     def log_bytes(self) -> int:
         """Return the bytes of the log that the stored state does not include."""
-        return self._log_bytes + self._out_log[0]
+        return self._log_bytes + self._out_counts.log_bytes
 
     def succeeded(self, overhead_bytes: int) -> Checkpoint:
         """Handle the success of the checkpoint in progress."""
         checkpoint = self._out
         assert checkpoint is not None
         self._out = None
-        self._out_page_bytes = 0
-        self._out_log = (0, 0, 0, False)
+        self._out_counts = NO_COUNTS
         self.overhead_bytes = overhead_bytes
         return checkpoint
 
@@ -283,14 +296,12 @@ class CheckpointPlanner:
         checkpoint = self._out
         assert checkpoint is not None
         self._out = None
-        self._out_page_bytes = 0
         job = checkpoint.job
-        log_bytes, log_records, row_bytes, is_log_spent = self._out_log
-        self._out_log = (0, 0, 0, False)
-        self._row_bytes += row_bytes
-        self._log_bytes += log_bytes
-        self._log_records += log_records
-        self._is_log_spent = self._is_log_spent or is_log_spent
+        counts, self._out_counts = self._out_counts, NO_COUNTS
+        self._row_bytes += counts.row_bytes
+        self._log_bytes += counts.log_bytes
+        self._log_records += counts.log_records
+        self._is_log_spent = self._is_log_spent or counts.is_log_spent
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
         self._changed.update([put.partition_id for put in job.cursor_puts if put.partition_id in self._cursors])

@@ -1,7 +1,8 @@
 """Reads what linked pages link to, in the folder of a log."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,7 +52,7 @@ def whole_page(read: Callable[[], bytes | None], folder: Path, where: str) -> by
         whole = page_from_links(page, fetched, where)
         page_now = read()
         if page_now == page:
-            if len(missing) == len(links_of(page, where)):
+            if missing and len(missing) == len(links_of(page, where)):
                 name = kept_path(folder, missing[0].segment)
                 raise DamagedRecord(where, f"its messages are in {name}, which does not exist")
             return whole
@@ -59,7 +60,15 @@ def whole_page(read: Callable[[], bytes | None], folder: Path, where: str) -> by
     return page
 
 
-def links_in(row: bytes, read_page: Callable[[], bytes | None]) -> list[Link]:
+def linked_pages(txn: "Transaction", databases: Databases) -> Iterator[tuple[bytes, list[Link]]]:
+    """Yield the key and the links of each linked page. Raises lmdb.Error."""
+    with txn.cursor(db=databases.directory) as cursor:
+        for key, row in cursor.iternext():
+            if links := _links_in(row, partial(txn.get, key, db=databases.pages)):
+                yield key, links
+
+
+def _links_in(row: bytes, read_page: Callable[[], bytes | None]) -> list[Link]:
     """Return the links of a page from what the directory has of it, or from the page when that is damaged."""
     for read in (lambda: row, read_page):
         with contextlib.suppress(DamagedRecord, UnsupportedFormat):

@@ -74,11 +74,7 @@ def take_spans(data: bytes, start: int, offset: int, count: int, where: str) -> 
 
     Raises ValueError and struct.error when the data end before the batches do begin, and DamagedRecord.
     """
-    sizes = take_column("I", data, offset, count)
-    checksums = take_column("Q", data, offset + 4 * count, count)
-    table_end = offset + 12 * count
-    _check_head(data, start, table_end, where)
-    at = table_end + _CHECKSUM.size
+    sizes, checksums, at = _take_table(data, start, offset, count, where, is_sealed=False)
     spans: list[BatchSpan] = []
     for size, checksum in zip(sizes, checksums, strict=True):
         spans.append(BatchSpan(at, size, checksum))
@@ -94,13 +90,8 @@ def take_batches(
     `is_sealed`: the record's seal matches, and so do the checksums of its batches. Raises DamagedRecord, ValueError and
     struct.error for an invalid head, and UnsupportedFormat.
     """
-    sizes = take_column("I", data, offset, count)
-    checksums = take_column("Q", data, offset + 4 * count, count)
-    table_end = offset + 12 * count
-    if not is_sealed:
-        _check_head(data, start, table_end, where)
+    sizes, checksums, at = _take_table(data, start, offset, count, where, is_sealed=is_sealed)
     batches: list[BatchRead] = []
-    at = table_end + _CHECKSUM.size
     for size, checksum in zip(sizes, checksums, strict=True):
         end = at + size
         if not is_sealed and xxhash.xxh3_64_intdigest(data[at:end]) != checksum:
@@ -117,10 +108,18 @@ def take_batches(
     return batches
 
 
-def _check_head(data: bytes, start: int, table_end: int, where: str) -> None:
-    (checksum,) = _CHECKSUM.unpack_from(data, table_end)
-    if xxhash.xxh3_64_intdigest(data[start:table_end]) != checksum:
-        raise DamagedRecord(where, "the checksum of its head does not match")
+def _take_table(
+    data: bytes, start: int, offset: int, count: int, where: str, *, is_sealed: bool
+) -> tuple[list[int], list[int], int]:
+    """Return the sizes and checksums of the batches, and where the first one begins."""
+    sizes = take_column("I", data, offset, count)
+    checksums = take_column("Q", data, offset + 4 * count, count)
+    end = offset + 12 * count
+    if not is_sealed:
+        (checksum,) = _CHECKSUM.unpack_from(data, end)
+        if xxhash.xxh3_64_intdigest(data[start:end]) != checksum:
+            raise DamagedRecord(where, "the checksum of its head does not match")
+    return sizes, checksums, end + _CHECKSUM.size
 
 
 def take_batch(data: bytes, at: int, where: str, losses: Losses) -> tuple[BatchRead, int]:

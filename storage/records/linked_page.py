@@ -17,7 +17,7 @@ import xxhash
 from sluicegate.storage.records.batch import column_bytes, take_column
 from sluicegate.storage.records.batches import put_checked_batches
 from sluicegate.storage.records.page import PAGE_FORMAT, PAGE_KIND, decode_page_summary, directory_row
-from sluicegate.storage.records.seal import SEAL_BYTES, seal, unseal_whole
+from sluicegate.storage.records.seal import SEAL_BYTES, mismatched, seal, unseal_whole
 
 LINKS_KIND: Final = b"SGK"
 LINKS_FORMAT: Final = 1
@@ -106,7 +106,7 @@ def page_from_links(page: bytes, fetch: Callable[[Link], bytes | None], where: s
     content = put_checked_batches(column_bytes("Q", firsts), batches, [link.checksum for link in links])
     sealed = seal(PAGE_KIND, PAGE_FORMAT, b"".join(content))
     if not is_sound:  # a seal that does not match has the reader check each batch
-        sealed = sealed[: SEAL_BYTES - 1] + bytes([sealed[SEAL_BYTES - 1] ^ 0xFF]) + sealed[SEAL_BYTES:]
+        sealed = mismatched(sealed)
     return directory_row(page, where) + sealed
 
 

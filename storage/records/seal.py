@@ -32,6 +32,11 @@ def seal(kind: bytes, version: int, content: bytes) -> bytes:
     return _SEAL.pack(kind, version, len(content), _checksum(kind, version, content)) + content
 
 
+def mismatched(sealed: bytes) -> bytes:
+    """Return a sealed record with a checksum that does not match: for content that came damaged, and stays readable."""
+    return sealed[: SEAL_BYTES - 1] + bytes([sealed[SEAL_BYTES - 1] ^ 0xFF]) + sealed[SEAL_BYTES:]
+
+
 def sealed_version(data: bytes, offset: int) -> int:
     """Return the format version that a checked seal at `offset` names."""
     return data[offset + 3]

@@ -1,7 +1,6 @@
 """Applies a checkpoint inside a write transaction. `SpoolStore` begins and commits the transaction."""
 
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 import lmdb
@@ -11,7 +10,7 @@ from sluicegate.storage.environment.identity import Positions, write_positions
 from sluicegate.storage.environment.quarantine import describe_page, set_aside
 from sluicegate.storage.errors import DamagedRecord
 from sluicegate.storage.interface import CheckpointJob, PageDamage, PageKey, Quarantined, Reservation, Table
-from sluicegate.storage.log.links import links_in, stored_page
+from sluicegate.storage.log.links import linked_pages, stored_page
 from sluicegate.storage.log.record import LogRecord, page_key_of
 from sluicegate.storage.log.tail import TailChanges, growth_of_values
 from sluicegate.storage.records.cursor import decode_cursor, encode_cursor, with_reservation
@@ -44,10 +43,9 @@ def apply_checkpoint(
 def linked_bytes(txn: "Transaction", databases: Databases) -> dict[int, int]:
     """Return the linked bytes of each segment of the log. Raises lmdb.Error."""
     found: dict[int, int] = {}
-    with txn.cursor(db=databases.directory) as cursor:
-        for key, row in cursor.iternext():
-            for link in links_in(row, partial(txn.get, key, db=databases.pages)):
-                found[link.segment] = found.get(link.segment, 0) + link.size
+    for _, links in linked_pages(txn, databases):
+        for link in links:
+            found[link.segment] = found.get(link.segment, 0) + link.size
     return found
 
 

@@ -416,13 +416,14 @@ class SpoolStore:
         """Return the kept segments to empty next, if there is much in them that is not needed."""
         kept = self._log.kept
         garbage, live = kept.garbage(but=self._stuck)
+        if garbage <= min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP):
+            return set()
         used = self._state_bytes + self._log.held_bytes()
         is_short = (
             used > _SHORT * (self._map_bytes_max - self._reserve_bytes)
             or disk_free_bytes(self.folder) < _SHORT_OF_RESERVE * self._reserve_bytes
         )
-        allowed = live // SHORT_SHARE if is_short else live
-        if garbage <= max(min(GARBAGE_BYTES_MIN, self._map_bytes_max // SEGMENTS_IN_MAP), allowed):
+        if garbage <= (live // SHORT_SHARE if is_short else live):
             return set()
         return kept.sparse(REWRITTEN_BYTES, but=self._stuck)
 
