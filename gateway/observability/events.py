@@ -27,8 +27,10 @@ from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 def spawn_event_log(
     runtime: Runtime, config: Config, *, parent: ActorCell, spool: Address, space_of: Callable[[str], TopicSpace | None]
 ) -> ActorCell:
-    """Start the event log, which publishes the events emitted from then on; `space_of` takes the name of a VPN,
-    which may have been deleted."""
+    """Start the event log, which publishes the events emitted from then on.
+
+    `space_of` returns the topic space of a message VPN by name, None for one that was deleted.
+    """
     cell = runtime.spawn(
         lambda cell: EventLog(
             cell,

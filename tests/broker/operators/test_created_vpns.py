@@ -2,7 +2,6 @@
 
 import asyncio
 import functools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -29,17 +28,11 @@ from sluicegate.storage.catalog.vpn_rows import vpn_row
 from sluicegate.storage.errors import StoreFailed, StoreFull
 from sluicegate.storage.interface import CommitJob, Table
 from support.broker.inside_client import batch_on, until
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
+from support.broker.protocol_clients import OK, PROTOCOLS, Answer, Mqtt
 from support.broker.running_broker import RunningBroker
 from support.http.plain import plain_async_client
 from support.mqtt.raw_client import DEADLINE_S, RawClient
 
-PROTOCOLS: Final[dict[str, Callable[[RunningBroker], ProtocolClient]]] = {
-    "mqtt": Mqtt,
-    "amqp": Amqp,
-    "flow": FlowProtocol,
-    "http": Http,
-}
 EVERY_PROTOCOL: Final = pytest.mark.parametrize("protocol", list(PROTOCOLS))
 NOT_THERE: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "sasl-1", "flow": codes.VPN_NOT_ALLOWED, "http": 403}
 SHUT_DOWN: Final[dict[str, Answer]] = {

@@ -4,7 +4,6 @@ A table holds who is denied what; one test walks it over a real gateway. docs/op
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import pytest
@@ -16,7 +15,7 @@ from sluicegate.messaging.clients import rights
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient, body, in_transaction
 from support.broker.named_queues import create, shown
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
+from support.broker.protocol_clients import OK, PROTOCOLS, Answer, Http, Mqtt
 from support.broker.running_broker import RunningBroker
 from support.flow.bulk_client import BulkClient, rows_of
 from support.flow.client import FlowClient, Refused
@@ -37,12 +36,6 @@ PROFILES = pytest.mark.settings(
     "authentication.users.2.client_profile=one",
     "authentication.users.3.enabled=false",
 )
-PROTOCOLS: Final[dict[str, Callable[..., ProtocolClient]]] = {
-    "mqtt": Mqtt,
-    "amqp": Amqp,
-    "flow": FlowProtocol,
-    "http": Http,
-}
 
 
 class Case(NamedTuple):

@@ -3,7 +3,6 @@
 docs/concepts/message-vpns.md; decision 0035.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 import pytest
@@ -32,7 +31,7 @@ from sluicegate.storage.integrity.inspection import inspect_spool
 from support.amqp.client import AmqpClient
 from support.broker.inside_client import InsideClient
 from support.broker.message_usage import usage_of
-from support.broker.protocol_clients import OK, Amqp, Answer, FlowProtocol, Http, Mqtt, ProtocolClient
+from support.broker.protocol_clients import OK, PROTOCOLS, Amqp, Answer
 from support.broker.running_broker import RunningBroker
 from support.flow.client import FlowClient, Refused
 from support.http.client import http_client
@@ -58,12 +57,6 @@ ACCOUNTS: Final = pytest.mark.settings(
     f"vpns.lab.authentication.users={OTHER_USERS}",
 )
 ANONYMOUS: Final = pytest.mark.settings("vpns.sales.enabled=true", "vpns.closed.authentication.allow_anonymous=false")
-PROTOCOLS: Final[dict[str, Callable[[RunningBroker], ProtocolClient]]] = {
-    "mqtt": Mqtt,
-    "amqp": Amqp,
-    "flow": FlowProtocol,
-    "http": Http,
-}
 EVERY_PROTOCOL: Final = pytest.mark.parametrize("protocol", list(PROTOCOLS))
 NOT_BELIEVED: Final[dict[str, Answer]] = {"mqtt": 0x86, "amqp": "sasl-1", "flow": "auth-failed", "http": 401}
 NOT_THERE: Final[dict[str, Answer]] = {"mqtt": 0x87, "amqp": "sasl-1", "flow": codes.VPN_NOT_ALLOWED, "http": 403}

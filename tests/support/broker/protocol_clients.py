@@ -5,6 +5,7 @@ protocol's own code, as it was on the wire.
 """
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import httpx
@@ -248,6 +249,14 @@ class Http:
 
     async def leave(self) -> None:
         await self._client.aclose()
+
+
+PROTOCOLS: Final[dict[str, Callable[..., ProtocolClient]]] = {
+    "mqtt": Mqtt,
+    "amqp": Amqp,
+    "flow": FlowProtocol,
+    "http": Http,
+}
 
 
 async def _sasl_frame(reader: asyncio.StreamReader) -> bytes:
