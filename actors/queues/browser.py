@@ -155,9 +155,10 @@ class BrowserActor(LoopActor):
         return self._fetched[number].popleft()
 
     def _numbers(self) -> list[int]:
-        number = self._request.partition_number
-        numbers = range(len(self._core.partitions)) if number is None else [number]
-        return [each for each in numbers if each not in self._gone]
+        """Return the partitions to show. The one that was asked for may have retired; one may come in its place."""
+        only = self._request.partition_number
+        numbers = range(len(self._core.partitions))
+        return [each for each in numbers if only in (None, each) and each not in self._gone]
 
     def _ask(self, number: int) -> None:
         """Ask a partition for messages after those fetched; at its end, wait there for new ones."""

@@ -124,6 +124,22 @@ async def test_partitions_come_each_in_order(broker: RunningBroker) -> None:
     assert (await only.sees(1))[0].sequence == 3
 
 
+async def test_a_browser_of_one_partition_is_there_when_it_has_retired_and_when_there_is_another(
+    broker: RunningBroker,
+) -> None:
+    """Meanwhile it shows nothing, and is at the tail."""
+    await create(broker, subscriptions=["t"], access_type="non-exclusive", partition_count=2)
+    browser = Browser(broker)
+    await browser.bind(partition=1)
+    await change(broker, partition_count=1)
+    await shows(broker, lambda view: len(view.partitions) == 1)
+    await browser.comes_to_the_tail()
+    await change(broker, partition_count=2)
+    await shows(broker, lambda view: len(view.partitions) == 2)
+    await publish(broker, *[b"%02d" % number for number in range(40)])
+    assert (await browser.sees(1))[0].partition_number == 1
+
+
 async def test_a_selector_chooses_what_is_shown(broker: RunningBroker) -> None:
     """Solace 4.7: what it passes over costs no credit."""
     await create(broker, subscriptions=["t"])

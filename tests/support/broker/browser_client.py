@@ -10,6 +10,8 @@ from sluicegate.actors.messages.queues import (
     BrowserBound,
     BrowserCredit,
     DeleteBrowsed,
+    DrainFlow,
+    FlowDrained,
     FlowGone,
     UnbindFlow,
 )
@@ -25,9 +27,9 @@ class Reader(LoopActor):
 
     def __init__(self, cell: ActorCell) -> None:
         super().__init__(cell)
-        self.heard: asyncio.Queue[Browsed | FlowGone] = asyncio.Queue()
+        self.heard: asyncio.Queue[Browsed | FlowDrained | FlowGone] = asyncio.Queue()
 
-    def on_receive(self, message: Browsed | FlowGone) -> None:
+    def on_receive(self, message: Browsed | FlowDrained | FlowGone) -> None:
         self.heard.put_nowait(message)
 
 
@@ -73,6 +75,12 @@ class Browser:
             heard = await self._reader().heard.get()
         assert isinstance(heard, FlowGone)
         return heard
+
+    async def comes_to_the_tail(self) -> None:
+        assert self.bound is not None
+        self.bound.browser.inbox.post(DrainFlow(self.flow_id, 1))
+        async with asyncio.timeout(DEADLINE_S):
+            assert isinstance(await self._reader().heard.get(), FlowDrained)
 
     def has_seen_all(self) -> bool:
         return self._reader().heard.empty()
