@@ -1,16 +1,19 @@
 """The rules of the judge for REST delivery points, seen at the node's end of their connections."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 
 from simulation.delivery_points import BINDING_HEADER, PORTS, PointPlan
+from simulation.http_responses import AnswerReader
+from simulation.memory_network import OutgoingWire
 from simulation.push_tap import Pushes, PushTap
 from simulation.run import drain
 from simulation.scenario import PLAIN
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
-from simulation.web_servers import REFUSING, SILENT, UNREACHABLE, WILLING
+from simulation.web_servers import REFUSING, SILENT, UNREACHABLE, WILLING, Visit, WebServer
 from simulation.world import World
 
 A_WHILE_US = 2_000_000
@@ -184,3 +187,26 @@ def test_nothing_is_pushed_that_has_left_its_flow_until_there_is_a_connection() 
     assert not world.truth.targets["first"].seen
     drain(world)
     world.close()
+
+
+class Writing:
+    """The wire of a visit: what the server writes."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def send(self, data: bytes) -> None:
+        self.data += data
+
+
+def test_a_server_answers_requests_in_turn() -> None:
+    """RFC 9112 9.3.2. It sends answers in pieces, and one does not begin within another one."""
+    later: list[Callable[[], None]] = []
+    server = WebServer(lambda _, callback: later.append(callback))
+    server.rng.seed(7)  # of neither answer it makes the last one of the connection
+    visit, wire = Visit(server), Writing()
+    visit.wire = cast("OutgoingWire", wire)
+    visit.received(2 * b"POST / HTTP/1.1\r\nhost: w\r\ncontent-length: 0\r\n\r\n")
+    while later:
+        later.pop()()
+    assert [answer.is_whole for answer in AnswerReader().feed(wire.data)] == [True, True]

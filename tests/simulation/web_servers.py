@@ -43,6 +43,7 @@ class Visit:
     def __init__(self, server: "WebServer") -> None:
         self.wire: OutgoingWire | None = None
         self.is_busy = False  # with a request whose answer is not sent whole
+        self._waiting_count = 0  # requests behind it
         self._server = server
         self._requests = httptools.HttpRequestParser(self)
 
@@ -56,9 +57,19 @@ class Visit:
         self._server.visits.pop(self, None)
 
     def on_message_complete(self) -> None:
-        """A request is whole."""
-        self.is_busy = True
-        self._server.asked(self)
+        """A request is whole. Requests are answered in turn [RFC 9112 9.3.2], also where an answer comes in pieces.
+
+        There are several when the node has taken an answer that it did not ask for as that to the first.
+        """
+        self._waiting_count += 1
+        if not self.is_busy:
+            self._turn_to_next()
+
+    def answered(self) -> None:
+        """The answer to a request is sent whole."""
+        self.is_busy = False
+        if self._waiting_count:
+            self._turn_to_next()
 
     def sends(self, data: bytes) -> None:
         """Send a part of an answer, if the connection is still there."""
@@ -78,6 +89,11 @@ class Visit:
         self.disconnected()
         if wire is not None:
             wire.finish()
+
+    def _turn_to_next(self) -> None:
+        self._waiting_count -= 1
+        self.is_busy = True
+        self._server.asked(self)
 
 
 class WebServer:
@@ -109,8 +125,8 @@ class WebServer:
             self._later(self.rng.randrange(LATE_US_MAX), lambda: self._answers(visit, status))
         elif deed == CHATTERS:
             visit.sends(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            visit.is_busy = False
             self.says_something(visit)
+            visit.answered()
 
     def says_something(self, visit: Visit) -> None:
         """Send a response that no request has asked for, a little later, if it has nothing else to do by then."""
@@ -139,9 +155,10 @@ class WebServer:
     def _sends_rest(self, visit: Visit, rest: bytes, is_last: bool) -> None:
         if rest:
             visit.sends(rest)
-        visit.is_busy = False
         if is_last:
             visit.ends()
+        else:
+            visit.answered()
 
     def _answer(self, status: int) -> tuple[bytes, bool]:
         """Return an answer, and whether the connection ends with it."""
