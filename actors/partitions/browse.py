@@ -77,8 +77,7 @@ class PartitionBrowse(Address):
         if message.failed:  # a disk error: the page is not lost
             self._runtime.after(READ_AGAIN_MS, self.run)
             return
-        segment = self._ledger().segments.at_or_after(self._next)
-        end = self._next + 1 if segment is None else _end_of_page(segment, message)
+        end = _end_of_page(self._ledger().segments.at_or_after(self._next), message)
         for first, batch in message.runs:
             self._scan(first, batch)
         self._next = max(end, self._next)
@@ -107,9 +106,11 @@ class PartitionBrowse(Address):
             )
 
 
-def _end_of_page(segment: Segment, message: PageRead) -> int:
-    """Return the end of the page: the end of its last run, or of its segment when it could not be read."""
+def _end_of_page(segment: Segment | None, message: PageRead) -> int:
+    """Return the end of the page: of its last run, and of its segment, if it is there yet: there may be lost ones."""
+    is_there = segment is not None and segment.page is not None and segment.page.first == message.first_sequence
+    end = segment.end if segment is not None and is_there else 0
     if message.runs:
         first, batch = message.runs[-1]
-        return first + batch.count
-    return segment.end
+        end = max(end, first + batch.count)
+    return end

@@ -141,34 +141,43 @@ def page_loaded(ledger: Ledger, page_first: int, runs: list[tuple[int, MessageBa
     if absent is None or absent.page is None:
         return
     in_page = RangeSet()
-    for first, batch in runs:
-        in_page.add(first, first + batch.count)
+    pieces: list[tuple[int, int, MessageBatch | None]] = []
+    for first, run in runs:
+        in_page.add(first, first + run.count)
+        pieces.append((first, first + run.count, run))
     # The page has to contain all that the ledger counts in it, or the store has an error: a message found nowhere is
-    # lost.
+    # lost. One that a consumer has is lost when it comes back.
     for first, end in in_page.outside(absent.first, absent.end):
         ledger.give_up(first, end, DISCARD_DAMAGED)
+        pieces += [(start, stop, None) for start, stop in ledger.settled.outside(max(first, ledger.floor), end)]
     if absent.live_count == 0:
         return
     loaded: list[Segment] = []
     live_left = absent.live_count
     bytes_left = absent.bytes_left
-    for first, batch in runs:
-        live = _live_count(ledger, first, first + batch.count)
+    for first, end, batch in sorted(pieces, key=_first_of):
+        live = _live_count(ledger, first, end)
         if live > 0:
             share = bytes_left * live // live_left  # the last segment takes the remainder, so quotas add up
-            loaded.append(Segment(first, first + batch.count, live, share, batch, None, absent.page))
+            loaded.append(Segment(first, end, live, share, batch, None, absent.page))
             live_left -= live
             bytes_left -= share
-            ledger.memory_bytes += batch.memory_bytes()
+            if batch is not None:
+                ledger.memory_bytes += batch.memory_bytes()
     absent.page.state = PAGE_LOADED
     ledger.segments.replace([absent], loaded)
     _unload_pages(ledger)
     ledger.loaded_pages[page_first] = absent.page
     for segment in loaded:
-        hold_delayed(ledger, segment, ledger.applied_ms)
-        schedule_expiry(ledger, segment)
+        if not segment.is_lost():
+            hold_delayed(ledger, segment, ledger.applied_ms)
+            schedule_expiry(ledger, segment)
     if ledger.selecting_count > 0:
         dead_letter_loaded(ledger, ledger.groups, absent.first, absent.end)
+
+
+def _first_of(piece: tuple[int, int, MessageBatch | None]) -> int:
+    return piece[0]
 
 
 def is_awaited(ledger: Ledger, page_first: int) -> bool:

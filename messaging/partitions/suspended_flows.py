@@ -139,6 +139,11 @@ def resend(ledger: Ledger) -> list[Delivery]:
             segment = ledger.segments.at_or_after(first)
             if segment is None or not segment.first <= first:
                 kept.remove(first, end if segment is None else segment.first)  # its page did not contain it
+            elif segment.is_lost():
+                end = min(end, held_end, segment.end)
+                kept.remove(first, end)
+                for start, stop in ledger.take_back(flow, first, end):
+                    ledger.drop_unstored(start, stop)
             elif not ledger.ensure_loaded(segment):
                 break
             else:
@@ -178,7 +183,7 @@ def release_unsent(ledger: LedgerState, flow_id: int, epoch: int, ranges: list[t
     flow.paused = True  # otherwise it would get them again before it ends
     for first, end in ranges:
         for taken_first, taken_end in ledger.take_back(flow, first, end):
-            for start, stop in ledger.drop_refused(taken_first, taken_end):
+            for start, stop in ledger.drop_unstored(taken_first, taken_end):
                 _wait_anew(ledger, start, stop)
 
 

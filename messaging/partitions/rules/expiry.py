@@ -189,7 +189,7 @@ def _apply_to_segment(state: LedgerState, segment: Segment, now_ms: int) -> None
     at_ms = _bound(state, segment, state.delayed.count_within(segment.first, segment.end) > 0)
     if at_ms > now_ms:
         state.schedule.add(at_ms, segment.first)
-    elif at_ms > 0 and segment.page is not None and not state.ensure_loaded(segment):
+    elif at_ms > 0 and segment.page is not None and not (segment.is_lost() or state.ensure_loaded(segment)):
         state.pages_read_in_time.add(segment.page.first)  # when loaded it is entered again
 
 

@@ -35,8 +35,8 @@ def commit_move(ledger: LedgerState, first: int, end: int) -> None:
 
 
 def abort_move(ledger: LedgerState, first: int, end: int) -> None:
-    """Make `[first, end)` available again, except what the store refused: the other queue did not take it."""
-    for start, stop in [kept for each in ledger.end_move(first, end) for kept in ledger.drop_refused(*each)]:
+    """Make `[first, end)` available again, except what the store does not have: the other queue did not take it."""
+    for start, stop in [kept for each in ledger.end_move(first, end) for kept in ledger.drop_unstored(*each)]:
         ledger.make_ready(start, stop)
         for segment in ledger.segments.overlapping(start, stop):
             hold_delayed(ledger, segment, ledger.applied_ms)

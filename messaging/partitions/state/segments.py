@@ -117,7 +117,7 @@ class Segment:
     """Consecutive sequences `[first, end)` whose messages are the rows of one batch, or in a page.
 
     Invariants: with a batch, row `i` has sequence `first + i`; without one there is a page. `live_count` counts the
-    unsettled sequences and is never 0 in a list.
+    unsettled sequences and is never 0 in a list. Those of a lost segment are all with a consumer, or moving.
     """
 
     __slots__ = ("batch", "bytes_left", "end", "expires_ms", "first", "live_count", "page", "publication")
@@ -140,6 +140,10 @@ class Segment:
         self.publication = publication  # keeps it in the journal; None once paged, or when it is not durable
         self.page = page
         self.expires_ms = 0  # no message of the batch expires earlier; 0: none expires
+
+    def is_lost(self) -> bool:
+        """Return whether its page is in memory, and did not contain it: a consumer may settle it, but not return it."""
+        return self.batch is None and self.page is not None and self.page.state == PAGE_LOADED
 
     def __repr__(self) -> str:
         where = "page" if self.batch is None else "memory"

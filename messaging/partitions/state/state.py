@@ -12,6 +12,7 @@ from sluicegate.messaging.message.headers import PRIORITY_MAX
 from sluicegate.messaging.message.keys import key_hash_in
 from sluicegate.messaging.message.outcomes import (
     DEAD_REASONS,
+    DISCARD_DAMAGED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_NOT_STORED,
@@ -219,18 +220,22 @@ class LedgerState:
 
     def requeue(self, first: int, end: int, failed: int, client: str) -> None:
         """Have `[first, end)`, taken from a client, delivered again; `failed` is 1 for a failure, else 0."""
-        for start, stop in self.drop_refused(first, end):
+        for start, stop in self.drop_unstored(first, end):
             self._requeue(start, stop, failed, client)
 
-    def drop_refused(self, first: int, end: int) -> list[tuple[int, int]]:
-        """Drop what the store refused of `[first, end)`, held by no consumer (it may come again); return the rest."""
-        refused = RangeSet()
+    def drop_unstored(self, first: int, end: int) -> list[tuple[int, int]]:
+        """Drop what the store refused (it may come again) or has lost of `[first, end)`; return the rest.
+
+        No consumer holds any of it.
+        """
+        unstored = RangeSet()
         for segment in self.segments.overlapping(first, end):
-            if segment.publication is not None and segment.publication.refused:
-                refused.add(max(first, segment.first), min(end, segment.end))
-        for start, stop in refused.ranges():
-            self.discard_for_good(start, stop, DISCARD_NOT_STORED)
-        return refused.outside(first, end)
+            refused = segment.publication is not None and segment.publication.refused
+            if refused or segment.is_lost():
+                start, stop = max(first, segment.first), min(end, segment.end)
+                unstored.add(start, stop)
+                self.discard_for_good(start, stop, DISCARD_NOT_STORED if refused else DISCARD_DAMAGED)
+        return unstored.outside(first, end)
 
     def _requeue(self, first: int, end: int, failed: int, client: str) -> None:
         rules = self.rules
@@ -459,16 +464,7 @@ class LedgerState:
             assert ready_count == end - start, "a waiting message is in a segment"
         for start, end in self.settled.ranges():
             assert held.count_within(start, end) == 0, "a settled message is held by no flow"
-        segments = self.segments.all()
-        for segment in segments:
-            unsettled_from = max(segment.first, self.floor)
-            settled_count = self.settled.count_within(unsettled_from, segment.end)
-            assert segment.live_count == segment.end - unsettled_from - settled_count
-            assert segment.page is not None or segment.first >= self.pageable_from
-            assert segment.page is None or (segment.batch is None) != (segment.page.first in self.loaded_pages)
-        assert sum([segment.live_count for segment in segments]) == self.waiting_count
-        assert sum([segment.bytes_left for segment in segments]) == self.waiting_bytes
-        assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes
+        self._check_segments()
         for sequence in self.failures:
             assert sequence in held, "only a delivered message can have failed"
         if self.annotations is not None:
@@ -480,3 +476,17 @@ class LedgerState:
             for start, end in [] if flow.declined is None else flow.declined.ranges():
                 assert held.count_within(start, end) == end - start, "a settled message is declined by no flow"
                 assert flow.in_flight.count_within(start, end) == 0, "no flow holds what it declined"
+
+    def _check_segments(self) -> None:
+        segments = self.segments.all()
+        for segment in segments:
+            unsettled_from = max(segment.first, self.floor)
+            settled_count = self.settled.count_within(unsettled_from, segment.end)
+            assert segment.live_count == segment.end - unsettled_from - settled_count
+            assert segment.page is not None or segment.first >= self.pageable_from
+            is_loaded = segment.page is not None and segment.page.first in self.loaded_pages
+            assert segment.page is None or is_loaded == (segment.batch is not None or segment.is_lost())
+            assert not (segment.is_lost() and self.available_within(segment.first, segment.end))
+        assert sum([segment.live_count for segment in segments]) == self.waiting_count
+        assert sum([segment.bytes_left for segment in segments]) == self.waiting_bytes
+        assert sum([s.batch.memory_bytes() for s in segments if s.batch is not None]) == self.memory_bytes

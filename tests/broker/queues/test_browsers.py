@@ -182,6 +182,30 @@ async def test_a_browser_waits_for_a_page_that_cannot_be_read_now(
     assert fails == []
 
 
+@pytest.mark.settings("spool.memory_bytes_max=1MiB")
+async def test_a_browser_passes_over_the_damaged_end_of_a_page(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It read such a page again and again."""
+    await create(broker, subscriptions=["t"])
+    await publish(broker, *[b"%04d" % number + bytes(8000) for number in range(300)])
+    read_page = broker.node.services.store.read_page
+    lost: set[int] = set()
+
+    def read_without_the_end(partition_id: int, first_sequence: int) -> PageRuns:
+        runs = read_page(partition_id, first_sequence).runs
+        lost.update(int(payload[:4]) for payload in runs[-1].batch.payloads())
+        return PageRuns(runs[:-1], "the end is damaged")
+
+    monkeypatch.setattr(broker.node.services.store, "read_page", read_without_the_end)
+    browser = Browser(broker)
+    await browser.bind(window=1000)
+    await browser.comes_to_the_tail()
+    seen = [int(payload[:4]) for payload in payloads(browser.has_seen())]
+    assert seen == [number for number in range(300) if number not in lost]
+    assert lost
+
+
 async def test_browsing_needs_read_only_and_removing_consume(broker: RunningBroker) -> None:
     """Solace 4.3: read-only = browse, consume = browse and remove."""
     await create(broker, subscriptions=["t"], permission="no-access")

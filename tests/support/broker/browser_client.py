@@ -44,6 +44,7 @@ class Browser:
         self.flow_id = self._runtime.next_urn()
         self.queue: QueueHandle | None = None
         self.bound: BrowserBound | None = None
+        self._seen: list[BrowsedMessage] = []  # on its way to the tail
 
     async def bind(
         self,
@@ -80,7 +81,13 @@ class Browser:
         assert self.bound is not None
         self.bound.browser.inbox.post(DrainFlow(self.flow_id, 1))
         async with asyncio.timeout(DEADLINE_S):
-            assert isinstance(await self._reader().heard.get(), FlowDrained)
+            while not isinstance(heard := await self._reader().heard.get(), FlowDrained):
+                assert isinstance(heard, Browsed)
+                self._seen += heard.messages
+
+    def has_seen(self) -> list[BrowsedMessage]:
+        """Return what it was shown on its way to the tail."""
+        return self._seen
 
     def has_seen_all(self) -> bool:
         return self._reader().heard.empty()

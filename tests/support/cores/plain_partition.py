@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from sluicegate.messaging.message.headers import PRIORITY_DEFAULT, Headers
 from sluicegate.messaging.message.outcomes import (
     ACCEPTED,
+    DISCARD_DAMAGED,
     DISCARD_EXPIRED,
     DISCARD_MAX_REDELIVERY,
     DISCARD_NOT_STORED,
@@ -55,6 +56,7 @@ class PlainPartition:
     settled: set[int] = field(default_factory=set)
     discards: dict[str, int] = field(default_factory=dict)
     refused: set[int] = field(default_factory=set)  # by the store
+    unread: set[int] = field(default_factory=set)  # by the store, while a consumer had it
     gone: int = 0  # the newest message that left, and not because it could not be stored
 
     def append(self, first: int, payloads: list[bytes], headers: list[Headers | None], arrived_ms: int) -> None:
@@ -206,8 +208,8 @@ class PlainPartition:
     def give_back(self, sequence: int, *, failed: bool) -> None:
         message = self.messages[sequence]
         message.flow_id = READY
-        if sequence in self.refused:
-            self._discard(sequence, DISCARD_NOT_STORED)
+        if sequence in self.refused or sequence in self.unread:
+            self._discard(sequence, DISCARD_NOT_STORED if sequence in self.refused else DISCARD_DAMAGED)
             return
         if not self.rules.redelivers:
             self._discard(sequence, DISCARD_MAX_REDELIVERY)

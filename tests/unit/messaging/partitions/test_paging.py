@@ -13,6 +13,7 @@ from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import (
     PAGES_LOADED_MAX,
     PagePlan,
+    is_awaited,
     page_damaged,
     page_loaded,
     pages_written,
@@ -78,6 +79,23 @@ class PagingMachine(PartitionMachine):
             runs = self.stored[first]
             end = runs[-1][0] + runs[-1][1].count
             assert page_damaged(self.ledger, first) == self.model.give_up(first, end, DISCARD_DAMAGED)
+
+    @precondition(lambda self: self.ledger.effects.wanted_pages)
+    @rule(likely=st.integers(0, 3), damaged=st.integers(0, 3))
+    def store_finds_a_part_of_a_page_damaged(self, likely: int, damaged: int) -> None:
+        """What a consumer has of it can be settled, and is lost when it comes back."""
+        if likely:
+            return
+        first = self.ledger.effects.wanted_pages.pop(0)
+        if first not in self.stored:
+            return
+        left = list(self.stored[first])
+        lost_first, batch = left.pop(damaged % len(left))
+        if is_awaited(self.ledger, first):
+            lost_end = lost_first + batch.count
+            self.model.give_up(lost_first, lost_end, DISCARD_DAMAGED)
+            self.model.unread.update(set(range(lost_first, lost_end)) & set(self.model.messages))
+        page_loaded(self.ledger, first, left)
 
     @invariant()
     def pages_are_dropped_once_and_when_nothing_in_them_is_unsettled(self) -> None:
@@ -360,6 +378,32 @@ def test_in_flight_messages_of_a_damaged_page_can_be_settled_or_are_given_up_whe
 
     assert partition.ledger.floor == partition.ledger.next_sequence
     assert partition.ledger.effects.dropped_pages == [1]
+
+
+def test_what_a_consumer_has_of_a_damaged_part_of_a_page_can_be_settled_or_is_lost_when_returned() -> None:
+    """The rest of the page is delivered meanwhile."""
+    partition = PagedPartition(limit=6)
+    for _ in range(3):
+        partition.append(numbered(3))
+    partition.deliver()
+    partition.page_out(page_bytes=1000)
+    del partition.stored[1][1]
+    ledger = partition.ledger
+
+    ledger.attach(flow_of(2), epoch=2)
+    ledger.deliver(0)
+    page_loaded(ledger, 1, partition.stored[1])
+    ledger.check()
+    assert delivered(ledger.deliver(0)) == {2: [7, 8, 9]}
+    ledger.settle(1, 4, 5, ACCEPTED)
+    ledger.settle(1, 5, 6, RELEASED)
+    ledger.check()
+    assert ledger.effects.discards == {DISCARD_DAMAGED: 1}
+
+    ledger.detach(1, count_as_failed=True)
+    ledger.check()
+    assert delivered(ledger.deliver(0)) == {2: [1, 2, 3]}
+    assert ledger.effects.discards == {DISCARD_DAMAGED: 2}
 
 
 def test_pages_of_which_some_messages_are_due_and_some_are_not_are_read_once_until_the_next_is_due() -> None:

@@ -239,6 +239,17 @@ def test_messages_of_a_damaged_page_are_given_up() -> None:
     assert not has_resends(ledger)
 
 
+def test_messages_of_a_damaged_part_of_a_page_are_lost_and_the_rest_is_resent() -> None:
+    ledger, _ = parked_in_a_page()
+    resume(ledger, flow_of(ABSENT))
+    delivered(ledger)
+    page_loaded(ledger, 1, [(1, numbered(2))])
+    assert delivered(ledger) == {ABSENT: [1, 2]}
+    assert ledger.effects.discards == {DISCARD_DAMAGED: 1}
+    assert not has_resends(ledger)
+    ledger.check()
+
+
 def test_a_flow_is_resent_its_own_messages_only() -> None:
     """AMQP 2.6.13: a delivery that is resumed is sent again; it is still the flow's, and stays so."""
     ledger = ledger_with(6)
