@@ -340,8 +340,11 @@ class Spool(Behaviour, Flushed):
     def _reload(self, message: ReloadPartition) -> None:
         """Read a partition after the next commit, which contains all that the partition has reported so far."""
 
-        def committed(_: str) -> None:  # or refused, and then the refused publications are withdrawn
+        def read() -> None:
             self._writer.reload(message, self._cell.inbox)
+
+        def committed(_: str) -> None:  # or refused, and then the refused publications are withdrawn
+            self._planner.checkpoints.withdraw_pages(message.partition_id, read)
 
         self._planner.write_tables(TableRequest([], committed, uses_reserve=True))
 

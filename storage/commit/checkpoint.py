@@ -191,8 +191,25 @@ class CheckpointPlanner:
         """Leave out a partition that is deleted."""
         self._changed.discard(partition_id)
         self._page_deletes = [each for each in self._page_deletes if each.partition_id != partition_id]
-        for request in self._pages:  # a page written behind the deletion would stay
+        self._leave_out_pages(partition_id)  # a page written behind the deletion would stay
+
+    def withdraw_pages(self, partition_id: int, then: Callable[[], None]) -> None:
+        """Leave out the pages of a partition that is read back; call `then` when none of them is being written.
+
+        What was written behind the reading would stay: the partition would not know that it has such a page.
+        """
+        self._leave_out_pages(partition_id)
+        out = self._out
+        if out is not None and any(page.partition_id == partition_id for page in out.job.page_writes):
+            out.pages.append(PageRequest([], lambda _: then()))
+        else:
+            then()
+
+    def _leave_out_pages(self, partition_id: int) -> None:
+        for request in self._pages:
             request.pages = [page for page in request.pages if page.partition_id != partition_id]
+            records = request.log_records
+            request.log_records = {key: records[key] for key in records if key.partition_id != partition_id}
 
     def recovered(self, log_records: int) -> None:
         """Note at the start that the log has records whose settlements the stored cursors lack."""

@@ -248,6 +248,38 @@ def test_a_failure_leaves_a_spent_log_to_the_next_one() -> None:
     assert planner.makes_room()
 
 
+def test_pages_of_a_partition_that_is_read_back_are_left_out_with_their_log_records() -> None:
+    """It plans a page of the same name with other batches."""
+    planner = planner_of(P, Q)
+    planner.write_pages(PageRequest([PageWrite(P, b"old")], ignored, log_records={PageKey(P, 1): [7, 8]}), NOW_MS)
+    planner.write_pages(pages_of(Q), NOW_MS)
+    read: list[str] = []
+    planner.withdraw_pages(P, lambda: read.append("now"))
+    assert read == ["now"]
+    planner.write_pages(PageRequest([PageWrite(P, b"new")], ignored), NOW_MS)
+    job = next_one(planner).job
+    assert [write.page for write in job.page_writes if write.partition_id == P] == [b"new"]
+    assert [write.partition_id for write in job.page_writes] == [Q, P]
+    assert job.log_records == {}
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_partition_is_read_back_when_its_pages_in_the_checkpoint_in_progress_are_written_or_not(
+    succeeds: bool,
+) -> None:
+    planner = planner_of(P, Q)
+    planner.write_pages(pages_of(P), NOW_MS)
+    checkpoint = next_one(planner)
+    read: list[int] = []
+    planner.withdraw_pages(Q, lambda: read.append(Q))
+    planner.withdraw_pages(P, lambda: read.append(P))
+    assert read == [Q], "none of its pages is being written"
+    ended = planner.succeeded(0) if succeeds else planner.failed()
+    assert ended is checkpoint
+    ended.end(succeeded=succeeds)
+    assert read == [Q, P]
+
+
 def test_a_deleted_partition_is_left_out() -> None:
     """What a checkpoint wrote of it behind its deletion would stay for ever. Who asked for pages hears all the same."""
     cursors = {each: PartitionCursor(each, 1, 100) for each in (P, Q)}
