@@ -1,8 +1,8 @@
 """The brokers that can be measured, by name, and how each peer of Sluicegate is started.
 
-Nothing limits a peer but its own speed. All are Debian packages, which `scripts/bench-needs` installs, except amqtt,
-which is a Python package. Where a setting suits one kind of traffic only, it is set for the traffic of the case, as a
-user of that broker would do.
+Nothing limits a peer but its own speed. NATS is built by Go's tool and amqtt is a Python package; the others are
+Debian's. `scripts/bench-needs` installs them. Where a setting suits one kind of traffic only, it is set for the traffic
+of the case, as a user of that broker would do.
 """
 
 import signal
@@ -32,6 +32,7 @@ from bench.load.plan import AMQP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
 _COMPILED_LATE_S: Final = 10.0  # until what runs often is machine code: Java's and Erlang's brokers begin slowly
 _IN_FLIGHT_MAX: Final = 65_535  # of MQTT: packet ids
+_NATS_IN_FLIGHT_MAX: Final = _IN_FLIGHT_MAX // 2  # it counts a subscription with QoS 2 twice
 
 # Nothing limits mosquitto but its own speed: no persistence, no limit on what is queued or in flight (20 and 1000 in
 # flight were no faster with QoS 1). Nagle's algorithm, its default, joins its small writes: 1.2 to 1.7 times the
@@ -90,10 +91,12 @@ _NATS: Final = """\
 server_name: bench
 listen: "127.0.0.1:{client}"
 max_payload: 8388608
-jetstream {{ store_dir: "{store}" }}
+jetstream {{ store_dir: "{store}"{sync} }}
 mqtt {{ listen: "127.0.0.1:{mqtt}", max_ack_pending: {in_flight} }}
 websocket {{ listen: "127.0.0.1:{web}", no_tls: true }}
 """
+# Otherwise it syncs its files every two minutes, and a confirmed message is lost with the power. Needs NATS 2.10.
+_NATS_PERSISTENT: Final = ", sync_interval: always"
 
 _ACTIVEMQ_JARS: Final = (
     "/usr/share/activemq/lib/*",
@@ -243,7 +246,10 @@ class Nats(Broker):
         self._ports: Addresses = {MQTT: ("127.0.0.1", mqtt), MQTT_WEBSOCKET: ("127.0.0.1", web)}
         configuration = self.directory / "nats.conf"
         store = self.directory / "store"
-        configuration.write_text(_NATS.format(client=client, mqtt=mqtt, web=web, store=store, in_flight=_IN_FLIGHT_MAX))
+        sync = _NATS_PERSISTENT if self._conditions.persistent else ""
+        configuration.write_text(
+            _NATS.format(client=client, mqtt=mqtt, web=web, store=store, sync=sync, in_flight=_NATS_IN_FLIGHT_MAX)
+        )
         return [found("nats-server") or "nats-server", "-c", str(configuration)]
 
     def _started_at(self) -> Addresses | None:

@@ -19,7 +19,7 @@ from bench.wire import mqtt as wire
 
 OURS: Final = frozenset((Sluicegate.kind,))
 MQTT_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind, ActiveMq.kind, Nats.kind, Amqtt.kind}
-QOS2_BROKERS: Final = MQTT_BROKERS - {RabbitMq.kind, Nats.kind}  # RabbitMQ 3 makes QoS 1 of it, NATS 2.9 has none
+QOS2_BROKERS: Final = MQTT_BROKERS - {RabbitMq.kind}  # RabbitMQ 3 makes QoS 1 of it
 AMQP_BROKERS: Final = OURS | {RabbitMq.kind}
 TLS_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind}
 WEBSOCKET_BROKERS: Final = OURS | {RabbitMq.kind, Nats.kind}
