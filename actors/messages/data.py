@@ -155,9 +155,9 @@ class AnnotateDelivery:
 
 @final
 class RenewLock:
-    """Ask of a partition: restart the locks of half-open ranges that a flow holds, as in Settle.
+    """Ask of a partition: restart the locks of half-open ranges that a flow holds, as in Settle, where there are locks.
 
-    Answered with the number of messages that it holds of them; 0 under an old epoch, or where there are no locks.
+    Answered with the number of messages that it holds of them; 0 under an old epoch.
     """
 
     def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int) -> None:

@@ -7,7 +7,7 @@ itself, when its connection breaks.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -26,10 +26,10 @@ class Unwanted(Exception):
 class PushRequest(aiohttp.ClientRequest):
     """A request that is made if its message is still to be pushed once there is a connection."""
 
-    is_wanted: Callable[[], bool]
+    is_wanted: Callable[[], Awaitable[bool]]
 
 
-def once(is_wanted: Callable[[], bool]) -> aiohttp.ClientMiddlewareType:
+def once(is_wanted: Callable[[], Awaitable[bool]]) -> aiohttp.ClientMiddlewareType:
     """Return what has a request made once. It raises LostAnswer where aiohttp would make an idempotent one again.
 
     The message of the second request would lack the redelivered flag, and its attempt would not be counted.
@@ -77,14 +77,12 @@ class Connector(aiohttp.TCPConnector):
     ) -> aiohttp.connector.Connection:
         """Return a connection on which nothing came since its last request was answered. Raises Unwanted."""
         connection = await super().connect(req, traces, timeout)
-        for _ in range(self.limit):  # as many as may wait in the pool; a new one is taken as it is
+        for _ in range(self.limit + 1):  # as many as may wait in the pool, and a new one, on which nothing has come
+            await _check_wanted(req, connection)
             if not _has_more(connection):
                 break
             connection.close()
             connection = await super().connect(req, traces, timeout)
-        if isinstance(req, PushRequest) and not req.is_wanted():
-            connection.release()
-            raise Unwanted
         protocol, transport = connection.protocol, connection.transport
         if isinstance(protocol, _Responses) and transport is not None:
             protocol.is_idle = False
@@ -103,6 +101,18 @@ class Connector(aiohttp.TCPConnector):
         protocol.is_idle = True
         self._in_use.pop(transport, None)
         asyncio.get_running_loop().call_soon(_end_if_closing, transport)
+
+
+async def _check_wanted(req: aiohttp.ClientRequest, connection: aiohttp.connector.Connection) -> None:
+    """Raise Unwanted, and put the connection back, when no request is to be made on it."""
+    is_wanted = False
+    try:
+        is_wanted = not isinstance(req, PushRequest) or await req.is_wanted()
+    finally:
+        if not is_wanted:
+            connection.release()
+    if not is_wanted:
+        raise Unwanted
 
 
 def _has_more(connection: aiohttp.connector.Connection) -> bool:

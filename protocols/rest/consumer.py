@@ -8,7 +8,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from sluicegate.actors.runtime.events import Events
@@ -105,7 +105,7 @@ class RestConsumer:
         return self.is_up and self.in_use_count < self.settings.outgoing_connection_count
 
     async def push(
-        self, path: str, headers: list[tuple[str, str]], body: bytes, *, is_wanted: Callable[[], bool]
+        self, path: str, headers: list[tuple[str, str]], body: bytes, *, is_wanted: Callable[[], Awaitable[bool]]
     ) -> int:
         """Make a request, if it `is_wanted` once there is a connection; return the status of the answer.
 
@@ -118,7 +118,9 @@ class RestConsumer:
             self.in_use_count -= 1
             self._changed()
 
-    async def _push(self, path: str, headers: list[tuple[str, str]], body: bytes, is_wanted: Callable[[], bool]) -> int:
+    async def _push(
+        self, path: str, headers: list[tuple[str, str]], body: bytes, is_wanted: Callable[[], Awaitable[bool]]
+    ) -> int:
         import aiohttp
         from yarl import URL
 

@@ -26,7 +26,7 @@ from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.protocols.connection.unwritable import report_unwritable
 from sluicegate.protocols.http.consuming.delivery_forms import delivery_headers
 from sluicegate.protocols.http.consuming.flow import FlowOptions, FlowReader, HttpFlow
-from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage, UnsettledMessages
+from sluicegate.protocols.http.consuming.unsettled import UnsettledMessage
 from sluicegate.protocols.rest.consumer import NoAnswer, RestConsumer, Unreachable
 from sluicegate.protocols.rest.lanes import Lanes
 from sluicegate.protocols.rest.settings import RETRY_DELAY_MS_MAX, BindingSettings, PointSettings
@@ -199,7 +199,7 @@ class QueueBinding(FlowReader):
 
     async def _push(self, flow: HttpFlow, lanes: Lanes, message: UnsettledMessage) -> None:
         try:
-            outcome = await self._point.push(self, flow.unsettled, message)
+            outcome = await self._point.push(self, flow, message)
         except Exception:  # ours, and it must cost this message a try and nothing else
             log.exception("queue binding %s/%s failed to push a message", self._point.name, self.settings.queue)
             outcome = FAILED
@@ -310,14 +310,14 @@ class RestDeliveryPoint:
         self.bindings.clear()  # they know the point
         self.consumers.clear()
 
-    async def push(self, binding: QueueBinding, unsettled: UnsettledMessages, message: UnsettledMessage) -> int:
+    async def push(self, binding: QueueBinding, flow: HttpFlow, message: UnsettledMessage) -> int:
         """Push a message, unless it has left the flow when its turn comes; return its outcome."""
         try:
             path = binding.settings.post_request_target.path(message)
         except TargetInvalid as invalid:
             log.warning("queue binding %s/%s rejects a message: %s", self.name, binding.settings.queue, invalid)
             return REJECTED
-        while not self._is_stopped and unsettled.contains(message):
+        while not self._is_stopped and flow.unsettled.contains(message):
             consumer = self._free()
             if consumer is None:
                 waiting: LoopFuture[None] = LoopFuture()
@@ -337,7 +337,7 @@ class RestDeliveryPoint:
                     path,
                     [*headers, *binding.settings.request_headers],
                     message.payload(),
-                    is_wanted=lambda: unsettled.contains(message),
+                    is_wanted=lambda: flow.holds(message),
                 )
             except Unreachable:
                 message.was_delivered = False

@@ -10,7 +10,7 @@ from simulation.http_responses import AnswerReader
 from simulation.memory_network import OutgoingWire
 from simulation.push_tap import Pushes, PushTap
 from simulation.run import drain
-from simulation.scenario import PLAIN
+from simulation.scenario import LOCK, PLAIN
 from simulation.targets import EXCLUSIVE, Message, Rules, Violation
 from simulation.truth import Truth
 from simulation.web_servers import REFUSING, SILENT, UNREACHABLE, WILLING, Visit, WebServer
@@ -185,6 +185,32 @@ def test_nothing_is_pushed_that_has_left_its_flow_until_there_is_a_connection() 
     server.mood = WILLING
     world.advance(A_WHILE_US // 2)
     assert not world.truth.targets["first"].seen
+    drain(world)
+    world.close()
+
+
+def test_nothing_is_pushed_that_its_queue_has_taken_back_for_it_waited_too_long() -> None:
+    """Another consumer had it in the time that the server could not be reached, and has settled it."""
+    queues = {**PLAIN.queues, "even": PLAIN.queues["even"]._replace(attributes=PLAIN.queues["even"].attributes | LOCK)}
+    world = World(2, PLAIN._replace(pushes=True, queues=queues))
+    world.configuration.points = (PLAN._replace(queues=("even",)),)
+    world.reload()
+    world.finish_admin()
+    server, consumer = world.web.servers[PORT], world.clients["c0"]
+    server.mood = UNREACHABLE
+    world.clients["p0"].connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    world.clients["p0"].publish("work/b/x", "", 1, 40)
+    world.advance(A_WHILE_US // 2)  # the point has it
+    consumer.connect(clean_start=False)
+    world.advance(A_WHILE_US // 10)
+    consumer.consume("even", 1)
+    world.advance(3 * A_WHILE_US)
+    (seen,) = world.truth.targets["even"].seen.values()
+    assert seen.settled_tick, "the consumer has settled it"
+    server.mood = WILLING
+    world.advance(5 * A_WHILE_US)
+    assert seen.count == 1
     drain(world)
     world.close()
 

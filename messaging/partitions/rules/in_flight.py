@@ -62,16 +62,17 @@ def annotate(
 
 
 def renew_lock(state: LedgerState, flow_id: int, epoch: int, ranges: Ranges, delivery_count: int, wall_ms: int) -> int:
-    """Restart the lock of what a flow holds of some ranges; return the number of messages.
+    """Restart the lock of what a flow holds of some ranges, where deliveries have locks.
 
-    Return 0 under an old epoch, or where deliveries have no locks.
+    Return how many messages it holds; 0 under an old epoch.
     """
     flow = state.flows.get(flow_id)
-    if flow is None or flow.epoch != epoch or flow.locks is None:
+    if flow is None or flow.epoch != epoch:
         return 0
     count = 0
     for first, end in ranges:
         for start, stop in in_flight_of(state, flow, first, end, delivery_count):
             count += stop - start
-            flow.lock(start, stop, now_ms=wall_ms, timeout_ms=state.rules.ack_timeout_ms)
+            if flow.locks is not None:
+                flow.lock(start, stop, now_ms=wall_ms, timeout_ms=state.rules.ack_timeout_ms)
     return count

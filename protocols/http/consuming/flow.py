@@ -20,7 +20,7 @@ from sluicegate.actors.messages.data import (
 )
 from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowGone, FlowState, UnbindFlow
 from sluicegate.actors.partitions.triggers import wake_waiters
-from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import FAILED, RELEASED
@@ -346,6 +346,19 @@ class HttpFlow(Behaviour):
             source.partition.post(RenewLock(source.flow_id, source.epoch, ranges, source.delivery_count))
         self.use()
         return not_unsettled
+
+    async def holds(self, message: UnsettledMessage) -> bool:
+        """Return whether a delivery is unsettled, and its queue has not taken it back; lock it anew at the queue."""
+        if not self.unsettled.contains(message):
+            return False
+        source, sequence = message.source, message.sequence
+        request = RenewLock(source.flow_id, source.epoch, [(sequence, sequence + 1)], source.delivery_count)
+        held_count = await ask_unless_gone(source.partition, request)
+        if not held_count and self.unsettled.contains(message):
+            self.unsettled.take(message.number)
+            self.window.give(1)
+            self.review()
+        return self.unsettled.contains(message)
 
     def settle_at_once(self, number: int, outcome: int) -> None:
         """Settle a delivery, if it is unsettled, without waiting for the store; `review` lets the queue go on."""
