@@ -22,6 +22,7 @@ from sluicegate.gateway.admin.console_files import console_routes
 from sluicegate.gateway.admin.operation import PROBED, VPN_PARAMETER, Operation
 from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, answer_error, permit
 from sluicegate.gateway.admin.requests import text
+from sluicegate.gateway.admin.rest.bridges import BRIDGES
 from sluicegate.gateway.admin.rest.clients import CLIENTS
 from sluicegate.gateway.admin.rest.message_vpns import MESSAGE_VPNS
 from sluicegate.gateway.admin.rest.messages import MESSAGES
@@ -41,7 +42,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 # All operations of the admin API.
 OPERATIONS: Final = tuple(
-    each for part in (NODE, MESSAGE_VPNS, QUEUES, MESSAGES, CLIENTS, PROVISIONED) for each in part.all
+    each for part in (NODE, MESSAGE_VPNS, QUEUES, MESSAGES, CLIENTS, PROVISIONED, BRIDGES) for each in part.all
 )
 
 # Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.

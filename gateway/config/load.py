@@ -7,6 +7,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
 from sluicegate.gateway.config.document import (
     BYTES_MAX,
     ConfigError,
@@ -65,6 +66,7 @@ def load(
         raise ConfigError(sorted(dict.fromkeys(found), key=_reading_order)) from None
     problems = _plain_passwords(document, config) + _wrong_selectors(document, config)
     problems += _wrong_queue_names(document, config) + _refused_points(document, config)
+    problems += _refused_bridges(document, config)
     problems += _unusable_files(document, config)
     if problems:
         raise ConfigError(problems)
@@ -184,10 +186,28 @@ def _refused_points(document: Document, config: Config) -> list[Problem]:
     return problems
 
 
-def _unusable_files(document: Document, config: Config) -> list[Problem]:
-    """Find unusable files of configured REST delivery points."""
+def _refused_bridges(document: Document, config: Config) -> list[Problem]:
+    """Find bridges that would send messages in circles, or bring them twice."""
     problems: list[Problem] = []
     for name, vpn in config.message_vpns().items():
+        for index, bridge in enumerate(vpn.bridges):
+            for finding in refused_rules(bridge):
+                path: Path = (*vpn_path(name), "bridges", index, *finding.path)
+                problems.append(Problem(document.place(path), _dotted(path), str(finding)))
+    return problems
+
+
+def _unusable_files(document: Document, config: Config) -> list[Problem]:
+    """Find unusable files of configured bridges and REST delivery points."""
+    problems: list[Problem] = []
+    for name, vpn in config.message_vpns().items():
+        for index, bridge in enumerate(vpn.bridges):
+            if bridge.enabled and bridge.names_a_file():
+                try:
+                    settings_of(bridge, node=config.node.name, vpn=name)
+                except ValueError as problem:
+                    where: Path = (*vpn_path(name), "bridges", index)
+                    problems.append(Problem(document.place(where), _dotted(where), str(problem)))
         for index, point in enumerate(vpn.rest_delivery_points):
             for number, consumer in enumerate(point.rest_consumers):
                 if not point.enabled or not consumer.names_a_file():

@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
+from sluicegate.gateway.config.sections.bridges import Bridges
 from sluicegate.gateway.config.sections.listeners import Listener, Listeners, TlsPort
 from sluicegate.gateway.config.sections.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
 from sluicegate.gateway.config.sections.node import (
@@ -49,6 +50,7 @@ class Config(Section):
     http: Http = Http()
     rest: Rest = Rest()
     rest_delivery_points: RestDeliveryPoints = ()
+    bridges: Bridges = ()
     authentication: Authentication = Authentication()
     spool: Spool = Spool()
     vpn: Vpn = Vpn()
@@ -72,6 +74,7 @@ class Config(Section):
             queues=self.queues,
             virtual_destinations=self.virtual_destinations,
             rest_delivery_points=self.rest_delivery_points,
+            bridges=self.bridges,
         )
         return {DEFAULT_VPN: default} | {name: self._with_inherited(vpn) for name, vpn in self.vpns.items()}
 

@@ -17,6 +17,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "authentication",  # for the next CONNECT; open connections go by changed profiles, or end with their user
     "backpressure",
     "events",
+    "bridges",  # changed ones restart
     "flow",  # for the next connection
     "http",  # for the next connection
     *[f"listeners.{name}.{each}" for name in Listeners.model_fields for each in ("max_connections", "vpn")],

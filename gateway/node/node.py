@@ -234,6 +234,7 @@ class Node:
             await server.start()
         for vpn in self.vpns.values():
             await vpn.rest.start()
+            await vpn.bridges.start()
         await self.operator_ports.open()
         self._check_certificates()
         self.ready = True
@@ -286,6 +287,7 @@ class Node:
             if not vpn.config.enabled:
                 self._send_away(vpn, SHUT_DOWN)
             await vpn.rest.start()
+            await vpn.bridges.start()
             vpn.tell_state(was_up=was_up[vpn.name])
         return changes
 
@@ -356,6 +358,7 @@ class Node:
             vpn.keep_queues()
         self.operator_ports.end_streams()
         for vpn in self.vpns.values():
+            await vpn.bridges.stop()
             await vpn.rest.stop()
         self.watched_files.end()
         self.broker_topics.end()

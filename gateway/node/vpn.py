@@ -31,6 +31,7 @@ from sluicegate.gateway.config.sections.message_vpns import MessageVpn as Messag
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
+from sluicegate.gateway.provisioning.bridges import Bridges
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
 from sluicegate.gateway.provisioning.queues import declare_queues, define_virtual_destinations, group_queue, own_queue
 from sluicegate.gateway.provisioning.rest_points import RestPoints
@@ -48,6 +49,8 @@ from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
 from sluicegate.protocols.amqp.registry import Registry
+from sluicegate.protocols.bridges.path import place_of
+from sluicegate.protocols.bridges.rules import BridgeServices
 from sluicegate.protocols.flow.publishers.directory import PublisherDirectory
 from sluicegate.protocols.flow.publishers.publisher import RestorePublishers
 from sluicegate.protocols.http.consuming.flows import HttpFlows
@@ -129,7 +132,7 @@ class MessageVpn:
         self.catalog = self._spawn_catalog()
         self.rates = QueueRates()
         self._sampler: TimerHandle | None = None
-        self.rest = self._make_rest_points(stored)
+        self.rest, self.bridges = self._make_rest_points(stored), self._make_bridges(stored)
 
     # --- start, reload, stop ---
 
@@ -230,6 +233,7 @@ class MessageVpn:
         Rows that say more about it remain in the store.
         """
         self.keep_queues()
+        await self.bridges.stop()
         await self.rest.stop()
         self.http_flows.end("the message VPN is deleted")
         while handles := await self.queues.ask(ListQueues()):
@@ -331,6 +335,25 @@ class MessageVpn:
             services=RestServices(services.runtime, self.events, self.queues, services.credit),
             parent=self.cell,
             targets=lambda: services.config.rest.targets(),
+        )
+
+    def _make_bridges(self, stored: StoredVpn) -> Bridges:
+        services, node = self._services, self._services.config.node.name
+        return Bridges(
+            self.access,
+            stored,
+            node=node,
+            name=self.name,
+            services=BridgeServices(
+                services.runtime,
+                self.events,
+                self.queues,
+                self.router,
+                services.credit,
+                publisher_at=self._publisher_at,
+                place=lambda: place_of(node, self.name),
+            ),
+            parent=self.cell,
         )
 
     async def _write_row(self, row: WriteRow) -> None:

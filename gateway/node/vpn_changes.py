@@ -123,6 +123,7 @@ class VpnChanges:
         else:
             self._send_away(vpn, SHUT_DOWN, None)
         await vpn.rest.start()
+        await vpn.bridges.start()
         vpn.tell_state(was_up=was_up)
 
     def _define(self, settings: MessageVpnSettings) -> ConfiguredCredentials:

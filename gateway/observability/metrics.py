@@ -316,6 +316,38 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Messages that delivery points settled",
         ("queue", "rest_delivery_point", "outcome", "vpn"),
     ),
+    Metric("sluicegate_bridge_up", GAUGE, "Whether a bridge is connected to its foreign broker", ("bridge", "vpn")),
+    Metric("sluicegate_bridge_connections_total", COUNTER, "Connections that bridges made", ("bridge", "vpn")),
+    Metric(
+        "sluicegate_bridge_unconfirmed_messages",
+        GAUGE,
+        "Messages that wait for the foreign broker's confirmation",
+        ("bridge", "direction", "rule", "vpn"),
+    ),
+    Metric(
+        "sluicegate_bridge_messages_total",
+        COUNTER,
+        "Messages that bridges have carried, and the other side has confirmed",
+        ("bridge", "direction", "rule", "vpn"),
+    ),
+    Metric(
+        "sluicegate_bridge_bytes_total",
+        COUNTER,
+        "Payloads of these messages",
+        ("bridge", "direction", "rule", "vpn"),
+    ),
+    Metric(
+        "sluicegate_bridge_failures_total",
+        COUNTER,
+        "Times that a message was not taken and is tried again",
+        ("bridge", "direction", "rule", "vpn"),
+    ),
+    Metric(
+        "sluicegate_bridge_dropped_total",
+        COUNTER,
+        "Messages that bridges did not carry",
+        ("bridge", "direction", "rule", "reason", "vpn"),
+    ),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric(
         "sluicegate_spool_commit_duration_seconds",

@@ -9,6 +9,7 @@ from typing import Protocol
 from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import TemplateNotFound
 from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
@@ -212,6 +213,27 @@ class NodeInterface(Protocol):
 
     async def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a delivery point that operators created. Raises RestDeliveryPointNotFound, Refused."""
+
+    async def list_bridges(self) -> Sequence[BridgeView]:
+        """Return every bridge by name."""
+
+    async def show_bridge(self, name: str) -> BridgeView:
+        """Return one bridge. Raises BridgeNotFound."""
+
+    async def create_bridge(self, asked: Mapping[str, object]) -> BridgeView:
+        """Create and start a bridge. Raises BridgeAlreadyExists, QueueInvalid, Refused."""
+
+    async def update_bridge(self, name: str, changes: Mapping[str, object]) -> BridgeView:
+        """Change a bridge that operators created. Raises BridgeNotFound, QueueInvalid, Refused."""
+
+    async def delete_bridge(self, name: str) -> None:
+        """Delete a bridge that operators created. Raises BridgeNotFound, Refused."""
+
+    async def pause_bridge(self, name: str) -> BridgeView:
+        """Disconnect a bridge until it is resumed, or the node restarts. Raises BridgeNotFound, Refused."""
+
+    async def resume_bridge(self, name: str) -> BridgeView:
+        """Connect a bridge that is paused, waits, or has given up. Raises BridgeNotFound, Refused."""
 
     async def list_users(self) -> Sequence[UserView]:
         """Return every user by name."""

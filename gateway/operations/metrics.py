@@ -17,6 +17,7 @@ from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatches
 from sluicegate.gateway.operations.views import cursor_view
+from sluicegate.gateway.provisioning.bridges import Bridges
 from sluicegate.messaging.message.outcomes import OUTCOMES
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from sluicegate.messaging.observability.latency import LatencyHistogram
@@ -116,6 +117,7 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
     yield from reader_samples(vpn.reader_batches)
     yield from _transactions(figures.staging)
     yield from _rest_delivery_points(vpn.rest.running.values())
+    yield from _bridges(vpn.bridges)
 
 
 def _latencies(name: str, found: LatencyHistogram, labels: tuple[str, ...]) -> Sample:
@@ -265,6 +267,23 @@ def _rest_delivery_points(points: Iterable[RestDeliveryPoint]) -> Iterator[Sampl
             for outcome, count in binding.outcomes.items():
                 labels = (binding.settings.queue, point.name)
                 yield Sample("sluicegate_rest_delivery_point_messages_total", count, (*labels, OUTCOMES[outcome]))
+
+
+def _bridges(bridges: Bridges) -> Iterator[Sample]:
+    for name, bridge in bridges.running.items():
+        yield Sample("sluicegate_bridge_up", int(bridge.is_open), (name,))
+        yield Sample("sluicegate_bridge_connections_total", bridge.connections_count, (name,))
+        for side in bridge.outgoing:
+            labels = (name, "outgoing", side.rule.name)
+            yield Sample("sluicegate_bridge_unconfirmed_messages", side.unconfirmed_count, labels)
+    for name, rules in bridges.counters.items():
+        for (direction, rule), counted in rules.items():
+            labels = (name, direction, rule)
+            yield Sample("sluicegate_bridge_messages_total", counted.messages_count, labels)
+            yield Sample("sluicegate_bridge_bytes_total", counted.payload_bytes, labels)
+            yield Sample("sluicegate_bridge_failures_total", counted.failures_count, labels)
+            for reason, count in counted.dropped.items():
+                yield Sample("sluicegate_bridge_dropped_total", count, (*labels, reason))
 
 
 def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:

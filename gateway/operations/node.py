@@ -54,6 +54,7 @@ from sluicegate.gateway.operations.views import (
     spool_view,
     wanted_queues,
 )
+from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
@@ -461,6 +462,37 @@ class NodeOperations(AccountOperations, NodeInterface):
     async def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a delivery point."""
         await self._vpn.rest.delete(name)
+
+    async def list_bridges(self) -> Sequence[BridgeView]:
+        """Return every bridge by name."""
+        return self._vpn.bridges.views()
+
+    async def show_bridge(self, name: str) -> BridgeView:
+        """Return one bridge."""
+        return self._vpn.bridges.view(name)
+
+    async def create_bridge(self, asked: Mapping[str, object]) -> BridgeView:
+        """Create a bridge."""
+        return self._vpn.bridges.view(await self._vpn.bridges.create(asked))
+
+    async def update_bridge(self, name: str, changes: Mapping[str, object]) -> BridgeView:
+        """Change a bridge."""
+        await self._vpn.bridges.update(name, changes)
+        return self._vpn.bridges.view(name)
+
+    async def delete_bridge(self, name: str) -> None:
+        """Delete a bridge."""
+        await self._vpn.bridges.delete(name)
+
+    async def pause_bridge(self, name: str) -> BridgeView:
+        """Disconnect a bridge."""
+        await self._vpn.bridges.pause(name)
+        return self._vpn.bridges.view(name)
+
+    async def resume_bridge(self, name: str) -> BridgeView:
+        """Connect a bridge."""
+        await self._vpn.bridges.resume(name)
+        return self._vpn.bridges.view(name)
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""

@@ -86,6 +86,12 @@ class RestDeliveryPointNotFound(NotFound):
     kind = "REST delivery point"
 
 
+class BridgeNotFound(NotFound):
+    """No bridge has that name."""
+
+    kind = "bridge"
+
+
 class UserNotFound(NotFound):
     """No user has that name."""
 
@@ -138,6 +144,12 @@ class RestDeliveryPointAlreadyExists(AlreadyExists):
     """A REST delivery point of that name exists already."""
 
     kind = "REST delivery point"
+
+
+class BridgeAlreadyExists(AlreadyExists):
+    """A bridge of that name exists already."""
+
+    kind = "bridge"
 
 
 class UserAlreadyExists(AlreadyExists):

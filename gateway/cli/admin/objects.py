@@ -1,4 +1,4 @@
-"""The client of the admin API for REST delivery points, users and profiles.
+"""The client of the admin API for bridges, REST delivery points, users and profiles.
 
 Their views import models of the configuration, which most commands do not need.
 """
@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 from sluicegate.gateway.cli.admin.client import AdminClient, read_view
 from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView, UsersView, UserView
+from sluicegate.gateway.views.bridges import BridgesView, BridgeView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 
 
 class AdminObjects(AdminClient):
-    """An AdminClient that also manages REST delivery points, users and profiles."""
+    """An AdminClient that also manages bridges, REST delivery points, users and profiles."""
 
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
@@ -33,6 +34,34 @@ class AdminObjects(AdminClient):
     def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a REST delivery point."""
         self._port.ask("DELETE", _rest_point_path(name))
+
+    def bridges(self) -> BridgesView:
+        """Return every bridge."""
+        return read_view(BridgesView, self._port.ask("GET", "/bridges"))
+
+    def create_bridge(self, definition: Mapping[str, object]) -> BridgeView:
+        """Create a bridge."""
+        return read_view(BridgeView, self._port.ask("POST", "/bridges", definition))
+
+    def show_bridge(self, name: str) -> BridgeView:
+        """Return one bridge."""
+        return read_view(BridgeView, self._port.ask("GET", _bridge_path(name)))
+
+    def update_bridge(self, name: str, changes: Mapping[str, object]) -> BridgeView:
+        """Change settings of a bridge."""
+        return read_view(BridgeView, self._port.ask("PATCH", _bridge_path(name), changes))
+
+    def delete_bridge(self, name: str) -> None:
+        """Delete a bridge."""
+        self._port.ask("DELETE", _bridge_path(name))
+
+    def pause_bridge(self, name: str) -> BridgeView:
+        """Disconnect a bridge."""
+        return read_view(BridgeView, self._port.ask("POST", _bridge_path(name) + "/pause"))
+
+    def resume_bridge(self, name: str) -> BridgeView:
+        """Connect a bridge."""
+        return read_view(BridgeView, self._port.ask("POST", _bridge_path(name) + "/resume"))
 
     def list_users(self) -> UsersView:
         """Return every user."""
@@ -69,6 +98,10 @@ class AdminObjects(AdminClient):
 
 def _rest_point_path(name: str) -> str:
     return "/rest-delivery-points/" + quote(name, safe="")
+
+
+def _bridge_path(name: str) -> str:
+    return "/bridges/" + quote(name, safe="")
 
 
 def _profiles_path(kind: ProfileKind) -> str:

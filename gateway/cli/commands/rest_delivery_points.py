@@ -3,7 +3,6 @@
 `sluicegate show rest-delivery-point` lists all of them, including those of the configuration.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +10,11 @@ import orjson
 import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, UrlOption, VpnOption
+from sluicegate.gateway.cli.admin.definitions import document_of, with_values
 from sluicegate.gateway.cli.admin.objects import AdminObjects
-from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.config.allowed import shown
-from sluicegate.gateway.config.document import ConfigError, Document
-from sluicegate.gateway.config.load import text_of
-from sluicegate.gateway.config.sources import apply_settings
-from sluicegate.gateway.config.yaml_document import read_yaml
+from sluicegate.gateway.config.document import Document
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
@@ -47,7 +43,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create a delivery point and start it. It survives restarts of the gateway."""
-    asked = _with_values(_document(file), values or ())
+    asked = with_values(document_of(file), values or ())
     view = AdminObjects(url, vpn).create_rest_delivery_point({**asked, "name": name})
     _done(view, f"created REST delivery point {name}", as_json)
 
@@ -79,9 +75,9 @@ def change(
 ) -> None:
     """Change a delivery point that `create` made. It restarts."""
     client = AdminObjects(url, vpn)
-    document = _document(file)
+    document = document_of(file)
     known = Document(client.show_rest_delivery_point(name).definition.to_dict() | document.root)
-    view = client.update_rest_delivery_point(name, _with_values(known, values or ()))
+    view = client.update_rest_delivery_point(name, with_values(known, values or ()))
     _done(view, f"changed REST delivery point {name}", as_json)
 
 
@@ -95,24 +91,6 @@ def delete(
         print_json({"deleted": name})
     else:
         typer.echo(f"deleted REST delivery point {name}")
-
-
-def _document(file: Path | None) -> Document:
-    """Read a YAML file. Raises CommandFailed."""
-    if file is None:
-        return Document()
-    try:
-        return read_yaml(text_of(file), str(file))
-    except ConfigError as error:
-        raise CommandFailed(str(error), exit_code=USAGE) from None
-
-
-def _with_values(document: Document, values: Sequence[str]) -> dict[str, object]:
-    """Return a document with keys set. Raises CommandFailed."""
-    problems = apply_settings(document, values)
-    if problems:
-        raise CommandFailed("; ".join(each.text for each in problems), exit_code=USAGE)
-    return document.root
 
 
 def _done(view: RestDeliveryPointView, text: str, as_json: bool) -> None:

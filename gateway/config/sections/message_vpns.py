@@ -1,10 +1,11 @@
-"""The section of one message VPN: its quotas, accounts, queues, virtual destinations and delivery points."""
+"""The section of one message VPN: its quotas, accounts, queues, virtual destinations, delivery points and bridges."""
 
 from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from sluicegate.gateway.config.document import Path
+from sluicegate.gateway.config.sections.bridges import Bridges
 from sluicegate.gateway.config.sections.listeners import VpnName
 from sluicegate.gateway.config.sections.node import Pair, Queues
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoints
@@ -76,6 +77,7 @@ class MessageVpn(Vpn):
     queues: Queues = Queues()
     virtual_destinations: VirtualDestinationsSection = VirtualDestinationsSection()
     rest_delivery_points: RestDeliveryPoints = ()
+    bridges: Bridges = ()
 
 
 # The section of a VPN that is in the store but not in the configuration.

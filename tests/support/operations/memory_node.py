@@ -61,6 +61,7 @@ from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, definition_from_dict
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
 from sluicegate.messaging.routing.routes import TopicSpace
+from support.operations.memory_bridges import MemoryBridges
 from support.operations.memory_profiles import MemoryProfiles
 from support.operations.memory_rest_points import MemoryRestPoints
 from support.operations.memory_users import MemoryUsers
@@ -91,7 +92,7 @@ SPOOL: Final = SpoolView(
 
 
 @dataclass
-class MemoryNode(MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
+class MemoryNode(MemoryBridges, MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
     """Queues and messages in memory, shared by all message VPNs; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()

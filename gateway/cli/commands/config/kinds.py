@@ -11,6 +11,7 @@ from typing import Final
 from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.config.findings import described
+from sluicegate.gateway.config.sections.bridges import Bridge
 from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
@@ -128,6 +129,14 @@ def _points(client: AdminObjects) -> Objects:
     }
 
 
+def _bridge(given: Fields) -> Fields:
+    return described(Bridge, given).to_dict()
+
+
+def _bridges(client: AdminObjects) -> Objects:
+    return {each.name: each.definition.to_dict() for each in client.bridges().bridges if each.origin == OPERATOR}
+
+
 def _profiles(kind: ProfileKind, label: str, model: type[NamedSection]) -> DeclaredKind:
     """Return the DeclaredKind for client profiles or ACL profiles."""
 
@@ -239,5 +248,15 @@ DECLARED: Final = (
         add=AdminObjects.create_rest_delivery_point,
         change=AdminObjects.update_rest_delivery_point,
         remove=AdminObjects.delete_rest_delivery_point,
+    ),
+    DeclaredKind(
+        kind="bridges",
+        label="bridge",
+        complete=_bridge,
+        present=_bridges,
+        add=AdminObjects.create_bridge,
+        change=AdminObjects.update_bridge,
+        remove=AdminObjects.delete_bridge,
+        required=("name", "remote_url"),
     ),
 )

@@ -48,6 +48,26 @@ def rest_delivery_point(
     print_table(("RDP", "Part", "Name", "State", "Reason", "Counts"), rows)
 
 
+@app.command("bridge")
+def bridge(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
+    """Show the bridges to foreign brokers with their rules, and the reason if one is down."""
+    from sluicegate.gateway.cli.admin.objects import AdminObjects  # late, as above
+
+    view = AdminObjects(url, vpn).bridges()
+    if as_json:
+        print_json(view)
+        return
+    rows: list[tuple[object, ...]] = []
+    for each in view.bridges:
+        state = "Up" if each.up else each.state.capitalize() if each.enabled else "Disabled"
+        rows.append((each.name, "bridge", each.remote_url, f"({each.origin})", state, each.reason, ""))
+        for rule in each.rules:
+            counts = {"messages": rule.messages, "unconfirmed": rule.unconfirmed, "failures": rule.failures}
+            shown = {name: count for name, count in (counts | rule.dropped).items() if count}
+            rows.append((each.name, rule.direction, rule.source, rule.target, *_state(rule.up, rule.reason, shown)))
+    print_table(("Bridge", "Part", "From", "To", "State", "Reason", "Counts"), rows)
+
+
 def _state(up: bool, reason: str, counts: dict[str, int]) -> tuple[str, str, str]:
     return "Up" if up else "Down", reason, ", ".join([f"{name} {count}" for name, count in sorted(counts.items())])
 

@@ -1,0 +1,162 @@
+"""The settings that a bridge runs with: its configuration, and the contents of the files that it names.
+
+A bridge may have the right form and be refused all the same: where messages would go in circles, or come twice.
+"""
+
+from collections.abc import Iterator, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+from sluicegate.gateway.config.findings import Finding
+from sluicegate.gateway.config.sections.bridges import Bridge, IncomingRule, OutgoingRule
+from sluicegate.gateway.config.sections.security.secret_files import first_line
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.topics.relations import overlap
+from sluicegate.messaging.topics.syntax import (
+    Syntax,
+    TopicError,
+    TopicFilter,
+    parse_filter,
+    parse_shared,
+    queue_topic,
+    syntax_of,
+)
+from sluicegate.protocols.bridges.settings import BridgeSettings, Protocol, RemoteSettings, TlsFiles
+from sluicegate.protocols.bridges.settings import IncomingRule as Incoming
+from sluicegate.protocols.bridges.settings import OutgoingRule as Outgoing
+from sluicegate.protocols.bridges.topic_maps import TopicMap, TopicSyntax
+from sluicegate.protocols.transport.tls_context import reading
+
+DISJOINT: Final = "topics of outgoing and incoming rules that have none in common, or mqtt_version '5'"
+
+
+def settings_of(configured: Bridge, *, node: str, vpn: str) -> BridgeSettings:
+    """Return the settings of a bridge. Raises ValueError for an unusable file, with its name."""
+    scheme, host, port, remote_vpn = configured.address()
+    protocol = {"mqtt": _mqtt(configured), "amqp": Protocol.AMQP, "flow": Protocol.FLOW}[scheme.removesuffix("s")]
+    has_tls = scheme.endswith("s")
+    return BridgeSettings(
+        name=configured.name,
+        remote=RemoteSettings(
+            protocol=protocol,
+            host=host,
+            port=port,
+            message_vpn=remote_vpn,
+            tls=_tls(configured) if has_tls else None,
+            username=configured.username,
+            password="" if configured.password_file is None else _secret(configured.password_file),
+            client_id=configured.client_id or client_id_of(node, vpn, configured.name),
+            keep_alive_s=configured.keep_alive_s,
+            session_expiry_s=configured.session_expiry_s,
+        ),
+        outgoing=tuple(_outgoing(each) for each in configured.outgoing),
+        incoming=tuple(_incoming(each) for each in configured.incoming),
+        window_messages=configured.window_messages,
+        window_bytes=configured.window_bytes,
+        retry_delay_ms=configured.retry_delay_s * 1000,
+        retry_count=configured.retry_count,
+    )
+
+
+def client_id_of(node: str, vpn: str, bridge: str) -> str:
+    """Return the client identifier of a bridge that has none configured: no other of a network has the same."""
+    return "-".join([node, bridge] if vpn == DEFAULT_VPN else [node, vpn, bridge])
+
+
+def _mqtt(configured: Bridge) -> Protocol:
+    return Protocol.MQTT_5 if configured.mqtt_version == "5" else Protocol.MQTT_3
+
+
+def _outgoing(rule: OutgoingRule) -> Outgoing:
+    return Outgoing(
+        name=rule.label(),
+        queue=rule.queue,
+        topic_filter=rule.topic_filter() if rule.topic else None,
+        topic_map=TopicMap(rule.strip_prefix, rule.add_prefix, TopicSyntax(rule.topic_syntax)),
+        target=rule.remote_topic or rule.remote_queue,
+        is_queue=bool(rule.remote_queue),
+        qos=rule.guarantee(),
+    )
+
+
+def _incoming(rule: IncomingRule) -> Incoming:
+    return Incoming(
+        name=rule.label(),
+        source=rule.remote_topic or rule.remote_queue,
+        is_queue=bool(rule.remote_queue),
+        topic_map=TopicMap(rule.strip_prefix, rule.add_prefix, TopicSyntax(rule.topic_syntax)),
+        target=queue_topic(rule.queue) if rule.queue else rule.topic,
+        qos=rule.qos,
+    )
+
+
+def _tls(configured: Bridge) -> TlsFiles:
+    digests = tuple(b"" if each is None else sha256(_bytes_of(each)).digest() for each in configured.tls_files())
+    files = TlsFiles(*configured.tls_files(), digests)
+    files.context()  # once now, so that an unusable file is found before the bridge starts
+    return files
+
+
+def _bytes_of(file: Path) -> bytes:
+    with reading(str(file), "a file"):
+        return file.read_bytes()
+
+
+def _secret(file: Path) -> str:
+    try:
+        return first_line(file)
+    except OSError as error:
+        raise ValueError(f"password_file {str(file)!r}: {error.strerror}") from None
+
+
+# --- bridges that have the right form and are refused all the same ---
+
+
+def refused_rules(bridge: Bridge) -> Iterator[Finding]:
+    """Yield the rules of an MQTT bridge that would bring messages twice, or send them in circles."""
+    scheme, _, _, _ = bridge.address()
+    if not scheme.startswith("mqtt"):
+        return
+    filters: list[tuple[IncomingRule, TopicFilter]] = []
+    for index, incoming in enumerate(bridge.incoming):
+        place = ("incoming", index, "remote_topic")
+        try:
+            shared = parse_shared(incoming.remote_topic, Syntax.MQTT)
+            found = parse_filter(incoming.remote_topic, Syntax.MQTT) if shared is None else shared.filter
+        except TopicError as error:
+            yield Finding(place, f"it is no topic filter of MQTT: {error}")
+            continue
+        for other, other_filter in filters:
+            if overlap(found, other_filter):
+                text = f"it has topics in common with that of rule {other.label()!r}, whose messages would come twice"
+                yield Finding(place, text, "topic filters that have none in common")
+        filters.append((incoming, found))
+    if bridge.mqtt_version == "5":
+        return  # No Local, and the path of each message
+    yield from _circles(bridge, filters)
+
+
+def _circles(bridge: Bridge, filters: Sequence[tuple[IncomingRule, TopicFilter]]) -> Iterator[Finding]:
+    for index, outgoing in enumerate(bridge.outgoing):
+        image = image_of(outgoing)
+        for incoming, topic_filter in filters:
+            if overlap(image, topic_filter):
+                yield Finding(
+                    ("outgoing", index),
+                    f"its messages would come back by the incoming rule {incoming.label()!r}: MQTT 3.1.1 has neither "
+                    "No Local nor user properties",
+                    DISJOINT,
+                )
+
+
+def image_of(rule: OutgoingRule) -> TopicFilter:
+    """Return a filter of the foreign broker's topics that an outgoing rule may publish to."""
+    if rule.remote_topic:
+        return parse_filter(rule.remote_topic, Syntax.MQTT)
+    if rule.topic:
+        text = rule.add_prefix + rule.topic[len(rule.strip_prefix) :]
+        if rule.topic_syntax == "slashes" and text:
+            return parse_filter(text, syntax_of(rule.topic))
+    head = rule.add_prefix.rpartition("/")
+    return parse_filter(f"{head[0]}{head[1]}#", Syntax.MQTT)

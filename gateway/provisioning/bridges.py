@@ -1,0 +1,216 @@
+"""The bridges of a message VPN, configured or created by operators: started, paused, stopped, shown.
+
+Those that operators create are checked like those of a file, and stored in the catalog.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from sluicegate.actors.runtime.actor import SupervisorActor
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.supervision import VITAL
+from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
+from sluicegate.gateway.config.findings import changed, described
+from sluicegate.gateway.config.sections.bridges import Bridge
+from sluicegate.gateway.provisioning.store import (
+    CONFIGURATION,
+    OPERATOR,
+    ProvisionedObjects,
+    VpnAccess,
+    kind_of_sections,
+)
+from sluicegate.gateway.views.bridges import BridgeView, bridge_view
+from sluicegate.gateway.views.errors import BridgeAlreadyExists, BridgeNotFound, Refused
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.bridges.bridge import Bridge as RunningBridge
+from sluicegate.protocols.bridges.bridge import State
+from sluicegate.protocols.bridges.remotes.choice import make_remote
+from sluicegate.protocols.bridges.rules import BridgeServices, RuleCounters
+from sluicegate.protocols.bridges.settings import BridgeSettings
+from sluicegate.storage.catalog.recovered import StoredVpn
+
+BRIDGES: Final = kind_of_sections(
+    Bridge,
+    row_key=b"bridge/",
+    count_max=100,  # each has a thread and a connection of its own
+    not_found=BridgeNotFound,
+    already_exists=BridgeAlreadyExists,
+)
+
+
+log = logging.getLogger("sluicegate.bridges")
+
+
+class Bridges:
+    """The bridges of one message VPN: configured ones, and those that operators created."""
+
+    def __init__(
+        self, vpn: VpnAccess, stored: StoredVpn, *, node: str, name: str, services: BridgeServices, parent: ActorCell
+    ) -> None:
+        """`node` and `name` are those of the broker and of the message VPN."""
+        self._vpn = vpn
+        self._node = node
+        self._name = name
+        self._services = services
+        self._cell = services.runtime.spawn(
+            SupervisorActor, kind="bridges", name="bridges", policy=VITAL, parent=parent
+        )
+        self.running: dict[str, RunningBridge] = {}
+        self.counters: dict[str, dict[tuple[str, str], RuleCounters]] = {}  # by bridge; then by direction and rule
+        self._provisioned = ProvisionedObjects(BRIDGES, vpn, stored.catalog, self._configured)
+        self._reasons: dict[str, str] = {}  # why an enabled bridge does not run, by its name
+        self._paused: set[str] = set()  # until an operator resumes them, or a restart
+        self._is_stopped = False  # the node stops: no bridge starts any more
+
+    async def start(self) -> None:
+        """Start the bridges that are defined and enabled, stop the others, and restart those that changed."""
+        await self._provisioned.change(self._follow_all())
+
+    async def stop(self) -> None:
+        """Stop all bridges for good."""
+        await self._provisioned.change(self._stop())
+
+    def views(self) -> list[BridgeView]:
+        """Return the view of every bridge, by name."""
+        return [self._view(definition) for _, definition in sorted(self._definitions().items())]
+
+    def view(self, name: str) -> BridgeView:
+        """Return the view of a bridge. Raises BridgeNotFound."""
+        return self._view(self._definition(name))
+
+    async def create(self, asked: Mapping[str, object]) -> str:
+        """Create a bridge; return its name. Raises BridgeAlreadyExists, QueueInvalid and Refused."""
+        bridge = described(Bridge, asked)
+        await self._provisioned.change(self._create(bridge))
+        return bridge.name
+
+    async def update(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change and restart a bridge. Raises BridgeNotFound, QueueInvalid and Refused."""
+        await self._provisioned.change(self._update(name, changes))
+
+    async def delete(self, name: str) -> None:
+        """Delete a bridge; unsettled messages return to their queues. Raises BridgeNotFound and Refused."""
+        await self._provisioned.change(self._delete(name))
+
+    async def pause(self, name: str) -> None:
+        """Disconnect a bridge, configured or not, until `resume` or a restart. Raises BridgeNotFound and Refused."""
+        await self._provisioned.change(self._pause(name))
+
+    async def resume(self, name: str) -> None:
+        """Connect a bridge that is paused, waits, or has given up. Raises BridgeNotFound and Refused."""
+        await self._provisioned.change(self._resume(name))
+
+    async def _create(self, bridge: Bridge) -> None:
+        self._provisioned.check_new(bridge.name)
+        await self._keep(bridge)
+
+    async def _update(self, name: str, changes: Mapping[str, object]) -> None:
+        await self._keep(changed(self._provisioned.changeable(name), changes))
+
+    async def _delete(self, name: str) -> None:
+        self._provisioned.changeable(name)
+        await self._provisioned.put(name, None)
+        await self._follow(name)
+        self.counters.pop(name, None)
+
+    async def _pause(self, name: str) -> None:
+        bridge = self._running(name)
+        self._paused.add(name)
+        await bridge.pause()
+
+    async def _resume(self, name: str) -> None:
+        bridge = self._running(name)
+        self._paused.discard(name)
+        if bridge.state is State.UP or bridge.state is State.CONNECTING:
+            return
+        if bridge.state is not State.PAUSED:
+            await bridge.pause()
+        bridge.start()
+
+    def _running(self, name: str) -> RunningBridge:
+        self._definition(name)
+        bridge = self.running.get(name)
+        if bridge is None:
+            raise Refused(f"bridge {name!r} does not run: {self._reasons.get(name) or 'it is disabled'}")
+        return bridge
+
+    async def _stop(self) -> None:
+        self._is_stopped = True
+        await asyncio.gather(*[bridge.stop() for bridge in self.running.values()])
+        self.running.clear()
+
+    def _definition(self, name: str) -> Bridge:
+        definition = self._definitions().get(name)
+        if definition is None:
+            raise BridgeNotFound(name)
+        return definition
+
+    def _view(self, definition: Bridge) -> BridgeView:
+        name = definition.name
+        return bridge_view(
+            definition,
+            self.running.get(name),
+            self.counters.get(name, {}),
+            origin=OPERATOR if definition is self._provisioned.objects.get(name) else CONFIGURATION,
+            reason=self._reasons.get(name, ""),
+        )
+
+    def _configured(self) -> dict[str, Bridge]:
+        return {each.name: each for each in self._vpn.config.bridges}
+
+    def _definitions(self) -> dict[str, Bridge]:
+        return self._provisioned.objects | self._configured()
+
+    async def _keep(self, bridge: Bridge) -> None:
+        for finding in refused_rules(bridge):
+            raise QueueInvalid(finding.field, finding.reason, finding.allowed)
+        try:
+            settings_of(bridge, node=self._node, vpn=self._name)
+        except ValueError as error:
+            raise Refused(f"a file that it names cannot be used: {error}") from None
+        await self._provisioned.put(bridge.name, bridge)
+        await self._follow(bridge.name)
+
+    async def _follow_all(self) -> None:
+        names = dict.fromkeys([*self.running, *self._definitions()])
+        await asyncio.gather(*[self._follow(name) for name in names])
+
+    async def _follow(self, name: str) -> None:
+        """Run a bridge by its present definition; stop it if it has none or is not to run."""
+        wanted, bridge = self._settings(name), self.running.get(name)
+        if bridge is not None and bridge.settings != wanted:
+            del self.running[name]
+            self._paused.discard(name)
+            await bridge.stop()
+        if wanted is not None and name not in self.running:
+            try:
+                made = self._made(wanted)
+            except ValueError as error:
+                self._fail(name, str(error))
+                return
+            self.running[name] = made
+            made.start()
+
+    def _made(self, settings: BridgeSettings) -> RunningBridge:
+        counters = self.counters.setdefault(settings.name, {})
+        return RunningBridge(settings, self._services, parent=self._cell, make_remote=make_remote, counters=counters)
+
+    def _settings(self, name: str) -> BridgeSettings | None:
+        """Return the settings that a bridge is to run with; None if it is not to run."""
+        self._reasons.pop(name, None)
+        definition = self._definitions().get(name)
+        if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
+            return None
+        try:
+            for finding in refused_rules(definition):  # of an earlier release
+                raise ValueError(f"{finding.field}: {finding}")
+            return settings_of(definition, node=self._node, vpn=self._name)
+        except ValueError as error:  # or a secret or certificate is gone
+            self._fail(name, str(error))
+            return None
+
+    def _fail(self, name: str, reason: str) -> None:
+        self._reasons[name] = reason
+        log.error("bridge %r does not start: %s", name, reason)

@@ -1,0 +1,376 @@
+"""A foreign broker that speaks MQTT 5, by paho-mqtt.
+
+QoS 1 goes over at least once. QoS 2 goes over exactly once through lost connections and restarts of a foreign broker
+that keeps its sessions: paho has the state of each message in memory. After a crash of ours the messages that were
+under way may come a second time, for their state is gone; and so they may when the foreign broker loses its session.
+"""
+
+import os
+import selectors
+import socket
+import ssl
+from collections import OrderedDict, deque
+from contextlib import suppress
+from typing import Any, Final, final
+
+from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
+from sluicegate.messaging.topics.syntax import SHARE_TOPICS, TopicError
+from sluicegate.protocols.bridges.remote import Arrival, Line, Opened, Outgoing, RemoteBroker, RemoteFailed, Settlement
+from sluicegate.protocols.bridges.remotes.mqtt_messages import (
+    RuleFinder,
+    decoded_headers,
+    encoded_properties,
+    filter_of,
+    wall_ms,
+)
+from sluicegate.protocols.bridges.remotes.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
+from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID, PeerViolation
+
+_TICK_S: Final = 1.0  # between two looks at the keep-alive
+_REFUSED: Final = 0x80
+_NEVER_TAKEN: Final = (TOPIC_NAME_INVALID, PAYLOAD_FORMAT_INVALID)  # codes that blame the message itself
+_PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
+
+
+@final
+class Mqtt5Remote(RemoteBroker):
+    """A foreign broker that speaks MQTT 5."""
+
+    keeps_unconfirmed = True
+
+    def __init__(self, settings: BridgeSettings, line: Line) -> None:
+        super().__init__(settings, line)
+        for rule in settings.incoming:
+            try:
+                filter_of(rule.source)
+            except TopicError as error:
+                raise ValueError(f"incoming rule {rule.name!r}: {error}") from None
+        remote = settings.remote
+        tls = None if remote.tls is None else remote.tls.context()
+        self._client = PahoClient(remote.client_id, tls=tls, received=self._received, confirmed=self._confirmed)
+        if remote.username:
+            self._client.username_pw_set(remote.username, remote.password)
+        self._client.connect_timeout = CONNECT_S_MAX
+        self._client.on_connect = self._on_connect
+        self._client.on_subscribe = self._on_subscribe
+        self._client.on_disconnect = self._on_disconnect
+        self._finder = RuleFinder(settings)
+        self._window = min(settings.window_messages, PUBLISH_IDS_MAX)
+        self._queue: deque[Outgoing] = deque()  # to be published
+        self._numbers: dict[int, int] = {}  # packet id -> number
+        self._unwritten: list[int] = []  # numbers of QoS 0 that are not in the socket yet
+        self._unacknowledged: OrderedDict[int, tuple[int, int, bool]] = OrderedDict()  # arrival: id, QoS, settled
+        self._orphans: dict[int, int] = {}  # packet id -> arrival of QoS 2 of an earlier connection, without settlement
+        self._last_arrival = 0
+        self._in_flight_max = 0
+        self._packet_bytes_max = 0  # 0: not said
+        self._qos_max = 2
+        self._retains = True
+        self._failure = ""  # why the connection is refused, or ends
+        self._is_connected = False
+        self._subscription_id = 0  # packet id of SUBSCRIBE; 0: SUBACK has come, or nothing is subscribed to
+        self._is_known_session = False  # what the foreign broker has of ours, it has of this object
+
+    def forget(self) -> None:
+        """Forget messages without an outcome."""
+        self._client.forget()
+        self._numbers.clear()
+        self._queue.clear()
+        self._orphans.clear()
+        self._is_known_session = False
+
+    def run(self) -> None:
+        """Connect and serve."""
+        mine, theirs = socket.socketpair()
+        mine.setblocking(False)
+        theirs.setblocking(False)
+        selector = selectors.DefaultSelector()
+        try:
+            selector.register(mine, selectors.EVENT_READ)
+            self._connect()
+            sock = self._client.socket()
+            assert sock is not None, "it is connected"
+            selector.register(sock, selectors.EVENT_READ)
+            self.line.wake_with(lambda: _wake(theirs))
+            self._serve(selector, mine, sock)
+        finally:
+            self.line.wake_with(None)
+            self._client.close()
+            selector.close()
+            mine.close()
+            theirs.close()
+            self._is_connected = False
+            for number, (packet_id, qos, _) in self._unacknowledged.items():
+                if qos == 2:
+                    self._orphans[packet_id] = number
+            self._unacknowledged.clear()
+            for number in self._unwritten:
+                self.line.refused(number, RELEASED, "the connection was lost")
+            self._unwritten.clear()
+
+    # --- connecting ---
+
+    def _connect(self) -> None:
+        remote, client = self.settings.remote, self._client
+        properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho has no annotation there
+        properties.SessionExpiryInterval = remote.session_expiry_s
+        properties.ReceiveMaximum = self._window
+        properties.RequestProblemInformation = 1
+        self._failure = ""
+        self._is_connected = False
+        self._subscription_id = 0
+        try:
+            client.connect(remote.host, remote.port, remote.keep_alive_s, clean_start=False, properties=properties)
+        except (OSError, ssl.SSLError, UnicodeError, ValueError) as error:
+            raise RemoteFailed(_why(error)) from None
+
+    def _on_connect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Properties | None) -> None:
+        if reason.is_failure:
+            text = getattr(properties, "ReasonString", "")
+            self._failure = f"the connection was refused: {reason} (0x{reason.value:02x}){': ' if text else ''}{text}"
+            return
+        self._in_flight_max = min(self._window, getattr(properties, "ReceiveMaximum", 65_535))
+        self._packet_bytes_max = getattr(properties, "MaximumPacketSize", 0)
+        self._qos_max = getattr(properties, "MaximumQoS", 2)
+        self._retains = bool(getattr(properties, "RetainAvailable", 1))
+        if not self._client.session_present:
+            self._orphans.clear()
+        elif not self._is_known_session:
+            self._client.release_ids(self._window)
+        self._is_known_session = True
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        wanted = [
+            (
+                rule.source,
+                SubscribeOptions(
+                    qos=rule.qos,
+                    noLocal=not rule.source.startswith(SHARE_TOPICS),
+                    retainAsPublished=True,
+                    retainHandling=SubscribeOptions.RETAIN_SEND_IF_NEW_SUB,
+                ),
+            )
+            for rule in self.settings.incoming
+        ]
+        if not wanted:
+            self._opened()
+            return
+        _, packet_id = self._client.subscribe(wanted)
+        self._subscription_id = packet_id or 0
+
+    def _on_subscribe(self, client: Any, userdata: Any, packet_id: int, reasons: Any, properties: Any) -> None:
+        if packet_id != self._subscription_id:
+            return
+        self._subscription_id = 0
+        for rule, reason in zip(self.settings.incoming, reasons, strict=False):
+            if reason.is_failure:
+                self._failure = f"the subscription {rule.source!r} was refused: {reason} (0x{reason.value:02x})"
+                return
+        self._opened()
+
+    def _opened(self) -> None:
+        self._is_connected = True
+        self.line.opened(Opened(self._in_flight_max, self._client.session_present))
+
+    def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if flags.is_disconnect_packet_from_server:
+            text = getattr(properties, "ReasonString", "")
+            self._failure = f"the foreign broker disconnects: {reason} (0x{reason.value:02x})"
+            self._failure += f": {text}" if text else ""
+
+    # --- serving ---
+
+    def _serve(self, selector: selectors.BaseSelector, mine: socket.socket, sock: Any) -> None:
+        client, line = self._client, self.line
+        connected_until_ms = wall_ms() + CONNECT_S_MAX * 1000
+        looked_ms = 0
+        writes = False
+        while True:
+            events = selector.select(0 if client.may_have_more else _TICK_S)
+            is_readable = client.may_have_more
+            for key, _ in events:
+                if key.fileobj is mine:
+                    _drain(mine)
+                else:
+                    is_readable = True
+            if is_readable:
+                self._check(client.read())
+            work = line.work()
+            self._queue += work.messages
+            if work.settlements:
+                self._acknowledge(work.settlements)
+            if self._is_connected:
+                self._publish()
+            now_ms = wall_ms()
+            if not 0 <= now_ms - looked_ms < _TICK_S * 1000:
+                looked_ms = now_ms
+                self._check(client.loop_misc())
+                if not self._is_connected and now_ms > connected_until_ms:
+                    raise RemoteFailed(f"no answer to CONNECT within {CONNECT_S_MAX} s")
+            if work.is_closed:
+                client.disconnect()
+                client.write()
+                return
+            writes = self._write(selector, sock, writes=writes)
+            line.flush()
+
+    def _write(self, selector: selectors.BaseSelector, sock: Any, *, writes: bool) -> bool:
+        """Write what there is; return whether the socket takes no more for now."""
+        try:
+            is_all = self._client.write()
+        except OSError as error:
+            raise RemoteFailed(_why(error)) from None
+        if is_all:
+            for number in self._unwritten:
+                self.line.confirmed(number)
+            self._unwritten.clear()
+        if is_all == writes:
+            events = selectors.EVENT_READ if is_all else selectors.EVENT_READ | selectors.EVENT_WRITE
+            selector.modify(sock, events)
+        return not is_all
+
+    def _check(self, result: MQTTErrorCode) -> None:
+        """Raise RemoteFailed if the connection has ended, or was refused."""
+        if self._failure:
+            raise RemoteFailed(self._failure)
+        if result == MQTTErrorCode.MQTT_ERR_KEEPALIVE:
+            raise RemoteFailed(f"no answer to PINGREQ within {self.settings.remote.keep_alive_s} s")
+        if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            is_lost = result in (MQTTErrorCode.MQTT_ERR_CONN_LOST, MQTTErrorCode.MQTT_ERR_NO_CONN)
+            what = "the connection was lost" if is_lost else f"paho-mqtt: {MQTTErrorCode(result).name}"
+            raise RemoteFailed(what)
+
+    # --- messages for the foreign broker ---
+
+    def _publish(self) -> None:
+        client, queue = self._client, self._queue
+        if client.unreleased_ids:
+            return
+        while queue and client.output_bytes < OUTPUT_BYTES_MAX:
+            message = queue[0]
+            qos = min(message.qos, self._qos_max)
+            if qos and len(self._numbers) >= self._in_flight_max:
+                return
+            queue.popleft()
+            section = encoded_properties(message.headers, message.path)
+            size = len(message.topic) * 4 + len(section) + len(message.payload) + _PACKET_EXTRA_BYTES
+            if 0 < self._packet_bytes_max < size:
+                reason = f"the foreign broker takes packets of at most {self._packet_bytes_max} bytes"
+                self.line.refused(message.number, REJECTED, reason)
+                continue
+            try:
+                packet_id = client.publish_as(
+                    message.topic,
+                    message.payload,
+                    qos=qos,
+                    retain=message.retain and self._retains,
+                    properties=Packed(section),
+                )
+            except ValueError as error:  # a wildcard in the topic, or a topic or payload that is too long
+                self.line.refused(message.number, REJECTED, f"MQTT cannot carry it: {error}")
+                continue
+            if qos:
+                self._numbers[packet_id] = message.number
+            else:
+                self._unwritten.append(message.number)
+
+    def _confirmed(self, packet_id: int, code: int, text: str) -> None:
+        number = self._numbers.pop(packet_id, None)
+        if number is None:
+            return
+        if code < _REFUSED:
+            self.line.confirmed(number)
+            return
+        outcome = REJECTED if code in _NEVER_TAKEN else FAILED
+        self.line.refused(number, outcome, f"reason code 0x{code:02x}{': ' if text else ''}{text}")
+
+    # --- messages of the foreign broker ---
+
+    def _received(self, topic: str, section: bytes, payload: bytes, qos: int, retain: bool, packet_id: int) -> None:
+        rule = self._finder.rule(topic)
+        if rule < 0:  # a subscription of an earlier configuration
+            if qos:
+                self._client.acknowledge(packet_id, qos)
+            return
+        if qos == 0 and not self.line.has_room():
+            self.line.dropped(rule)
+            return
+        if qos == 2 and packet_id in self._orphans:  # it is being stored
+            self._unacknowledged[self._orphans.pop(packet_id)] = (packet_id, qos, False)
+            return
+        headers, fault = None, ""
+        if section:
+            try:
+                headers = decoded_headers(section)
+            except PeerViolation as violation:
+                fault = str(violation)
+        self._last_arrival += 1
+        number = self._last_arrival
+        if qos:
+            self._unacknowledged[number] = (packet_id, qos, False)
+        self.line.arrived(
+            Arrival(
+                number=number,
+                rule=rule,
+                topic=topic,
+                payload=payload,
+                headers=headers,
+                qos=qos,
+                retain=retain,
+                fault=fault,
+            )
+        )
+
+    def _acknowledge(self, settlements: list[Settlement]) -> None:
+        """Acknowledge in the order in which the messages came [MQTT 4.6.0-2].
+
+        One of an earlier connection comes again: QoS 2 is then acknowledged if it is stored, and QoS 1 is new.
+        """
+        waiting = self._unacknowledged
+        for settlement in settlements:
+            entry = waiting.get(settlement.number)
+            if entry is not None:
+                waiting[settlement.number] = (entry[0], entry[1], True)
+            elif self._orphans:
+                self._settle_orphan(settlement)
+        while waiting:
+            number, (packet_id, qos, is_settled) = next(iter(waiting.items()))
+            if not is_settled:
+                return
+            del waiting[number]
+            self._client.acknowledge(packet_id, qos)
+
+    def _settle_orphan(self, settlement: Settlement) -> None:
+        for packet_id, number in self._orphans.items():
+            if number == settlement.number:
+                del self._orphans[packet_id]
+                if settlement.outcome != RELEASED:
+                    self._client.stored_ids.add(packet_id)
+                return
+
+
+def _wake(sock: socket.socket) -> None:
+    with suppress(OSError):  # it is woken already, or gone
+        sock.send(b"\0")
+
+
+def _drain(sock: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        while len(sock.recv(4096)) == 4096:
+            pass
+
+
+def _why(error: Exception) -> str:
+    """Return what the system says of a failure, without its number."""
+    if isinstance(error, ssl.SSLError):
+        return f"TLS: {error.reason or error}" if not isinstance(error, ssl.SSLCertVerificationError) else str(error)
+    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
+        return os.strerror(error.errno)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

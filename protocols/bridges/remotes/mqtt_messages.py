@@ -1,0 +1,63 @@
+"""Messages of MQTT remotes: between normalised headers and what the two client libraries send and receive."""
+
+import time
+from typing import Final
+
+from sluicegate.messaging.message.headers import NATIVE_NONE, PARTITION_KEY_BYTES_MAX, Headers
+from sluicegate.messaging.message.keys import key_hash
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter, parse_shared
+from sluicegate.protocols.bridges.path import PATH
+from sluicegate.protocols.bridges.settings import BridgeSettings
+from sluicegate.protocols.mqtt.codec.message_properties import decode_publish_properties, encode_message_properties
+from sluicegate.protocols.mqtt.codec.properties import user_property
+
+GROUP_ID: Final = "group-id"  # AMQP's name of the key, which some publishers use in MQTT as well
+
+
+def wall_ms() -> int:
+    """Return the time of day. Remotes run in threads, which the clock of the loop does not reach."""
+    return time.time_ns() // 1_000_000
+
+
+def encoded_properties(headers: Headers | None, path: str) -> bytes:
+    """Return the properties of a PUBLISH, without their length; the expiry is what is left of it now."""
+    section = b"" if headers is None else encode_message_properties(headers, wall_ms())
+    return section + user_property(PATH, path) if path else section
+
+
+def decoded_headers(section: bytes) -> Headers | None:
+    """Return the headers of a received PUBLISH, of its properties without their length. Raises PeerViolation."""
+    headers = decode_publish_properties(section).headers(wall_ms())
+    if headers is None or headers.partition_key is not None or headers.user_properties is None:
+        return headers
+    for name, value in headers.user_properties:
+        if name == GROUP_ID and isinstance(value, str) and 0 < len(value.encode()) <= PARTITION_KEY_BYTES_MAX:
+            keyed = headers.copy()
+            keyed.partition_key = value
+            keyed.key_hash = key_hash(value)
+            if keyed.native_format == NATIVE_NONE:
+                keyed.native = b""
+            return keyed
+    return headers
+
+
+class RuleFinder:
+    """Finds the incoming rule of a topic: the first whose filter matches."""
+
+    def __init__(self, settings: BridgeSettings) -> None:
+        self._filters = [filter_of(each.source) for each in settings.incoming]
+
+    def rule(self, topic: str) -> int:
+        """Return the index of the rule; -1: none, so it is of a subscription that an earlier configuration made."""
+        if len(self._filters) == 1 and self._filters[0].is_everything():
+            return 0
+        for index, topic_filter in enumerate(self._filters):
+            if matches(topic_filter, topic):
+                return index
+        return -1
+
+
+def filter_of(source: str) -> TopicFilter:
+    """Return the filter of a subscription, also of a shared one. Raises TopicError."""
+    shared = parse_shared(source, Syntax.MQTT)
+    return parse_filter(source, Syntax.MQTT) if shared is None else shared.filter

@@ -1,0 +1,302 @@
+"""paho-mqtt's client, with a loop of ours around it and some of its habits changed.
+
+paho reads each packet with four calls of the system, and writes each with one: here they go through buffers. It
+confirms a message of QoS 2 to the foreign broker before anybody has stored it: here PUBREC waits, as PUBACK does. And
+it takes a PUBREC that refuses a message for one that accepts it.
+
+The names that begin with an underscore are paho's own. They are those of its releases 2.x.
+"""
+
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, cast
+
+from paho.mqtt.client import Client, MQTTMessage
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.properties import Properties
+
+from sluicegate.protocols.mqtt.codec.wire import read_varint
+
+READ_BYTES: Final = 65_536
+TURN_BYTES_MAX: Final = 262_144  # read before anything else has its turn
+OUTPUT_BYTES_MAX: Final = 1 << 20  # buffered: more is not published before the socket has taken some
+IDS_MAX: Final = 65_535
+_SUBSCRIBE_IDS: Final = 512  # the last ones, for packets other than PUBLISH
+PUBLISH_IDS_MAX: Final = IDS_MAX - _SUBSCRIBE_IDS
+
+_REFUSED: Final = 0x80  # reason codes from here on are refusals
+_ID: Final = struct.Struct("!H")
+
+
+class Packed:
+    """Properties of a PUBLISH that are encoded already; of paho's own class it has what `publish` uses."""
+
+    def __init__(self, section: bytes) -> None:
+        self._packed = _varint(len(section)) + section
+
+    def pack(self) -> bytes:
+        """Return them with their length."""
+        return self._packed
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while True:
+        value, low = value >> 7, value & 0x7F
+        encoded.append(low | (0x80 if value else 0))
+        if not value:
+            return bytes(encoded)
+
+
+class PahoClient(Client):
+    """A client of MQTT 5 that one thread serves.
+
+    Its packet ids of messages begin at 1 and are used again as soon as they are free, so that only the first few are
+    ever under way: those can be released after a crash of ours (`release_ids`).
+    """
+
+    def __init__(
+        self,
+        client_id: str,
+        *,
+        tls: ssl.SSLContext | None,
+        received: Callable[[str, bytes, bytes, int, bool, int], None],
+        confirmed: Callable[[int, int, str], None],
+    ) -> None:
+        """`received` gets topic, properties without length, payload, QoS, retain and packet id of each PUBLISH.
+
+        `confirmed` gets the packet id of a message, and the reason code of its PUBACK, PUBREC or PUBCOMP with a text.
+        """
+        super().__init__(
+            CallbackAPIVersion.VERSION2,
+            client_id,
+            protocol=MQTTProtocolVersion.MQTTv5,
+            reconnect_on_failure=False,
+            manual_ack=True,
+        )
+        self.suppress_exceptions = False
+        self.max_inflight_messages_set(0)  # the window is kept by the caller
+        self.on_socket_register_write = _nothing  # packets are written at the end of a turn
+        self._tls = tls
+        self._received = received
+        self._confirmed = confirmed
+        self.stored_ids: set[int] = set()  # of QoS 2: PUBREC is sent, and PUBREL has not come
+        self.unreleased_ids: set[int] = set()  # PUBREL is sent for them, on suspicion, and PUBCOMP has not come
+        self.session_present = False
+        self._free_ids: list[int] = []  # given back, the next at the end
+        self._last_id = 0
+        self._last_other_id = PUBLISH_IDS_MAX
+        self._is_publishing = False
+        self._input = b""
+        self._input_pos = 0
+        self._output = bytearray()
+        self.may_have_more = False  # the socket, or the TLS above it
+
+    # --- the loop around it ---
+
+    def read(self) -> MQTTErrorCode:
+        """Read and handle what is there, up to a bound."""
+        self.may_have_more = True
+        read_count = 0
+        while self.may_have_more and read_count < TURN_BYTES_MAX:
+            result = self.loop_read()
+            if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
+                return result
+            if self._input_pos >= len(self._input):
+                read_count += READ_BYTES
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def write(self) -> bool:
+        """Write what there is; return whether all is written. Raises OSError."""
+        if self._out_packet:
+            self.loop_write()
+        return self._flush()
+
+    @property
+    def output_bytes(self) -> int:
+        """What is not written yet."""
+        return len(self._output) + sum(len(each["packet"]) for each in self._out_packet)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._sock_close()
+
+    def _create_socket(self) -> socket.socket:
+        """Connect, with TLS where it is set. Raises OSError; paho would leave the socket open then."""
+        connected = socket.create_connection((self.host, self.port), timeout=self.connect_timeout)
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is None:
+                return connected
+            return self._tls.wrap_socket(connected, server_hostname=self.host)
+        except BaseException:
+            connected.close()
+            raise
+
+    def _flush(self) -> bool:
+        output = self._output
+        while output:
+            try:
+                sent = super()._sock_send(output)
+            except BlockingIOError:
+                return False
+            del output[:sent]
+        return True
+
+    def _sock_recv(self, bufsize: int) -> bytes:
+        pos = self._input_pos
+        if pos >= len(self._input):
+            try:
+                self._input = super()._sock_recv(READ_BYTES)
+            except BlockingIOError:
+                self.may_have_more = False
+                raise
+            pos = 0
+        chunk = self._input[pos : pos + bufsize]
+        self._input_pos = pos + len(chunk)
+        return chunk
+
+    def _sock_send(self, buf: bytes | bytearray) -> int:
+        self._output += buf
+        return len(buf)
+
+    def _sock_close(self) -> None:
+        if self._sock is not None:
+            with suppress(OSError):
+                self._flush()  # a DISCONNECT
+        super()._sock_close()
+        self._input = b""
+        self._input_pos = 0
+        self._output.clear()
+
+    # --- packet ids ---
+
+    def publish_as(self, topic: str, payload: bytes, *, qos: int, retain: bool, properties: Packed) -> int:
+        """Publish, and return the packet id. Raises ValueError for what no packet can hold."""
+        self._is_publishing = qos > 0
+        try:
+            return self.publish(topic, payload, qos, retain, cast(Properties, properties)).mid
+        finally:
+            self._is_publishing = False
+
+    def _mid_generate(self) -> int:
+        if not self._is_publishing:
+            self._last_other_id = self._last_other_id + 1 if self._last_other_id < IDS_MAX else PUBLISH_IDS_MAX + 1
+            return self._last_other_id
+        if self._free_ids:
+            return self._free_ids.pop()
+        self._last_id += 1
+        assert self._last_id <= PUBLISH_IDS_MAX, "the window is smaller"
+        return self._last_id
+
+    def release_ids(self, count: int) -> None:
+        """Release the first packet ids, which an earlier run of ours may have left under way (MQTT 3.7.2.1, 0x92).
+
+        The foreign broker would take a new message of QoS 2 under such an id for a repetition, and drop it.
+        """
+        self.unreleased_ids = set(range(1, count + 1))
+        for packet_id in range(1, count + 1):
+            self._send_pubrel(packet_id)
+
+    def forget(self) -> None:
+        """Forget all messages under way."""
+        self._out_messages.clear()
+        self._free_ids.clear()
+        self._last_id = 0
+
+    # --- packets that are handled otherwise ---
+
+    def _handle_connack(self) -> MQTTErrorCode:
+        packet = self._in_packet["packet"]
+        self.session_present = bool(packet) and bool(packet[0] & 1)
+        if not self.session_present:
+            # The foreign broker knows nothing of what was under way: PUBREL alone would lose it.
+            for message in self._out_messages.values():
+                message.dup = False
+                if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
+                    message.state = MessageState.MQTT_MS_PUBLISH
+            self.stored_ids.clear()
+        return super()._handle_connack()
+
+    def _handle_publish(self) -> MQTTErrorCode:
+        command, packet = self._in_packet["command"], bytes(self._in_packet["packet"])
+        end = len(packet)
+        qos = (command >> 1) & 3
+        if end < 2 or qos > 2:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        pos = 2 + _ID.unpack_from(packet, 0)[0]
+        if end < pos + (2 if qos else 0) + 1:
+            return MQTTErrorCode.MQTT_ERR_PROTOCOL
+        topic = packet[2:pos].decode("utf-8", "replace")
+        packet_id = 0
+        if qos:
+            (packet_id,) = _ID.unpack_from(packet, pos)
+            pos += 2
+        length, pos = read_varint(packet, pos, end)
+        if qos == 2 and packet_id in self.stored_ids:
+            return self._send_pubrec(packet_id)  # a repetition
+        section_end = pos + length
+        self._received(topic, packet[pos:section_end], packet[section_end:], qos, bool(command & 1), packet_id)
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def acknowledge(self, packet_id: int, qos: int) -> None:
+        """Acknowledge a message that is stored: PUBACK or PUBREC."""
+        if qos == 1:
+            self._send_puback(packet_id)
+        else:
+            self.stored_ids.add(packet_id)
+            self._send_pubrec(packet_id)
+
+    def _handle_pubrel(self) -> MQTTErrorCode:
+        (packet_id,) = _ID.unpack_from(self._in_packet["packet"], 0)
+        self.stored_ids.discard(packet_id)
+        return self._send_pubcomp(packet_id)
+
+    def _handle_pubrec(self) -> MQTTErrorCode:
+        packet = self._in_packet["packet"]
+        code = packet[2] if len(packet) > 2 else 0
+        if code < _REFUSED:
+            return super()._handle_pubrec()
+        (packet_id,) = _ID.unpack_from(packet, 0)
+        self._done(packet_id, code, _reason_string(packet))
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _handle_pubackcomp(self, cmd: Any) -> MQTTErrorCode:
+        packet = self._in_packet["packet"]
+        (packet_id,) = _ID.unpack_from(packet, 0)
+        if cmd == "PUBCOMP":
+            if packet_id in self.unreleased_ids:
+                self.unreleased_ids.discard(packet_id)
+                return MQTTErrorCode.MQTT_ERR_SUCCESS
+            self._done(packet_id, 0, "")  # 0x92: it is not known there any more, which means the same
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
+        code = packet[2] if len(packet) > 2 else 0
+        self._done(packet_id, code, _reason_string(packet))
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
+    def _done(self, packet_id: int, code: int, text: str) -> None:
+        message: MQTTMessage | None = self._out_messages.pop(packet_id, None)
+        if message is not None:
+            self._inflight_messages -= 1
+            self._free_ids.append(packet_id)
+            self._confirmed(packet_id, code, text)
+
+
+def _reason_string(packet: bytes | bytearray) -> str:
+    """Return the Reason String of an acknowledgement; empty: none."""
+    data = bytes(packet)
+    if len(data) < 5:
+        return ""
+    end = len(data)
+    _, pos = read_varint(data, 3, end)
+    while pos + 3 <= end and data[pos] == 0x1F:
+        size = _ID.unpack_from(data, pos + 1)[0]
+        return data[pos + 3 : pos + 3 + size].decode("utf-8", "replace")
+    return ""
+
+
+def _nothing(*_: Any) -> None:
+    pass

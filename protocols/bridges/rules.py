@@ -1,0 +1,89 @@
+"""What the rules of a bridge know of it, and what they count.
+
+A rule is an actor of the bridge: it takes messages from a queue or topics of ours, or publishes what arrives. All rules
+of a bridge share one connection.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, final
+
+from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.runtime import ActorCell, Runtime
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.protocols.bridges.remote import Line
+from sluicegate.protocols.bridges.settings import BridgeSettings
+
+PROTOCOL: Final = "bridge"  # of its flows, as operators see them
+CLIENT_PREFIX: Final = "#bridge/"  # of the name under which it consumes and publishes here
+RULES_MAX: Final = 256  # of one direction: their index is the last byte of a message's number
+
+# Why a rule drops a message; each is a counter of the rule.
+DROPPED_CAME_BACK: Final = "came_back"  # it has left this broker before
+DROPPED_TOO_MANY_HOPS: Final = "too_many_hops"
+DROPPED_OWN: Final = "own"  # the same bridge has brought it here
+DROPPED_UNMAPPED: Final = "unmapped"  # its topic has no image
+DROPPED_NOT_CONNECTED: Final = "not_connected"  # of a topic: direct messages wait for nobody
+DROPPED_WINDOW_FULL: Final = "window_full"  # of a topic: the foreign broker is slower than the publishers
+DROPPED_REFUSED: Final = "refused"  # the side that it goes to never takes it
+DROPPED_INVALID: Final = "invalid"  # it has a topic or properties that cannot be published here
+DROPS: Final = (
+    DROPPED_CAME_BACK,
+    DROPPED_TOO_MANY_HOPS,
+    DROPPED_OWN,
+    DROPPED_UNMAPPED,
+    DROPPED_NOT_CONNECTED,
+    DROPPED_WINDOW_FULL,
+    DROPPED_REFUSED,
+    DROPPED_INVALID,
+)
+
+
+@final
+@dataclass(slots=True)
+class RuleCounters:
+    """The totals of one rule, kept while the bridge is paused or changed. They never fall."""
+
+    messages_count: int = 0  # that the other side has confirmed
+    payload_bytes: int = 0  # of these
+    failures_count: int = 0  # times that the other side did not take a message now, and it is tried again
+    dropped: dict[str, int] = field(default_factory=dict)  # by reason
+
+    def drop(self, reason: str, count: int = 1) -> None:
+        """Count messages that go no further."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeServices:
+    """What every bridge of a message VPN uses."""
+
+    runtime: Runtime
+    events: Events
+    queues: ActorCell
+    router: ActorCell
+    credit: CreditPool[Address]  # what all consumers of the node may hold together
+    publisher_at: Callable[[Address], Publisher]  # a publisher whose confirmations go to an address
+    place: Callable[[], str]  # how paths name this message VPN of this broker: protocols.bridges.path.place_of
+
+
+class BridgeContext:
+    """A bridge as its rules see it."""
+
+    def __init__(self, settings: BridgeSettings, services: BridgeServices, line: Line) -> None:
+        self.settings = settings
+        self.services = services
+        self.line = line
+        self.client = CLIENT_PREFIX + settings.name
+        self.place = services.place()
+        self.is_open = False  # there is a connection
+
+    def rule_failed(self, name: str) -> None:
+        """A rule has failed by a fault of ours: the connection ends, and everything begins anew."""
+        raise AssertionError("rule_failed is abstract")
+
+    def settled(self) -> None:
+        """A rule has nothing unconfirmed any more: the bridge may wait for that to stop."""
+        raise AssertionError("settled is abstract")

@@ -1,0 +1,1 @@
+"""Bridges of brokers under test: their settings, their configuration, and what they have carried."""

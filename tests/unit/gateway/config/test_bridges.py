@@ -1,0 +1,99 @@
+"""The section of bridges: what it refuses, and what the refusal says."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sluicegate.gateway.config.bridge_settings import settings_of
+from sluicegate.gateway.config.document import ConfigError
+from sluicegate.gateway.config.load import load
+from sluicegate.protocols.bridges.settings import Protocol
+
+
+def bridge(**given: Any) -> str:
+    """Return the setting of one bridge."""
+    value = [{"name": "b", "remote_url": "mqtt://plant.example", **given}]
+    return "bridges=" + yaml.safe_dump(value, default_flow_style=True, width=100_000).strip()
+
+
+def refusal(**given: Any) -> str:
+    with pytest.raises(ConfigError) as refused:
+        load(None, settings=(bridge(**given),))
+    return str(refused.value)
+
+
+def test_a_bridge_needs_a_name_and_a_url() -> None:
+    [configured] = load(None, settings=(bridge(outgoing=[{"queue": "q"}]),)).bridges
+    made = settings_of(configured, node="node", vpn="default")
+    assert (made.remote.protocol, made.remote.host, made.remote.port) == (Protocol.MQTT_5, "plant.example", 1883)
+    assert made.remote.client_id == "node-b"
+    assert made.outgoing[0].qos == 1, "a queue is not for messages that may be lost"
+    assert made.remote.url() == "mqtt://plant.example:1883"
+
+
+def test_topics_are_direct_by_default() -> None:
+    [configured] = load(None, settings=(bridge(outgoing=[{"topic": "a/#"}]),)).bridges
+    assert settings_of(configured, node="node", vpn="default").outgoing[0].qos == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://plant.example", "is no URL of a broker"),
+        ("mqtt://", "is no URL of a broker"),
+        ("mqtt://plant.example:99999", "Port out of range"),
+        ("mqtt://me:secret@plant.example", "allowed: username and password_file"),
+        ("mqtt://plant.example/vpn", "has more than a host and a port"),
+    ],
+)
+def test_a_url_is_refused_with_what_is_allowed(url: str, why: str) -> None:
+    said = refusal(remote_url=url)
+    assert why in said
+    assert "secret" not in said
+    assert "allowed: " in said
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"outgoing": [{}]}, "has either queue or topic"),
+        ({"outgoing": [{"queue": "q", "topic": "t"}]}, "has either queue or topic"),
+        ({"outgoing": [{"queue": "q", "remote_queue": "r"}]}, "MQTT has no queues"),
+        ({"outgoing": [{"queue": "q", "remote_topic": "r", "add_prefix": "x/"}]}, "leaves nothing to strip_prefix"),
+        ({"outgoing": [{"topic": "a/#", "strip_prefix": "b/"}]}, "is not what all topics of 'a/#' begin with"),
+        ({"outgoing": [{"queue": "q"}, {"queue": "q"}]}, "the name 'q' appears 2 times"),
+        ({"incoming": [{"topic": "t"}]}, "has either remote_topic or remote_queue"),
+        ({"incoming": [{"remote_topic": "t", "topic": "$SYS/x"}]}, "are the gateway's"),
+        ({"incoming": [{"remote_topic": "a/#/b"}]}, "it is no topic filter of MQTT"),
+        ({"incoming": [{"remote_topic": "a/#"}, {"remote_topic": "a/+"}]}, "whose messages would come twice"),
+        ({"password_file": "/x"}, "password_file needs username"),
+        ({"tls_authorities_file": "/x"}, "allowed: mqtts://"),
+    ],
+)
+def test_rules_that_do_not_go_together_are_refused(given: dict[str, Any], why: str) -> None:
+    assert why in refusal(**given)
+
+
+def test_messages_that_would_go_in_circles_are_refused_where_the_protocol_cannot_stop_them() -> None:
+    """MQTT 3.1.1 has neither No Local nor user properties."""
+    both = {"outgoing": [{"topic": "a/#"}], "incoming": [{"remote_topic": "a/+/b"}]}
+    said = refusal(mqtt_version="3.1.1", **both)
+    assert "its messages would come back by the incoming rule 'a/+/b'" in said
+    assert "outgoing.0" in said
+    load(None, settings=(bridge(**both),))
+    apart = {"outgoing": [{"topic": "a/#", "add_prefix": "hq/"}], "incoming": [{"remote_topic": "a/#"}]}
+    load(None, settings=(bridge(mqtt_version="3.1.1", **apart),))
+
+
+def test_a_queue_may_hold_any_topic_and_so_may_go_in_circles() -> None:
+    incoming = [{"remote_topic": "in/#"}]
+    assert "would come back" in refusal(mqtt_version="3.1.1", outgoing=[{"queue": "q"}], incoming=incoming)
+    prefixed = [{"queue": "q", "add_prefix": "out/"}]
+    load(None, settings=(bridge(mqtt_version="3.1.1", outgoing=prefixed, incoming=incoming),))
+
+
+def test_a_password_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    missing = tmp_path / "absent"
+    assert str(missing) in refusal(username="me", password_file=str(missing))
