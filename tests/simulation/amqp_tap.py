@@ -185,7 +185,8 @@ class ResumerTap:
                 self.ended()
 
     def ended(self) -> None:
-        """The node closes the connection, or has lost it."""
+        """The node closes the connection, or has lost it: what the client says now is discarded [AMQP 2.4.6]."""
+        self._is_in = False
         self._lets_go(is_over=self._away_s == 0)
 
     def _lets_go(self, *, is_over: bool) -> None:

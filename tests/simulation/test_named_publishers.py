@@ -77,6 +77,17 @@ def test_messages_the_node_reports_to_a_returning_publisher_are_promised(scene: 
     assert message.promised_tick
 
 
+def test_what_was_refused_may_be_taken_when_its_publisher_returns_without_having_heard_of_that(scene: Scene) -> None:
+    """Such as for a quota: there may be room meanwhile."""
+    message = scene.sends(1)
+    scene.answers(1, Refusal(1, 1, 0x0503, "full"))
+    scene.truth.sent_again(message)
+    scene.delivers(message)
+    scene.answers(1)
+    with pytest.raises(Violation, match="not flagged as redelivered"):
+        scene.delivers(message)
+
+
 def test_repeated_publishes_may_not_come_again_as_new(scene: Scene) -> None:
     message = scene.sends(1)
     scene.delivers(message)

@@ -10,7 +10,7 @@ from simulation.world import World
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED_STATE, MODIFIED, DeliveryState
 from sluicegate.protocols.amqp.codec.dispositions import disposition_bytes
 from sluicegate.protocols.amqp.codec.frames import frame
-from sluicegate.protocols.amqp.codec.performatives import TRANSFER, Attach
+from sluicegate.protocols.amqp.codec.performatives import CLOSE, TRANSFER, Attach
 from sluicegate.protocols.amqp.codec.sections import MESSAGE_ANNOTATIONS
 from sluicegate.protocols.amqp.codec.termini import Source, Target
 from sluicegate.protocols.amqp.types.encoding import encode, encode_performative
@@ -105,6 +105,9 @@ class Scene:
         )
         (self.tap.written if by_node else self.tap.read)(frame(0, said))
 
+    def closes(self) -> None:
+        self.tap.written(frame(0, encode_performative(CLOSE, [])))
+
     def delivers_to_another(self, number: int, count: int = 2) -> None:
         self.truth.delivered(self.queue, number, Another(), held_us=self.now_us, flagged=True, count=count, again=False)
 
@@ -178,6 +181,15 @@ def test_settlements_answered_by_the_node_survive_crashes(scene: Scene) -> None:
     scene.truth.crashes += 1
     with pytest.raises(Violation, match="after a commit had settled it"):
         scene.delivers_to_another(1)
+
+
+def test_what_a_client_says_behind_the_close_of_the_node_settles_nothing(scene: Scene) -> None:
+    """AMQP 2.4.6: it is discarded. The message is redelivered, to the client that was away or to another."""
+    scene.closes()
+    scene.settles(0, ACCEPTED_STATE)
+    assert not scene.queue.seen[1].settled_tick
+    scene.now_us += AWAY_S * 1_000_000
+    scene.delivers_to_another(1)
 
 
 def test_declined_messages_do_not_come_to_the_client_again_and_may_be_dead_lettered(scene: Scene) -> None:

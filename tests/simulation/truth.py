@@ -109,7 +109,8 @@ class Truth:
         """
         wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message.topic)]
         was_out = any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages)
-        if was_out or self.store_faults or self.crashes > message.crashes_when_sent:
+        # What was refused is published anew if the publisher has not heard of that, and may be taken now.
+        if was_out or self.store_faults or self.crashes > message.crashes_when_sent or message.refused:
             message.sent_count += 1
         crash_is_forgotten = self.begins_after_stop and self.crashes > message.crashes_when_sent
         if not is_marked and (self.store_faults or crash_is_forgotten):
