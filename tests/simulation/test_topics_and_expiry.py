@@ -1,4 +1,6 @@
-"""The rules of the judge for the topic and the expiry of a message."""
+"""The rules of the judge for the topic, the expiry and the priority of a message."""
+
+from contextlib import nullcontext
 
 import pytest
 
@@ -55,3 +57,29 @@ def test_messages_that_expired_with_a_consumer_come_again_to_sessions_only(kind:
     else:
         with pytest.raises(Violation, match="after it had expired"):
             comes()
+
+
+@pytest.mark.parametrize("has_declined", [False, True])
+def test_what_is_urgent_comes_first_unless_a_message_waits_that_a_consumer_has_declined(has_declined: bool) -> None:
+    """Decision 0012: a consumer that has declined something ignores priorities meanwhile."""
+    now_us = 0
+    truth = Truth(lambda: now_us)
+    target = truth.begins("t", EXCLUSIVE, ("in/",), Rules(by_priority=True))
+    for priority in (4, 0, 9):
+        truth.promised(truth.sent("p", "k", "in/x", 1, priority=priority), 0)
+    consumer = Consumer()
+
+    def comes(number: int) -> None:
+        truth.delivered(target, number, consumer, held_us=now_us, flagged=False, count=1, again=False)
+
+    comes(1)
+    if has_declined:
+        target.declined.add(1)
+    now_us = LONG_AFTER_US
+    with nullcontext() if has_declined else pytest.raises(Violation, match="before message 3"):
+        comes(2)
+    truth.settled(target, 1, consumer, for_good=True, rejected=False)
+    if has_declined:
+        truth.promised(truth.sent("p", "k", "in/x", 1, priority=1), 0)
+        with pytest.raises(Violation, match="before message 3"):
+            comes(4)

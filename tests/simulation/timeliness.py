@@ -33,8 +33,11 @@ def check_expiry(target: Target, message: Message, seen: Seen, *, now_us: int) -
 
 
 def check_priority(target: Target, message: Message, seen: Seen, *, now_us: int) -> None:
-    """Nothing comes for the first time while something more urgent has waited for long."""
-    if seen.count:
+    """Nothing comes for the first time while something more urgent has waited for long.
+
+    A consumer ignores priorities while a message waits that it has declined (decision 0012).
+    """
+    if seen.count or any(target.seen[number].settled_tick == 0 for number in target.declined):
         return
     for line in target.lines.values():
         for each in line:
