@@ -27,6 +27,7 @@ class StoreBook:
         self.reserved: dict[int, int] = {}  # partition id -> the first sequence that is not reserved
         self.is_stopping = False  # the node stops in order: it gives back what it had reserved
         self._unsettled: dict[int, set[int]] = {}  # partition id -> sequences of stored messages
+        self._damaged: dict[int, set[int]] = {}  # of a quarantined page, and not settled: the log may have them yet
         self._settled: dict[int, RangeSet] = {}
         self._rows: dict[Table, dict[bytes, bytes]] = {table: {} for table in Table}
         self._gone: set[int] = set()
@@ -47,8 +48,8 @@ class StoreBook:
                     self._wrote(partition_id, set(range(first, first + count)))
             for partition_id, first, end in record.settlements:
                 self._settled.setdefault(partition_id, RangeSet()).add(first, end)
-                unsettled = self._unsettled.get(partition_id, set())
-                unsettled.difference_update([each for each in unsettled if first <= each < end])
+                for left in (self._unsettled.get(partition_id, set()), self._damaged.get(partition_id, set())):
+                    left.difference_update([each for each in left if first <= each < end])
         for row in job.table_writes:
             if row.value is None:
                 self._rows[row.table].pop(row.key, None)
@@ -58,6 +59,7 @@ class StoreBook:
             self._gone.add(partition_id)
             self.reserved.pop(partition_id, None)
             self._unsettled.pop(partition_id, None)
+            self._damaged.pop(partition_id, None)
             self._settled.pop(partition_id, None)
 
     def checkpointed(self, store: MemoryStore, job: CheckpointJob) -> None:
@@ -67,7 +69,9 @@ class StoreBook:
         for damage in job.page_quarantines:
             if not damage.stays:  # the node gives up its messages by a later commit
                 lost = self._in_pages.get(PageKey(damage.partition_id, damage.first_sequence), set())
-                self._unsettled.get(damage.partition_id, set()).difference_update(lost)
+                unsettled = self._unsettled.get(damage.partition_id, set())
+                self._damaged.setdefault(damage.partition_id, set()).update(lost & unsettled)
+                unsettled.difference_update(lost)
         if self.is_stopping:
             self.reserved.update({cursor.partition_id: cursor.next_sequence for cursor in job.cursor_puts})
         self.compare(store.recover())
@@ -105,7 +109,7 @@ class StoreBook:
         expected = self._unsettled.get(partition_id, set())
         if lost := sorted(expected - found):
             raise Violation(f"partition {partition_id} would lose {len(lost)} messages: {lost[:SHOWN_MAX]}")
-        if more := sorted(found - expected):
+        if more := sorted(found - expected - self._damaged.get(partition_id, set())):
             settled = self._settled.get(partition_id, RangeSet())
             what = "are settled" if more[0] in settled else "were never committed"
             raise Violation(
