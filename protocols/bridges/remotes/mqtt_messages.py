@@ -5,12 +5,22 @@ from typing import Final
 
 from sluicegate.messaging.message.headers import NATIVE_NONE, PARTITION_KEY_BYTES_MAX, Headers
 from sluicegate.messaging.message.keys import key_hash
-from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter, parse_shared
+from sluicegate.messaging.topics.syntax import (
+    Syntax,
+    TopicError,
+    TopicFilter,
+    check_topic_syntax,
+    matches,
+    parse_filter,
+    parse_shared,
+)
 from sluicegate.protocols.bridges.path import PATH
+from sluicegate.protocols.bridges.remote import Outgoing
 from sluicegate.protocols.bridges.settings import BridgeSettings
 from sluicegate.protocols.mqtt.codec.message_properties import decode_publish_properties, encode_message_properties
 from sluicegate.protocols.mqtt.codec.properties import user_property
 
+PAYLOAD_BYTES_MAX: Final = 268_000_000  # what a packet can hold beside its topic [MQTT 2.2.3]
 GROUP_ID: Final = "group-id"  # AMQP's name of the key, which some publishers use in MQTT as well
 
 
@@ -39,6 +49,17 @@ def decoded_headers(section: bytes) -> Headers | None:
                 keyed.native = b""
             return keyed
     return headers
+
+
+def check_outgoing(message: Outgoing) -> str:
+    """Return why MQTT cannot carry a message; empty: it can."""
+    try:
+        check_topic_syntax(message.topic)
+    except TopicError as error:
+        return f"MQTT cannot carry it: {error}"
+    if len(message.payload) > PAYLOAD_BYTES_MAX:
+        return f"MQTT cannot carry it: the payload has {len(message.payload)} bytes"
+    return ""
 
 
 class RuleFinder:

@@ -94,6 +94,12 @@ def test_a_queue_may_hold_any_topic_and_so_may_go_in_circles() -> None:
     load(None, settings=(bridge(mqtt_version="3.1.1", outgoing=prefixed, incoming=incoming),))
 
 
+def test_qos_2_is_refused_where_the_client_library_does_not_keep_it() -> None:
+    said = refusal(mqtt_version="3.1.1", outgoing=[{"queue": "q", "qos": 2}])
+    assert "bridges.0.outgoing.0.qos" in said
+    assert "allowed: 0 or 1, or mqtt_version '5'" in said
+
+
 def test_a_password_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "absent"
     assert str(missing) in refusal(username="me", password_file=str(missing))
