@@ -114,8 +114,10 @@ def _secret(file: Path) -> str:
 
 
 def refused_rules(bridge: Bridge) -> Iterator[Finding]:
-    """Yield the rules of an MQTT bridge that would bring messages twice, or send them in circles."""
+    """Yield the rules that would bring messages twice, send them in circles, or guarantee more than is possible."""
     scheme, _, _, _ = bridge.address()
+    if scheme.startswith("flow"):
+        yield from _too_much_of_flow(bridge)
     if not scheme.startswith("mqtt"):
         return
     filters: list[tuple[IncomingRule, TopicFilter]] = []
@@ -146,6 +148,18 @@ def _too_much_guaranteed(bridge: Bridge) -> Iterator[Finding]:
             if qos == 2:
                 text = "the client library for MQTT 3.1.1 keeps no state of QoS 2 over a lost connection"
                 yield Finding((direction, index, "qos"), text, "0 or 1, or mqtt_version '5'")
+
+
+def _too_much_of_flow(bridge: Bridge) -> Iterator[Finding]:
+    for index, rule in enumerate(bridge.incoming):
+        if rule.remote_queue and rule.qos != 1:
+            text = (
+                "a queue is consumed at least once; for exactly once give the other broker an outgoing rule with qos 2"
+            )
+            yield Finding(("incoming", index, "qos"), text, "1")
+        elif rule.remote_topic and rule.qos != 0:
+            text = "topics bring direct messages in the flow protocol"
+            yield Finding(("incoming", index, "qos"), text, "0, or remote_queue, a queue that subscribes to the topics")
 
 
 def _circles(bridge: Bridge, filters: Sequence[tuple[IncomingRule, TopicFilter]]) -> Iterator[Finding]:

@@ -27,7 +27,7 @@ from sluicegate.protocols.bridges.rules import (
     RuleCounters,
 )
 from sluicegate.protocols.bridges.settings import RETRY_DELAY_MS_MAX, BridgeSettings
-from sluicegate.protocols.bridges.thread import CONNECT, RemoteThread
+from sluicegate.protocols.bridges.thread import CONNECT, FORGET, RemoteThread
 
 log = logging.getLogger("sluicegate.bridges")
 
@@ -152,8 +152,8 @@ class Bridge(BridgeContext):
             await self._wait(lambda: not self._is_running, END_MS)
         if self._is_running:  # a library that does not return: its line is cut, and it ends when it does
             log.warning("bridge %r: the connection to %s does not end", self.name, self.settings.remote.url())
-        else:
-            self._remote.forget()
+        if self._thread is not None:
+            self._thread.tell(FORGET)
         self._down("")
 
     async def _wait(self, is_over: Callable[[], bool], limit_ms: int) -> None:
@@ -229,12 +229,12 @@ class Bridge(BridgeContext):
         self._timer = None
         self.state = State.CONNECTING
         self._is_running = True
+        assert self._thread is not None, "it has started"
         if self._forgets:
             self._forgets = False
-            self._remote.forget()
+            self._thread.tell(FORGET)
             self.line.reopen(keeps_messages=False)
         self.line.reopen(keeps_messages=self._remote.keeps_unconfirmed)
-        assert self._thread is not None, "it has started"
         self._thread.tell(CONNECT)
 
     def take_news(self) -> None:

@@ -344,4 +344,7 @@ class RemoteBroker:
         raise AssertionError("run is abstract")
 
     def forget(self) -> None:
-        """Forget messages without an outcome: the bridge has given them up. Called on the loop, while nothing runs."""
+        """Forget messages without an outcome, and close what is kept over connections: the bridge has given them up.
+
+        Called in the remote's thread, while nothing runs, and at its end.
+        """

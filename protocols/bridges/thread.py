@@ -22,7 +22,13 @@ class Connect:
     """Bridge -> thread: serve a connection until it ends, and report that to the line."""
 
 
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Bridge -> thread: messages without an outcome are given up."""
+
+
 CONNECT = Connect()
+FORGET = Forget()
 
 
 class RemoteThread(pykka.ThreadingActor):
@@ -39,8 +45,11 @@ class RemoteThread(pykka.ThreadingActor):
     def _create_actor_inbox() -> "queue.SimpleQueue[Envelope[Any]]":
         return queue.SimpleQueue()
 
-    def on_receive(self, message: Connect) -> None:
+    def on_receive(self, message: Connect | Forget) -> None:
         """Serve a connection, and report its end in any case: the bridge waits for it."""
+        if isinstance(message, Forget):
+            self._remote.forget()
+            return
         is_fault = False
         try:
             self._remote.run()
@@ -53,6 +62,10 @@ class RemoteThread(pykka.ThreadingActor):
         self._line.wake_with(None)
         self._line.forget_arrivals()
         self._line.ended(Ended(reason, is_fault))
+
+    def on_stop(self) -> None:
+        """Let the remote close what it has kept."""
+        self._remote.forget()
 
     def _url(self) -> str:
         return self._remote.settings.remote.url()

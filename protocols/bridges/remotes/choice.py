@@ -7,6 +7,7 @@ from sluicegate.protocols.bridges.remote import Line, RemoteBroker
 from sluicegate.protocols.bridges.settings import BridgeSettings, Protocol
 
 _REMOTES: Final = {
+    Protocol.FLOW: ("flow", "FlowRemote", "sluicegate"),
     Protocol.MQTT_3: ("mqtt_3", "Mqtt3Remote", "amqtt"),
     Protocol.MQTT_5: ("mqtt_5", "Mqtt5Remote", "paho-mqtt"),
 }

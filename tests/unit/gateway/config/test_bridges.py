@@ -100,6 +100,17 @@ def test_qos_2_is_refused_where_the_client_library_does_not_keep_it() -> None:
     assert "allowed: 0 or 1, or mqtt_version '5'" in said
 
 
+@pytest.mark.parametrize(
+    ("incoming", "why"),
+    [
+        ({"remote_topic": "a/#"}, "topics bring direct messages in the flow protocol; allowed: 0, or remote_queue"),
+        ({"remote_queue": "q", "qos": 2, "topic": "t"}, "a queue is consumed at least once; for exactly once give"),
+    ],
+)
+def test_more_than_the_flow_protocol_guarantees_is_refused(incoming: dict[str, Any], why: str) -> None:
+    assert why in refusal(remote_url="flow://other.example", incoming=[incoming])
+
+
 def test_a_password_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "absent"
     assert str(missing) in refusal(username="me", password_file=str(missing))
