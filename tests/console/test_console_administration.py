@@ -99,6 +99,31 @@ def test_a_delivery_point_is_made_edited_and_deleted(page: Page, running: Gatewa
     expect(row(page, name)).to_have_count(0)
 
 
+def test_a_bridge_is_made_edited_paused_and_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
+    name, queue = own("plant"), own("to-plant")
+    running.create_queue(queue)
+    url = f"mqtt://127.0.0.1:{free_port()}"
+    go(page, "bridges")
+    page.get_by_role("button", name="New bridge").click()
+    answer(page, "Create", name=name, url=url, queue=queue, topic="alarms/#")
+
+    expect(page.locator("h1")).to_have_text(name)
+    expect(row(page, queue, table="Rules").first).to_contain_text("outgoing")
+    expect(page.locator("#page")).to_contain_text("Connection refused")
+
+    page.get_by_role("button", name="Edit").click()
+    answer(page, "Change", retry_delay_s="9")
+    expect(page.locator("#page")).to_contain_text("created by an operator")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#page")).to_contain_text("paused by an operator")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#page")).to_contain_text("Connection refused")
+
+    page.get_by_role("button", name="Delete bridge").click()
+    answer(page, "Delete")
+    expect(row(page, name)).to_have_count(0)
+
+
 def test_a_queue_shows_its_durable_cursors_which_can_be_deleted(page: Page, running: GatewayProcess, own: Own) -> None:
     name = own("read-in-bulk")
     running.create_queue(name)

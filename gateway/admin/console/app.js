@@ -3,6 +3,8 @@
 import { DEFAULT_VPN, chooseVpn, get, vpn } from "./api/admin.js";
 import * as actors from "./pages/actors.js";
 import * as clients from "./pages/clients.js";
+import * as bridge from "./pages/bridges/bridge.js";
+import * as bridges from "./pages/bridges/bridges.js";
 import * as point from "./pages/delivery-point.js";
 import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
@@ -32,6 +34,7 @@ const PAGES = [
   { path: "events", title: "Events", page: events, ofNode: true },
   { path: "users", title: "Users", page: users },
   { path: points.POINTS, title: "Delivery points", page: points },
+  { path: bridges.BRIDGES, title: "Bridges", page: bridges },
   { path: "spool", title: "Spool", page: spool, ofNode: true },
   { path: vpns.MESSAGE_VPNS, title: "Message VPNs", page: vpns, ofNode: true },
 ];
@@ -60,6 +63,7 @@ function target() {
   if (parts[0] === "queues" && parts[2] === "messages") return { page: messages, parts, name: "queues" };
   if (parts[0] === "templates") return { page: templates, parts, name: "queues" };
   if (parts[0] === points.POINTS && parts.length === 2) return { page: point, parts, name: points.POINTS };
+  if (parts[0] === bridges.BRIDGES && parts.length === 2) return { page: bridge, parts, name: bridges.BRIDGES };
   const known = PAGES.find((each) => each.path === (parts[0] ?? "")) ?? PAGES[0];
   return { page: known.page, parts, name: known.path };
 }

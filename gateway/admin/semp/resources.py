@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from sluicegate.gateway.admin.semp.errors import not_found
+from sluicegate.gateway.admin.semp.objects.bridges import BRIDGE
 from sluicegate.gateway.admin.semp.objects.clients import (
     ACL_PROFILE,
     CLIENT,
@@ -87,6 +88,10 @@ async def _acl_profiles(node: NodeInterface, names: Names) -> Sequence[AclProfil
     return (await node.in_vpn(names[0]).list_profiles()).acl_profiles
 
 
+async def _bridges(node: NodeInterface, names: Names) -> Sequence[Any]:
+    return await node.in_vpn(names[0]).list_bridges()
+
+
 def _exceptions(field: str) -> Listing:
     async def listed(node: NodeInterface, names: Names) -> Sequence[Any]:
         for profile in await _acl_profiles(node, names):
@@ -165,6 +170,7 @@ CONFIGURED: Final = (
 MONITORED: Final = (
     *CONFIGURED,
     Resource(f"{QUEUES.object_path}/txFlows", TX_FLOW, _OF_QUEUE, _tx_flows),
+    Resource(f"{_VPN}/bridges", BRIDGE, _OF_VPN, _bridges),
     CLIENTS,
     Resource(f"{CLIENTS.object_path}/txFlows", TX_FLOW, _OF_CLIENT, _client_flows),
     Resource(f"{CLIENTS.object_path}/subscriptions", CLIENT_SUBSCRIPTION, _OF_CLIENT, _client_subscriptions),

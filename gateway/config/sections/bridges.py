@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sluicegate.gateway.config.sections.section import NamedSection, Section
 from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, Size
@@ -21,6 +21,7 @@ URL_ALLOWED: Final = (
 URL_CHARS_MAX: Final = 1024
 RULES_MAX: Final = 256  # in each direction
 
+File = Annotated[Path | None, BeforeValidator(lambda given: None if given == "" else given)]
 Text = Annotated[str, Field(max_length=1024)]
 Prefix = Annotated[str, Field(max_length=1024, description="of topics")]
 
@@ -152,10 +153,10 @@ class Bridge(NamedSection):
     remote_url: Annotated[str, AfterValidator(_url_checked)]
     mqtt_version: Literal["3.1.1", "5"] = Field(default="5", description="of mqtt:// and mqtts://")
     username: str = Field(default="", max_length=255)
-    password_file: Path | None = None
-    tls_authorities_file: Path | None = Field(default=None, description="PEM; by default those of the machine")
-    tls_certificate_file: Path | None = Field(default=None, description="PEM; of the bridge as a client")
-    tls_certificate_key_file: Path | None = None
+    password_file: File = None
+    tls_authorities_file: File = Field(default=None, description="PEM; by default those of the machine")
+    tls_certificate_file: File = Field(default=None, description="PEM; of the bridge as a client")
+    tls_certificate_key_file: File = None
     client_id: str = Field(default="", max_length=255, description="by default node, VPN and name of the bridge")
     keep_alive_s: int = Field(default=30, ge=1, le=3600)
     session_expiry_s: int = Field(

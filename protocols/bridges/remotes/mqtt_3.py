@@ -24,7 +24,8 @@ from sluicegate.protocols.bridges.remote import Arrival, Line, Opened, Outgoing,
 from sluicegate.protocols.bridges.remotes.mqtt_messages import RuleFinder, check_outgoing, filter_of
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings, TlsFiles
 
-logging.getLogger("amqtt").setLevel(logging.ERROR)  # what it warns of is the reason that we report
+for _name in ("amqtt", "transitions"):
+    logging.getLogger(_name).setLevel(logging.ERROR)  # what they warn of is the reason that we report
 
 QOS_MAX: Final = 1
 _TICK_S: Final = 1.0
@@ -73,6 +74,15 @@ class _Client(MQTTClient):  # type: ignore[misc]  # amqtt ships no types
         session.delivered_message_queue = _StoredFirst(self._remote)
         return session
 
+    async def hang_up(self) -> None:
+        """Close the socket, which amqtt leaves open after a refusal."""
+        writer = None if self._handler is None else self._handler.writer
+        if writer is not None:
+            with suppress(OSError, TimeoutError):
+                await writer.close()
+            writer._writer.transport.abort()
+            await asyncio.sleep(0)  # it closes in the loop's next turn
+
     async def is_over(self) -> None:
         """Wait for the end of the connection."""
         await self._no_more_connections.wait()
@@ -113,8 +123,8 @@ class Mqtt3Remote(RemoteBroker):
         self._failure = ""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         client = _Client(self, self._config())
-        await self._connect(client)
         try:
+            await self._connect(client)
             self.line.wake_with(lambda: _wake(loop, woken))
             await self._subscribe(client)
             self.line.opened(Opened())
@@ -123,9 +133,10 @@ class Mqtt3Remote(RemoteBroker):
             self.line.wake_with(None)
             for task in self._publishing:
                 task.cancel()
-            with suppress(AMQTTError, OSError, asyncio.TimeoutError):
+            with suppress(AMQTTError, OSError, TimeoutError):
                 async with asyncio.timeout(_TICK_S):
                     await client.disconnect()
+            await client.hang_up()
 
     # --- connecting ---
 

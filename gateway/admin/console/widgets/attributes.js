@@ -44,7 +44,7 @@ export async function changedAttributes(schema, before, values, now = before) {
   return changes;
 }
 
-const textOf = (values, name, of) => (values[name] === undefined ? "" : asText(values[name], of));
+const textOf = (values, name, of) => (values[name] === undefined || values[name] === null ? "" : asText(values[name], of));
 
 /** Whether the entries of a list are objects, not texts. */
 const holdsObjects = (of) => of.items.$ref !== undefined;

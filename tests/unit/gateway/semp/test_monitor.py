@@ -271,3 +271,12 @@ def test_messages_that_a_queue_did_not_take_have_the_counters_of_the_reference(
     assert data["disabledDiscardedMsgCount"] == 16
     assert data["spoolUsageExceededDiscardedMsgCount"] == 6
     assert data["lowPriorityMsgCongestionDiscardedMsgCount"] == 0
+
+
+def test_a_bridge_says_whether_it_is_connected_and_why_not(admin: RunningAdmin) -> None:
+    """SEMP: msgVpns/{vpn}/bridges; `inboundState` and `inboundFailureReason` are the reference's words."""
+    data = asked(admin, "/msgVpns/default/bridges/plant")["data"]
+    assert (data["bridgeName"], data["remoteAddress"]) == ("plant", "mqtt://plant.example")
+    assert (data["inboundState"], data["inboundFailureReason"]) == ("waiting", "connection refused")
+    assert (data["rxMsgCount"], data["txMsgCount"]) == (4, 4)
+    assert [each["bridgeName"] for each in asked(admin, "/msgVpns/default/bridges")["data"]] == ["plant"]
