@@ -101,6 +101,11 @@ fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to decode
 	SLUICEGATE_FUZZ_ROUNDS=$(ROUNDS) SLUICEGATE_FUZZ_SEED=$$seed \
 	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/protocols/*/test*_fuzz.py) tests/broker/robustness/test_sequence_fuzz.py
 
+.PHONY: test-bridges
+test-bridges: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## bridges to RabbitMQ, ActiveMQ and NATS, which are killed meanwhile: minutes
+	$(TIMED) environment scripts/bridge-needs
+	SLUICEGATE_FOREIGN_BROKERS=1 $(BIN)/pytest tests/foreign_brokers
+
 .PHONY: bench
 bench: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## measure the gateway beside its peers: CASE="qos1-10-10 idle" some cases
 	scripts/bench-needs

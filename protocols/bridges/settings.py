@@ -49,7 +49,7 @@ class RemoteSettings:
     protocol: Protocol
     host: str
     port: int
-    message_vpn: str  # of a Sluicegate broker; empty: its default, and for other protocols
+    message_vpn: str  # of a Sluicegate broker; in AMQP a virtual host as well. Empty: the default
     tls: TlsFiles | None  # None: no TLS
     username: str  # empty: none
     password: str = field(repr=False)

@@ -16,7 +16,8 @@ from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, check_pu
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "amqp": 5672, "amqps": 5671, "flow": 55555, "flows": 55443}
 URL_ALLOWED: Final = (
-    "mqtt://HOST[:PORT], amqp://HOST[:PORT] or flow://HOST[:PORT][/MESSAGE-VPN]; with TLS mqtts://, amqps://, flows://"
+    "mqtt://HOST[:PORT], amqp://HOST[:PORT][/VIRTUAL-HOST] or flow://HOST[:PORT][/MESSAGE-VPN]; "
+    "with TLS mqtts://, amqps://, flows://"
 )
 URL_CHARS_MAX: Final = 1024
 RULES_MAX: Final = 256  # in each direction
@@ -37,7 +38,7 @@ def split_url(url: str) -> SplitResult:
         raise ValueError(f"{url!r:.120} is no URL of a broker; allowed: {URL_ALLOWED}")
     if parts.username is not None or parts.password is not None:
         raise ValueError("credentials in a URL are shown and logged; allowed: username and password_file")
-    if parts.query or parts.fragment or (parts.path not in ("", "/") and not parts.scheme.startswith("flow")):
+    if parts.query or parts.fragment or (parts.path not in ("", "/") and parts.scheme.startswith("mqtt")):
         raise ValueError(f"{url!r:.120} has more than a host and a port; allowed: {URL_ALLOWED}")
     return parts
 
@@ -202,7 +203,7 @@ class Bridge(NamedSection):
         return self.tls_authorities_file, self.tls_certificate_file, self.tls_certificate_key_file
 
     def address(self) -> tuple[str, str, int, str]:
-        """Return scheme, host, port and message VPN of the foreign broker."""
+        """Return scheme, host, port and message VPN or virtual host of the foreign broker."""
         parts = split_url(self.remote_url)
         assert parts.hostname is not None, "the URL was checked"
         return parts.scheme, parts.hostname, parts.port or PORTS[parts.scheme], unquote(parts.path.strip("/"))

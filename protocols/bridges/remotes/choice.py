@@ -10,6 +10,7 @@ _REMOTES: Final = {
     Protocol.FLOW: ("flow", "FlowRemote", "sluicegate"),
     Protocol.MQTT_3: ("mqtt_3", "Mqtt3Remote", "amqtt"),
     Protocol.MQTT_5: ("mqtt_5", "Mqtt5Remote", "paho-mqtt"),
+    Protocol.AMQP: ("amqp", "AmqpRemote", "python-qpid-proton"),
 }
 
 

@@ -5,12 +5,9 @@ that keeps its sessions: paho has the state of each message in memory. After a c
 under way may come a second time, for their state is gone; and so they may when the foreign broker loses its session.
 """
 
-import os
 import selectors
-import socket
 import ssl
 from collections import OrderedDict, deque
-from contextlib import suppress
 from typing import Any, Final, final
 
 from paho.mqtt.enums import MQTTErrorCode
@@ -29,6 +26,7 @@ from sluicegate.protocols.bridges.remotes.mqtt_messages import (
     wall_ms,
 )
 from sluicegate.protocols.bridges.remotes.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.sockets import Waker, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID, PeerViolation
 
@@ -87,24 +85,21 @@ class Mqtt5Remote(RemoteBroker):
 
     def run(self) -> None:
         """Connect and serve."""
-        mine, theirs = socket.socketpair()
-        mine.setblocking(False)
-        theirs.setblocking(False)
+        waker = Waker()
         selector = selectors.DefaultSelector()
         try:
-            selector.register(mine, selectors.EVENT_READ)
+            selector.register(waker.socket, selectors.EVENT_READ)
             self._connect()
             sock = self._client.socket()
             assert sock is not None, "it is connected"
             selector.register(sock, selectors.EVENT_READ)
-            self.line.wake_with(lambda: _wake(theirs))
-            self._serve(selector, mine, sock)
+            self.line.wake_with(waker.wake)
+            self._serve(selector, waker, sock)
         finally:
             self.line.wake_with(None)
             self._client.close()
             selector.close()
-            mine.close()
-            theirs.close()
+            waker.close()
             self._is_connected = False
             for number, (packet_id, qos, _) in self._unacknowledged.items():
                 if qos == 2:
@@ -128,7 +123,7 @@ class Mqtt5Remote(RemoteBroker):
         try:
             client.connect(remote.host, remote.port, remote.keep_alive_s, clean_start=False, properties=properties)
         except (OSError, ssl.SSLError, UnicodeError, ValueError) as error:
-            raise RemoteFailed(_why(error)) from None
+            raise RemoteFailed(why(error)) from None
 
     def _on_connect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Properties | None) -> None:
         if reason.is_failure:
@@ -187,7 +182,7 @@ class Mqtt5Remote(RemoteBroker):
 
     # --- serving ---
 
-    def _serve(self, selector: selectors.BaseSelector, mine: socket.socket, sock: Any) -> None:
+    def _serve(self, selector: selectors.BaseSelector, waker: Waker, sock: Any) -> None:
         client, line = self._client, self.line
         connected_until_ms = wall_ms() + CONNECT_S_MAX * 1000
         looked_ms = 0
@@ -196,8 +191,8 @@ class Mqtt5Remote(RemoteBroker):
             events = selector.select(0 if client.may_have_more else _TICK_S)
             is_readable = client.may_have_more
             for key, _ in events:
-                if key.fileobj is mine:
-                    _drain(mine)
+                if key.fileobj is waker.socket:
+                    waker.clear()
                 else:
                     is_readable = True
             if is_readable:
@@ -226,7 +221,7 @@ class Mqtt5Remote(RemoteBroker):
         try:
             is_all = self._client.write()
         except OSError as error:
-            raise RemoteFailed(_why(error)) from None
+            raise RemoteFailed(why(error)) from None
         if is_all:
             for number in self._unwritten:
                 self.line.confirmed(number)
@@ -354,23 +349,3 @@ class Mqtt5Remote(RemoteBroker):
                 if settlement.outcome != RELEASED:
                     self._client.stored_ids.add(packet_id)
                 return
-
-
-def _wake(sock: socket.socket) -> None:
-    with suppress(OSError):  # it is woken already, or gone
-        sock.send(b"\0")
-
-
-def _drain(sock: socket.socket) -> None:
-    with suppress(BlockingIOError):
-        while len(sock.recv(4096)) == 4096:
-            pass
-
-
-def _why(error: Exception) -> str:
-    """Return what the system says of a failure, without its number."""
-    if isinstance(error, ssl.SSLError):
-        return f"TLS: {error.reason or error}" if not isinstance(error, ssl.SSLCertVerificationError) else str(error)
-    if isinstance(error, OSError) and error.errno and not isinstance(error, socket.gaierror):
-        return os.strerror(error.errno)
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,0 +1,27 @@
+"""Bridges to brokers of other makers: `make test-bridges` installs those and runs these tests, no other run does."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.foreign.brokers import ActiveMq, ForeignBroker, RabbitMq, running
+
+WANTED = os.environ.get("SLUICEGATE_FOREIGN_BROKERS") == "1"
+AMQP_BROKERS = (RabbitMq, ActiveMq)
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave them out, except where they are asked for: starting these brokers takes minutes."""
+    return None if WANTED else True
+
+
+@pytest.fixture(params=AMQP_BROKERS, ids=lambda kind: kind.name, scope="module")
+def amqp_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
+    """A foreign broker that speaks AMQP 1.0."""
+    kind: type[ForeignBroker] = request.param
+    if not kind.is_installed():
+        pytest.fail(f"{kind.name} is not installed; scripts/bridge-needs installs it or says why not")
+    with running(kind(tmp_path_factory.mktemp(kind.name))) as broker:
+        yield broker

@@ -1,0 +1,214 @@
+"""Brokers of other makers, as processes of a test: each listens on ports of 127.0.0.1 that stay the same, and may be
+killed and started again on its data.
+
+`scripts/bridge-needs` installs them.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import ClassVar, final
+
+from support.processes.gateway import free_port
+
+ROOT = Path(__file__).resolve().parents[3]
+START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 20
+AMQP_HEADER = b"AMQP\x03\x01\x00\x00"  # with SASL
+
+
+class ForeignBroker(ABC):
+    """A broker's process. `amqp_port`: of AMQP 1.0, `mqtt_port`: of MQTT, for those that speak it."""
+
+    name: ClassVar[str]
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self.amqp_port, self.mqtt_port, *self._ports = (free_port() for _ in range(4))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    @abstractmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+
+    @abstractmethod
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        """Return the command, and what is added to the environment."""
+
+    def queue_address(self, name: str) -> str:
+        """Return the AMQP address of a queue."""
+        return name
+
+    def known_address(self, name: str) -> str:
+        """Return the AMQP address of a queue that is there."""
+        return self.queue_address(name)
+
+    def credentials(self, folder: Path) -> str:
+        """Return how a bridge signs in, as lines of its configuration; files go to the folder."""
+        return ""
+
+    def start(self) -> None:
+        """Start it, and wait until it answers clients."""
+        command, environment = self._command()
+        with (self.directory / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command,
+                env={**os.environ, **environment},
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        deadline_s = time.monotonic() + START_TIMEOUT_S
+        while not self._is_ready():
+            assert self._process.poll() is None, f"{self.name} has ended: {self.log()}"
+            assert time.monotonic() < deadline_s, f"{self.name} did not start within {START_TIMEOUT_S} s: {self.log()}"
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """End it at once, and what it has started."""
+        self._signal(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """End it as its operator would."""
+        self._signal(signal.SIGTERM)
+        self.kill()
+
+    def log(self) -> str:
+        """Return the end of what it has printed."""
+        return (self.directory / "log").read_text(errors="replace")[-2000:]
+
+    def _signal(self, number: int) -> None:
+        process = self._process
+        if process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(STOP_TIMEOUT_S)
+
+    def _is_ready(self) -> bool:
+        """Return whether it answers a client of AMQP."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.amqp_port), 1) as probe:
+            probe.settimeout(2)
+            probe.sendall(AMQP_HEADER)
+            return probe.recv(4) == AMQP_HEADER[:4]
+        return False
+
+
+@final
+class RabbitMq(ForeignBroker):
+    """RabbitMQ 3 of Debian, with its plugin for AMQP 1.0. Its user is `guest`, with that password."""
+
+    name = "rabbitmq"
+    _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # Debian's own script changes to another user
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return cls._SERVER.exists()
+
+    def queue_address(self, name: str) -> str:
+        """Return the AMQP address of a queue, which is created when a link is made: durable, if its terminus is."""
+        return f"/queue/{name}"
+
+    def known_address(self, name: str) -> str:
+        """Return the AMQP address of a queue that is there."""
+        return f"/amq/queue/{name}"
+
+    def credentials(self, folder: Path) -> str:
+        """Return how a bridge signs in."""
+        password = folder / "rabbitmq-password"
+        password.write_text("guest\n")
+        return f"username: guest\npassword_file: {password}"
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        node, mapper = self._ports
+        (self.directory / "plugins").write_text("[rabbitmq_amqp1_0, rabbitmq_mqtt].")
+        (self.directory / "rabbitmq.conf").write_text(
+            f"listeners.tcp.1 = 127.0.0.1:{self.amqp_port}\n"
+            f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}\nlog.console = false\n"
+        )
+        settings = {
+            "HOME": str(self.directory),
+            "RABBITMQ_NODENAME": f"bridged{self.amqp_port}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(self.directory / "logs"),
+            "ERL_CRASH_DUMP": str(self.directory / "erl_crash.dump"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
+            "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+            "RABBITMQ_DIST_PORT": str(node),
+            "ERL_EPMD_PORT": str(mapper),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
+        }
+        # Erlang's port mapper would outlive everything; this one is of our process group.
+        return ["sh", "-c", f'epmd -port {mapper} & exec "{self._SERVER}"'], settings
+
+
+@final
+class ActiveMq(ForeignBroker):
+    """ActiveMQ 6 with AMQP 1.0 and its store on the disk. It admits everybody."""
+
+    name = "activemq"
+    _JARS = ROOT / "build" / "activemq"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return bool([*cls._JARS.glob("activemq-amqp-*.jar")])
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        uri = (
+            f"broker:(amqp://127.0.0.1:{self.amqp_port},mqtt://127.0.0.1:{self.mqtt_port})"
+            f"?persistent=true&useJmx=false&brokerName=bridged&dataDirectory={self.directory / 'data'}"
+        )
+        folders = [f"-Dactivemq.{each}={self.directory}" for each in ("home", "base", "conf", "data")]
+        main = "org.apache.activemq.console.Main"
+        return ["java", "-Xmx512m", "-cp", f"{self._JARS}/*", *folders, main, "start", uri], {}
+
+
+@final
+class Nats(ForeignBroker):
+    """NATS with MQTT, and JetStream that syncs before it confirms. It does not speak AMQP."""
+
+    name = "nats"
+    _SERVER = ROOT / "build" / "nats" / "nats-server"
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return cls._SERVER.exists()
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        (self.directory / "nats.conf").write_text(
+            f'server_name: bridged\nlisten: "127.0.0.1:{self._ports[0]}"\n'
+            f'jetstream {{ store_dir: "{self.directory / "store"}", sync_interval: always }}\n'
+            f'mqtt {{ listen: "127.0.0.1:{self.mqtt_port}" }}\n'
+        )
+        return [str(self._SERVER), "-c", str(self.directory / "nats.conf")], {}
+
+    def _is_ready(self) -> bool:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.mqtt_port), 1):
+            return True
+        return False
+
+
+@contextmanager
+def running(broker: ForeignBroker) -> Iterator[ForeignBroker]:
+    """Start a broker, and end it after the block."""
+    try:
+        broker.start()
+        yield broker
+    finally:
+        broker.kill()

@@ -1,0 +1,108 @@
+"""Load that crosses a foreign broker: published at one gateway, bridged there, bridged on, consumed at another one."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Self
+
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
+from support.processes.gateway import GatewayProcess
+
+DRAIN_S = 90
+AHEAD_MAX = 500  # messages under way: a slow broker is not to have all of them at the end
+OUT, BACK = "load", "back"  # queues of the two gateways
+
+
+def bridge_to(url: str, rules: str, *, name: str, credentials: str = "") -> str:
+    """Return the configuration of a gateway with one bridge. `rules` and `credentials`: lines of YAML."""
+    lines = [
+        f"node: {{name: {name}}}",
+        "bridges:",
+        "  - name: across",
+        f"    remote_url: {url}",
+        "    retry_delay_s: 1",
+    ]
+    lines += [f"    {line}" for line in (credentials + "\n" + rules).splitlines() if line]
+    return "\n".join(lines) + "\n"
+
+
+class BridgedLoad:
+    """Two gateways, and clients that publish to the one and consume from the other."""
+
+    def __init__(self, first: GatewayProcess, second: GatewayProcess) -> None:
+        self.first = first
+        self.second = second
+        self.record = DeliveryRecord("the queue behind both bridges")
+        keys = [f"k{number}" for number in range(8)]
+        self.publishers = [
+            WirePublisher("p1", topic=OUT, keys=keys[:4], qos=1),
+            WirePublisher("p2", topic=OUT, keys=keys[4:], qos=1),
+        ]
+        self.consumer = WireConsumer("c1", filter_text=f"$queue/{BACK}", qos=1, record=self.record.note, hold_count=20)
+        self.clients: list[WireClient] = [self.consumer, *self.publishers]
+
+    @classmethod
+    @contextmanager
+    def between(cls, folder: Path, url: str, address: str, *, credentials: str = "") -> Iterator[Self]:
+        """Start both gateways with bridges to a queue of a foreign broker, and connect the clients."""
+        with ExitStack() as stack:
+            gateways = []
+            for name, rules in (
+                ("first", f"outgoing:\n- {{queue: {OUT}, remote_queue: '{address}'}}"),
+                ("second", f"incoming:\n- {{remote_queue: '{address}', queue: {BACK}}}"),
+            ):
+                file = folder / f"{name}.yaml"
+                file.write_text(bridge_to(url, rules, name=name, credentials=credentials))
+                gateways.append(stack.enter_context(GatewayProcess(folder / name, config_file=file)))
+            gateways[0].create_queue(OUT, subscriptions=[f"{OUT}/>"])
+            gateways[1].create_queue(BACK)
+            load = cls(*gateways)
+            stack.enter_context(hung_up_at_the_end(load.clients))
+            load.connect()
+            yield load
+
+    def connect(self) -> None:
+        """Connect those that are not connected."""
+        if self.consumer.socket is None:
+            self.consumer.connect(self.second.mqtt_port)
+        for publisher in self.publishers:
+            if publisher.socket is None:
+                publisher.connect(self.first.mqtt_port)
+
+    def deliver(self, count: int) -> None:
+        """Run until so many more messages came through."""
+        wanted = len(self.record.received) + count
+        run_until(
+            self.clients,
+            lambda: self._has(wanted),
+            within_s=DRAIN_S,
+            what=f"{count} messages behind both bridges",
+        )
+
+    def _has(self, count: int) -> bool:
+        confirmed = sum(publisher.confirmed_count for publisher in self.publishers)
+        for publisher in self.publishers:
+            publisher.publishing = confirmed < len(self.record.received) + AHEAD_MAX
+        return len(self.record.received) >= count
+
+    def kill(self, gateway: GatewayProcess) -> None:
+        """Kill a gateway, start it again, and have its clients come back."""
+        gateway.kill9()
+        for client in [self.consumer] if gateway is self.second else self.publishers:
+            client.read_to_the_end()
+        gateway.start()
+        self.connect()
+
+    def drain(self) -> dict[str, int]:
+        """Publish no more, and run until all has come through; return the last confirmed number of each key."""
+        for publisher in self.publishers:
+            publisher.publishing = False
+        run_until(
+            self.clients, lambda: all(each.is_idle for each in self.publishers), within_s=DRAIN_S, what="confirmations"
+        )
+        self.consumer.hold_count = 0
+        self.consumer.settle_down_to(0)
+        confirmed = {key: number for publisher in self.publishers for key, number in publisher.confirmed.items()}
+        run_until(self.clients, lambda: self.record.has_all(confirmed), within_s=DRAIN_S, what="all confirmed messages")
+        return confirmed
