@@ -37,7 +37,7 @@ from sluicegate.storage.environment.quarantine import browse, describe_page
 from sluicegate.storage.errors import BackupRefused, DamagedRecord, PageNotFound, UnknownRow
 from sluicegate.storage.interface import PageKey, Quarantined, QuarantinedBytes, Recovery, Table
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal
-from sluicegate.storage.log.links import stored_page, whole_page
+from sluicegate.storage.log.links import StoredPage, page_and_links, whole_page
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.tail import LogTail, TailChanges
 from sluicegate.storage.records.page import PageRuns
@@ -238,9 +238,9 @@ class SpoolReader:
             data = whole_page(read, self._log, describe_page(partition_id, first_sequence))
         return checked_page(data, partition_id, first_sequence)
 
-    def _stored_page(self, key: bytes) -> bytes | None:
+    def _stored_page(self, key: bytes, known: StoredPage) -> StoredPage:
         with self._env.begin() as txn:
-            return stored_page(txn, self._databases, key)
+            return page_and_links(txn, self._databases, key, known)
 
     def page(self, partition_id: int, first_sequence: int) -> list[tuple[int, MessageBatch]] | None:
         """Return the runs of a page, or None for an unreadable page."""

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final, final
+from typing import Final, Self, final
 
 _KEPT_NAME: Final = re.compile(r"(\d{12})\.kept")
 
@@ -95,16 +95,41 @@ class KeptSegments:
         self.file_bytes += size
 
 
+@final
+class LinkedFiles:
+    """Segments, kept or not, that are opened once for several reads. A context manager, which closes them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._descriptors: dict[int, int | None] = {}  # by segment; None: there is no such file
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for descriptor in self._descriptors.values():
+            if descriptor is not None:
+                os.close(descriptor)
+
+    def read(self, segment: int, offset: int, size: int) -> bytes | None:
+        """Return bytes of a segment; None when there is no such file, fewer when it ends. Raises OSError."""
+        if segment not in self._descriptors:
+            self._descriptors[segment] = self._open(segment)
+        descriptor = self._descriptors[segment]
+        return None if descriptor is None else _read(descriptor, offset, size)
+
+    def _open(self, segment: int) -> int | None:
+        kept = kept_path(self._folder, segment)
+        for path in (kept, segment_path(self._folder, segment), kept):
+            with contextlib.suppress(FileNotFoundError):  # it may get its other name meanwhile
+                return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        return None
+
+
 def read_linked(folder: Path, segment: int, offset: int, size: int) -> bytes | None:
     """Return bytes of a segment, kept or not; None when there is no such file, fewer when it ends. Raises OSError."""
-    for path in (kept_path(folder, segment), segment_path(folder, segment), kept_path(folder, segment)):
-        with contextlib.suppress(FileNotFoundError):  # it may get its other name meanwhile
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                return _read(descriptor, offset, size)
-            finally:
-                os.close(descriptor)
-    return None
+    with LinkedFiles(folder) as files:
+        return files.read(segment, offset, size)
 
 
 def remove_kept(folder: Path) -> None:

@@ -36,6 +36,13 @@ class Link(NamedTuple):
     checksum: int  # xxh3_64
 
 
+class Links(NamedTuple):
+    """The links of a page, checked, and the first sequence of the run that each is."""
+
+    firsts: list[int]
+    links: list[Link]
+
+
 def is_worth_links(page: bytes, run_count: int) -> bool:
     """Return whether the batches of a page are large enough, on average, to be linked to."""
     return len(page) >= LINKED_BATCH_BYTES_MIN * run_count
@@ -76,7 +83,21 @@ def directory_value(page: bytes) -> bytes:
 
 def links_of(page: bytes, where: str = "page") -> list[Link]:
     """Return the links of a linked page. Raises DamagedRecord and UnsupportedFormat."""
-    return _firsts_and_links(page, where)[1]
+    return checked_links(page, where).links
+
+
+def checked_links(page: bytes, where: str) -> Links:
+    """Return what a linked page has. Raises DamagedRecord and UnsupportedFormat."""
+    count = decode_page_summary(page, where).run_count
+    data = page[len(directory_row(page, where)) :]
+    unseal_whole(data, LINKS_KIND, LINKS_FORMAT, where)
+    firsts = take_column("Q", data, SEAL_BYTES, count)
+    at = SEAL_BYTES + 8 * count
+    segments = take_column("Q", data, at, count)
+    offsets = take_column("Q", data, at + 8 * count, count)
+    sizes = take_column("I", data, at + 16 * count, count)
+    checksums = take_column("Q", data, at + 20 * count, count)
+    return Links(firsts, [Link(*link) for link in zip(segments, offsets, sizes, checksums, strict=True)])
 
 
 def named_segments(page: bytes) -> list[int]:
@@ -88,13 +109,15 @@ def named_segments(page: bytes) -> list[int]:
     return take_column("Q", page, start + 8 * count, count)
 
 
-def page_from_links(page: bytes, fetch: Callable[[Link], bytes | None], where: str = "page") -> bytes:
+def page_from_links(
+    page: bytes, fetch: Callable[[Link], bytes | None], where: str = "page", checked: Links | None = None
+) -> bytes:
     """Return the ordinary page of a linked one. Raises DamagedRecord and UnsupportedFormat for damaged links.
 
     `fetch` returns the bytes at a link, None when there are none. A batch that is damaged or missing is damaged in the
-    page as well.
+    page as well. `checked` are its links if they are known.
     """
-    firsts, links = _firsts_and_links(page, where)
+    firsts, links = checked_links(page, where) if checked is None else checked
     batches: list[bytes] = []
     is_sound = True
     for link in links:
@@ -108,16 +131,3 @@ def page_from_links(page: bytes, fetch: Callable[[Link], bytes | None], where: s
     if not is_sound:  # a seal that does not match has the reader check each batch
         sealed = mismatched(sealed)
     return directory_row(page, where) + sealed
-
-
-def _firsts_and_links(page: bytes, where: str) -> tuple[list[int], list[Link]]:
-    count = decode_page_summary(page, where).run_count
-    data = page[len(directory_row(page, where)) :]
-    unseal_whole(data, LINKS_KIND, LINKS_FORMAT, where)
-    firsts = take_column("Q", data, SEAL_BYTES, count)
-    at = SEAL_BYTES + 8 * count
-    segments = take_column("Q", data, at, count)
-    offsets = take_column("Q", data, at + 8 * count, count)
-    sizes = take_column("I", data, at + 16 * count, count)
-    checksums = take_column("Q", data, at + 20 * count, count)
-    return firsts, [Link(*link) for link in zip(segments, offsets, sizes, checksums, strict=True)]

@@ -68,7 +68,7 @@ from sluicegate.storage.interface import (
     Table,
 )
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
-from sluicegate.storage.log.links import fetch, stored_page, whole_page
+from sluicegate.storage.log.links import StoredPage, fetch, page_and_links, whole_page
 from sluicegate.storage.log.record import LogRecord, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.segment import frame_bytes
@@ -367,9 +367,9 @@ class SpoolStore:
         except OSError as error:
             log.error("files of the log cannot be given up, which the next checkpoint tries again: %s", error)
 
-    def _stored_page(self, key: bytes) -> bytes | None:
+    def _stored_page(self, key: bytes, known: StoredPage) -> StoredPage:
         with self._remap, self._env.begin() as txn:
-            return stored_page(txn, self._databases, key)
+            return page_and_links(txn, self._databases, key, known)
 
     def _transact(self, records: list[LogRecord], job: CheckpointJob) -> None:
         links = PageLinks(self._log.folder, self._places.link_pages(job.page_writes, job.log_records))

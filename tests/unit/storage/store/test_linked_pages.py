@@ -1,5 +1,6 @@
 """Large messages are on the disk once: their pages are links into the log, whose files stay as long as needed."""
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +52,21 @@ def test_a_page_of_large_batches_is_links_and_reads_as_the_page(store: SpoolStor
     assert data is not None
     assert is_linked(data)
     assert len(data) < 300, "the messages are in the log"
+
+
+def test_a_page_is_read_with_each_file_opened_once(store: SpoolStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = publish(store, 3)
+    key = page_out(store, numbers)
+    opened: list[Path] = []
+
+    def open_and_note(path: Path, flags: int, real: Callable[[Path, int], int] = os.open) -> int:
+        descriptor = real(path, flags)
+        opened.append(path)
+        return descriptor
+
+    monkeypatch.setattr(os, "open", open_and_note)
+    assert read(store, key) == contents(numbers)
+    assert len(opened) == 1
 
 
 def test_a_page_of_small_batches_has_its_messages(store: SpoolStore) -> None:
