@@ -6,7 +6,8 @@ holds. A start reads the state, and then the rest of the log.
 
 `SpoolStore` implements it on a disk; the simulation uses a store with faults. Four threads use a store: one appends
 (`commit`, and `recover` with everything it returned), one makes checkpoints (`checkpoint`, `mark_clean`), one reads
-(`read_page`), and during a backup one copies (`stream_copy`). Any thread may call `usage` and `row_keys`.
+(`read_page`), and during a backup one copies (`stream_copy`). Another thread may commit while the first has nothing to
+do. Any thread may call `usage` and `row_keys`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -212,6 +213,12 @@ class Store(Protocol):
         Raises StoreFull and StoreFailed; then the job had no effect, and the store stays usable, except after
         StoreDamaged. After CommitInDoubt, also a StoreFailed, the next job must be the same one: the disk may have it,
         and neither a confirmation nor a refusal would be true. Raises ValueError for an invalid job.
+        """
+
+    def is_at_hand(self, record_bytes: int) -> bool:
+        """Return whether a commit of so many bytes, about, is one write and one sync: no file has to be begun first.
+
+        For the thread that commits, or another one while no commit is in progress.
         """
 
     def checkpoint(self, job: CheckpointJob) -> None:

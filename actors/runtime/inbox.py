@@ -16,6 +16,7 @@ from sluicegate.messaging.message.address import Address
 
 MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
 TURN_NS_MAX: Final = 2_000_000  # then the event loop serves its sockets
+ROUNDS_PER_TURN_MAX: Final = 3  # the same, for actors that answer each other one by one
 
 CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # schedules the next turn
 
@@ -87,6 +88,7 @@ class Dispatcher:
         self._line: list[Scheduled] = []
         self._flushes: list[Flushed] = []
         self._flushes_next: list[Flushed] = []  # empty: swapped with `_flushes`
+        self._flushes_last: list[Flushed] = []  # behind all others of the turn
         self._next_turn: Callable[[], None] = self._turn  # bound once, and not for every turn
         self._armed = False
         self._serves = False  # actors are being served
@@ -122,7 +124,28 @@ class Dispatcher:
             self._armed = True
             self._call_soon(self._next_turn)
 
+    def at_turn_end_last(self, flushed: Flushed) -> None:
+        """Do the same behind all that `at_turn_end` calls: others need not wait for what may take longer."""
+        self._flushes_last.append(flushed)
+        if not self._armed:
+            self._armed = True
+            self._call_soon(self._next_turn)
+
     def _turn(self) -> None:
+        self._round()
+        for _ in range(ROUNDS_PER_TURN_MAX - 1):
+            # What a flush leaves for one actor needs no poll before it: an answer to a client that is alone.
+            if len(self._line) + len(self._flushes) + len(self._flushes_last) != 1:
+                break
+            self._round()
+        if self._line or self._flushes or self._flushes_last:
+            self._call_soon(self._next_turn)
+        else:
+            self._armed = False
+        self._has_read_clock = False
+
+    def _round(self) -> None:
+        """Serve the line, and then flush."""
         if self._line:
             now_ns = self._clock.now_ns()
             ends_ns = now_ns + TURN_NS_MAX
@@ -136,24 +159,27 @@ class Dispatcher:
         flushes = self._flushes
         self._flushes = self._flushes_next
         for flushed in flushes:
-            try:
-                flushed.flush()
-            except Exception as error:  # the boundary of supervision, as in an actor's `drain`
-                owner = flushed.owner()
-                if owner is not None:
-                    owner.failed(error)
-                else:
-                    self._on_fatal(error)
+            self._flush(flushed)
         if len(flushes) == 1:
             flushes.pop()  # compiled, where `clear` takes 100 instructions
         else:
             flushes.clear()
         self._flushes_next = flushes
-        if self._line or self._flushes:
-            self._call_soon(self._next_turn)
-        else:
-            self._armed = False
-        self._has_read_clock = False
+        if self._flushes_last:
+            last = self._flushes_last
+            self._flushes_last = []
+            for flushed in last:
+                self._flush(flushed)
+
+    def _flush(self, flushed: Flushed) -> None:
+        try:
+            flushed.flush()
+        except Exception as error:  # the boundary of supervision, as in an actor's `drain`
+            owner = flushed.owner()
+            if owner is not None:
+                owner.failed(error)
+            else:
+                self._on_fatal(error)
 
 
 class Inbox(Address, Scheduled):

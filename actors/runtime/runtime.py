@@ -512,8 +512,12 @@ class Runtime:
         on_fatal: Callable[[BaseException], None],
         call_soon: CallSoon | None = None,
         call_from_thread: CallFromThread | None = None,
+        is_quiet: Callable[[], bool] | None = None,
     ) -> None:
-        """`call_soon` schedules the dispatcher's turns; by default the loop does, and what other threads ask for."""
+        """`call_soon` schedules the dispatcher's turns; by default the loop does, and what other threads ask for.
+
+        `is_quiet` says whether the loop has nothing to do but this turn, as far as can be told; None: always.
+        """
         self.loop = loop
         self.clock = clock
         self.rng = rng
@@ -523,6 +527,7 @@ class Runtime:
         self.ended: dict[str, EndedActors] = {}  # by kind
         self._on_fatal = on_fatal
         self._call_from_thread: CallFromThread = call_from_thread or loop.call_soon_threadsafe
+        self._is_quiet = is_quiet
         self._urn = 0
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -570,6 +575,10 @@ class Runtime:
     def post_from_thread(self, address: Address, message: object) -> None:
         """Queue a message for an actor of the loop from another thread."""
         self._call_from_thread(address.post, message)
+
+    def is_quiet(self) -> bool:
+        """Return whether nobody waits for the loop while this turn takes a moment longer."""
+        return self.dispatcher.is_idle() and (self._is_quiet is None or self._is_quiet())
 
     def keep(self, task: "asyncio.Task[Any]") -> None:
         """Keep a reference to a task until it is done: the event loop itself has weak references only."""

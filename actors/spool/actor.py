@@ -7,7 +7,9 @@ until the store takes them. A commit that failed and may be on the disk all the 
 it is tried again.
 
 Messages that consumers already have are given one interval to make their commit unnecessary (storage.commit.pending).
-The writer thread writes; publishers are confirmed when it reports the data on disk. A checkpoint is made beside the
+The writer thread writes; publishers are confirmed when it reports the data on disk. A small record is written on the
+loop's own thread when the disk is quick and nobody else waits for the loop (storage.commit.disk_pace): the same commit,
+by the same functions, with its report as their result. A checkpoint is made beside the
 commits, by a thread of its own, one at a time; commits wait for it only when the log has become too long.
 """
 
@@ -63,8 +65,9 @@ from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.paging import PagePlan
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.storage.commit.checkpoint import PageRequest
+from sluicegate.storage.commit.disk_pace import RECORD_BYTES_MAX, DiskPace
 from sluicegate.storage.commit.pending import NEVER
-from sluicegate.storage.commit.planner import CommitPlanner, TableRequest
+from sluicegate.storage.commit.planner import Commit, CommitPlanner, TableRequest
 from sluicegate.storage.interface import PageDamage, PageKey, PageWrite, Table, TableWrite
 from sluicegate.storage.records.journal import Settlement
 from sluicegate.storage.records.linked_page import is_worth_links
@@ -115,6 +118,9 @@ class Spool(Behaviour, Flushed):
         self.commits_count = 0
         self._health = health
         self.commits_failed: dict[str, int] = dict.fromkeys(COMMIT_FAILURES, 0)  # kind -> commits
+        self.commits_here_count = 0  # of these, made on the loop's own thread
+        self._disk_pace = DiskPace()
+        self._reloads_count = 0  # in progress: the store is read on the writer thread
         self.commit_latencies = CommitHistogram()  # from the handover to the writer's report, when it succeeds
         self._commit_began_ns = 0
         self._lone_publisher: Address | None = None  # of the only publication in the last commit
@@ -153,7 +159,7 @@ class Spool(Behaviour, Flushed):
         """Decide at the end of the turn whether to commit, when all of this turn's work is here."""
         if not self._flush_asked:
             self._flush_asked = True
-            self._runtime.dispatcher.at_turn_end(self)
+            self._runtime.dispatcher.at_turn_end_last(self)
 
     def owner(self) -> Scheduled | None:
         """Return the actor that fails if a flush does."""
@@ -235,7 +241,31 @@ class Spool(Behaviour, Flushed):
             return
         self._commit_began_ns = self._runtime.clock.now_ns()
         self.commits_count += 1
-        self._writer.write(commit.job, self._cell.inbox)
+        report = self._commit_here(commit, now_ms)
+        if report is None:
+            self._writer.write(commit.job, self._cell.inbox)
+        elif isinstance(report, CommitFailed):
+            self._commit_failed(report)
+            self.turn_ended()
+        else:
+            self._commit_done(report)
+            if self._idle_callbacks or self._planner.due_ms(patience_ms) != NEVER:
+                self.turn_ended()
+
+    def _commit_here(self, commit: Commit, now_ms: int) -> CommitDone | CommitFailed | None:
+        """Make the commit on this thread if it will be quick and nobody else waits; else return None."""
+        if (
+            commit.record_bytes > RECORD_BYTES_MAX
+            or not self._disk_pace.is_quick(now_ms)
+            or self.checkpoints.in_progress
+            or self._reloads_count > 0
+            or not self._runtime.is_quiet()
+        ):
+            return None
+        report = self._writer.commit_here(commit.job)
+        if report is not None:
+            self.commits_here_count += 1
+        return report
 
     def _idle(self) -> None:
         callbacks, self._idle_callbacks = self._idle_callbacks, []
@@ -341,6 +371,7 @@ class Spool(Behaviour, Flushed):
         """Read a partition after the next commit, which contains all that the partition has reported so far."""
 
         def read() -> None:
+            self._reloads_count += 1
             self._writer.reload(message, self._cell.inbox)
 
         def committed(_: str) -> None:  # or refused, and then the refused publications are withdrawn
@@ -349,6 +380,7 @@ class Spool(Behaviour, Flushed):
         self._planner.write_tables(TableRequest([], committed, uses_reserve=True))
 
     def _partition_found(self, message: PartitionFound) -> None:
+        self._reloads_count -= 1
         request, stored = message.request, message.stored
         if request.partition_id not in self._planner.cursors:
             return  # its queue was deleted meanwhile
@@ -374,7 +406,9 @@ class Spool(Behaviour, Flushed):
     def _commit_done(self, _: CommitDone) -> None:
         self._writing = False
         now_ns = self._runtime.clock.now_ns()
-        self.commit_latencies.observe(now_ns - self._commit_began_ns)
+        taken_ns = now_ns - self._commit_began_ns
+        self.commit_latencies.observe(taken_ns)
+        self._disk_pace.took(taken_ns, self._runtime.clock.now_ms())
         commit = self._planner.committed()
         publications = commit.publications
         self._lone_publisher = publications[0].publisher if len(publications) == 1 else None
@@ -409,6 +443,7 @@ class Spool(Behaviour, Flushed):
                 self._tracing.stored(publication.batch, outcome, self._runtime.clock.wall_ms())
 
     def _commit_failed(self, message: CommitFailed) -> None:
+        self._disk_pace.failed()
         if message.is_in_doubt:
             self._commit_doubtful(message)
             return

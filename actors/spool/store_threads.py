@@ -1,7 +1,8 @@
 """The store's three threads: one commits, one makes checkpoints, one reads.
 
 All of them release the interpreter lock while they wait for the disk. They are pykka actors with a thread each, for
-their work blocks. They answer by posting messages to the loop.
+their work blocks. They answer by posting messages to the loop. The loop makes a small commit by itself where that is
+quick, while the first thread has nothing to do.
 """
 
 import logging
@@ -18,6 +19,7 @@ from sluicegate.actors.spool.health import DAMAGED, FULL, MISTAKE, REFUSED
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.storage.catalog.recovered import read_partition
+from sluicegate.storage.commit.disk_pace import RECORD_BYTES_MAX
 from sluicegate.storage.errors import CommitInDoubt, DamagedRecord, PageNotFound, StorageError, StoreDamaged, StoreFull
 from sluicegate.storage.interface import CheckpointJob, CommitJob, Store
 
@@ -92,6 +94,12 @@ class _Reload:
 
 class StoreWriter(Protocol):
     """Carries out commits, one at a time, and reports to the spool actor."""
+
+    def commit_here(self, job: CommitJob) -> CommitDone | CommitFailed | None:
+        """Carry out a commit of at most RECORD_BYTES_MAX on the caller's thread, if one write and one sync do it.
+
+        Else return None, with nothing done. The caller has no other commit and no reload in progress.
+        """
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""
@@ -236,6 +244,10 @@ class ThreadedStore:
         self._checkpoints: pykka.ActorRef[CheckpointThread] = CheckpointThread.start(store, runtime)
         self._reader: pykka.ActorRef[ReaderThread] = ReaderThread.start(store, runtime)
         self._report_to: Address | None = None
+
+    def commit_here(self, job: CommitJob) -> CommitDone | CommitFailed | None:
+        """Carry out a small commit on the caller's thread, if one write and one sync do it."""
+        return run_commit(self._store, job) if self._store.is_at_hand(RECORD_BYTES_MAX) else None
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Carry out a commit; answer with CommitDone or CommitFailed."""

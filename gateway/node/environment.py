@@ -14,7 +14,7 @@ from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import CallFromThread, Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
-from sluicegate.protocols.transport.loop.event_loop import thread_calls_of_sockets, turns_of_sockets
+from sluicegate.protocols.transport.loop.event_loop import quiet_of_sockets, thread_calls_of_sockets, turns_of_sockets
 from sluicegate.storage.interface import Store
 
 _PAGES: Final = Path("/proc/self/statm")
@@ -45,6 +45,7 @@ class Environment:
     process: Callable[[], ProcessUsage | None] = process_usage
     turns: Callable[[], CallSoon] = turns_of_sockets  # schedules the turns of the actors on the running loop
     thread_calls: Callable[[], CallFromThread] = thread_calls_of_sockets  # has other threads call the running loop
+    quiet: Callable[[], Callable[[], bool]] = quiet_of_sockets  # says whether nobody else waits for the running loop
 
 
 MACHINE = Environment()

@@ -349,6 +349,7 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("bridge", "direction", "rule", "reason", "vpn"),
     ),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
+    Metric("sluicegate_spool_commits_by_loop_total", COUNTER, "Of these, made by the event loop itself"),
     Metric(
         "sluicegate_spool_commit_duration_seconds",
         HISTOGRAM,

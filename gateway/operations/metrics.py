@@ -297,6 +297,7 @@ def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:
 def _spool(node: Node) -> Iterator[Sample]:
     actor = node.services.spool_actor()
     yield Sample("sluicegate_spool_commits_total", actor.commits_count)
+    yield Sample("sluicegate_spool_commits_by_loop_total", actor.commits_here_count)
     latencies = actor.commit_latencies
     yield Sample(
         "sluicegate_spool_commit_duration_seconds", latencies.sum_ns / 1_000_000_000, counts=tuple(latencies.counts)

@@ -176,6 +176,11 @@ class Journal:
         """Return whether a start may find the record of the last append, which failed."""
         return self._doubtful is not None
 
+    def has_room(self, record_bytes: int) -> bool:
+        """Return whether the next append needs no other file, if its record has no more bytes than that."""
+        segment = self._current
+        return segment is not None and segment.end + frame_bytes(record_bytes) <= self._room
+
     def open_for_appending(self, after: int) -> None:
         """Begin a segment behind everything that is there; numbers up to `after` are in use. Raises OSError."""
         if self.last_number < after:

@@ -235,6 +235,10 @@ class SpoolStore:
             self._places.appended(job.number, len(job.record), end)
         self._tail.add(job.number, record)
 
+    def is_at_hand(self, record_bytes: int) -> bool:
+        """Return whether a commit is one write and one sync. See `interface.Store.is_at_hand`."""
+        return self._log.has_room(record_bytes)
+
     def checkpoint(self, job: CheckpointJob) -> None:
         """Apply the log and the job to the state, and trim the log. See `interface.Store.checkpoint`."""
         records = self._tail.through(job.applied)

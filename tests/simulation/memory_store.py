@@ -128,6 +128,10 @@ class MemoryStore:
         self._tail.add(job.number, record)
         self._witness.committed(job)
 
+    def is_at_hand(self, record_bytes: int) -> bool:
+        """Return whether the segment takes one more record."""
+        return self._image.leftover is None and len(self._image.segments[-1]) < self._segment_records
+
     def tear(self, job: CommitJob) -> None:
         """Half write a record: the power fails meanwhile."""
         self._image.torn = job.number

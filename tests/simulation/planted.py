@@ -58,6 +58,24 @@ FAULTS = (
         seed=2,
     ),
     Planted(
+        "the loop takes each commit that it makes itself for a success",
+        (
+            Edit(
+                "actors/spool/actor.py",
+                "        elif isinstance(report, CommitFailed):\n"
+                "            self._commit_failed(report)\n"
+                "            self.turn_ended()\n",
+                "",
+            ),
+            Edit(
+                "actors/spool/actor.py",
+                "            self._commit_done(report)\n",
+                "            self._commit_done(CommitDone())\n",
+            ),
+        ),
+        seed=5,
+    ),
+    Planted(
         "a partition changes hands without taking it from its owner",
         (
             Edit(

@@ -2,15 +2,21 @@
 
 A commit is first made and later reported, so a power failure can come before, between and after. What is being written
 when the power fails may be on the disk or not: a record also in part, a checkpoint only as a whole.
+
+The loop makes some commits itself. Time goes on meanwhile, and nothing else happens. A power failure within such a
+commit leaves what one leaves that comes while a thread writes the same record: nobody has heard of it.
 """
 
 from random import Random
 
 from simulation.memory_store import MemoryStore
+from simulation.virtual_loop import VirtualLoop
 from sluicegate.actors.messages.spool import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.spool.store_threads import (
     CheckpointDone,
+    CommitDone,
+    CommitFailed,
     PageReads,
     read_back,
     run_checkpoint,
@@ -18,12 +24,14 @@ from sluicegate.actors.spool.store_threads import (
     store_has_room,
 )
 from sluicegate.messaging.message.address import Address
+from sluicegate.storage.commit.disk_pace import RECORD_BYTES_MAX
 from sluicegate.storage.interface import CheckpointJob, CommitJob
 
 QUICK_US = 400
 SLOW_US = 300_000
 CHECKPOINT_US = 20_000
 SLOW_CHECKPOINT_US = 5_000_000
+QUIET_SHARE = 0.5  # of the moments at which the loop would make a commit
 
 
 class Pace:
@@ -32,6 +40,7 @@ class Pace:
     def __init__(self) -> None:
         self.rng = Random(0)  # seeded anew by each step
         self.checkpoint_rng = Random(0)  # the same
+        self.quiet_rng = Random(0)  # the same
         self.slow_left = 0
         self.slow_checkpoints_left = 0
 
@@ -41,6 +50,10 @@ class Pace:
             self.slow_left -= 1
             return self.rng.randrange(SLOW_US) / 1_000_000
         return self.rng.randrange(QUICK_US) / 1_000_000
+
+    def is_quiet(self) -> bool:
+        """Return whether nobody waits for the loop at this moment."""
+        return self.quiet_rng.random() < QUIET_SHARE
 
     def checkpoint_delay_s(self) -> float:
         """Return the time of one part of a checkpoint."""
@@ -64,10 +77,21 @@ class StepwiseStore:
         self._appending: CommitJob | None = None
         self._checkpoint_job: CheckpointJob | None = None
         self.checkpoints_made = 0
+        self.commits_made_here = 0
 
     def report_reads(self, report_to: Address) -> None:
         """Report to this callback when pages begin, or cease, to fail."""
         self._report_to = report_to
+
+    def commit_here(self, job: CommitJob) -> CommitDone | CommitFailed | None:
+        """Commit while the loop stands still."""
+        if not self._store.is_at_hand(RECORD_BYTES_MAX):
+            return None
+        loop = self._runtime.loop
+        assert isinstance(loop, VirtualLoop)
+        loop.now_us += round(self._pace.delay_s() * 1_000_000)
+        self.commits_made_here += 1
+        return run_commit(self._store, job)
 
     def write(self, job: CommitJob, reply_to: Address) -> None:
         """Commit after a while, and report after another."""

@@ -191,6 +191,7 @@ class World:
         self.salted.seed(salt)
         self.pace.rng.seed(salt)
         self.pace.checkpoint_rng.seed(f"checkpoints {salt}")
+        self.pace.quiet_rng.seed(f"quiet {salt}")
         self.faults.rng.seed(f"faults {salt}")
         if self.faults.rng.random() < self._checkpoint_share:
             self.want_checkpoint()
@@ -221,6 +222,7 @@ class World:
             listener=judged(self._wire_violations, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
             thread_calls=lambda: self.loop.call_soon_threadsafe,
+            quiet=lambda: self.pace.is_quiet,
         )
 
         async def make() -> Node:

@@ -14,7 +14,15 @@ from typing import Any, final
 from sluicegate.actors.messages.spool import ReadPage, ReloadPartition
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.actors.spool.store_threads import PageReads, read_back, run_checkpoint, run_commit, store_has_room
+from sluicegate.actors.spool.store_threads import (
+    CommitDone,
+    CommitFailed,
+    PageReads,
+    read_back,
+    run_checkpoint,
+    run_commit,
+    store_has_room,
+)
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node, open_store
@@ -82,6 +90,9 @@ class _StoreAtOnce:
         self._reads = PageReads(store)
         self._report_to: Address | None = None
 
+    def commit_here(self, job: CommitJob) -> CommitDone | CommitFailed | None:
+        return run_commit(self._store, job)
+
     def write(self, job: CommitJob, reply_to: Address) -> None:
         reply_to.post(run_commit(self._store, job))
 
@@ -132,6 +143,7 @@ async def start_node(folder: Path, settings: list[str]) -> Node:
             process=lambda: None,
             turns=lambda: loop.call_soon,
             thread_calls=lambda: loop.call_soon_threadsafe,
+            quiet=lambda: lambda: True,
         ),
     )
     await node.start()

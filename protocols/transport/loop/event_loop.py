@@ -41,3 +41,8 @@ def thread_calls_of_sockets() -> Callable[[Callable[[Any], object], object], Non
 def turns_of_sockets() -> Callable[[Callable[[], None]], None]:
     """Return the selector of the running loop. Raises TypeError as well."""
     return running_sockets().call_soon
+
+
+def quiet_of_sockets() -> Callable[[], bool]:
+    """Return what says whether nobody else waits for the running loop. Raises TypeError as well."""
+    return running_sockets().is_quiet

@@ -99,6 +99,7 @@ class SocketSelector:
         "get_key",
         "get_map",
         "modify",
+        "ready_count",
         "register",
         "unregister",
     )
@@ -118,6 +119,7 @@ class SocketSelector:
         self._poll.register(self._others_fd, READABLE)
         self._watchers: list[Watcher | None] = []  # by file descriptor: the kernel gives small ones
         self._due: list[Callable[[], None]] = []
+        self.ready_count = 0  # sockets, and what else is watched, that were ready in this poll
         self._thread_calls = ThreadCalls()
         self.call_from_thread = self._thread_calls.add
         self.add(self._thread_calls.read_fd, self._thread_calls)
@@ -153,6 +155,10 @@ class SocketSelector:
         """Call back at the end of this poll, or of the next, which then does not wait."""
         self._due.append(callback)
 
+    def is_quiet(self) -> bool:
+        """Return whether this poll found no more than one to be ready: nobody else waits for the loop, it seems."""
+        return self.ready_count <= 1
+
     def select(self, timeout: float | None = None) -> Sequence[Any]:
         """Poll, and wait for a socket to be ready for `timeout` seconds at most, None: without limit.
 
@@ -160,6 +166,7 @@ class SocketSelector:
         """
         are_others_ready = False
         ready: list[tuple[int, int]] = self._poll.poll(0 if self._due else timeout, SOCKETS_PER_POLL)
+        self.ready_count = len(ready)
         for fd, events in ready:
             if fd == self._others_fd:
                 are_others_ready = True

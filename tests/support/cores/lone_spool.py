@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from simulation.virtual_loop import MONOTONIC_START_US, VirtualClock, virtual_loop
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Settled, StorePublication
-from sluicegate.actors.messages.spool import WriteTables
+from sluicegate.actors.messages.spool import ReloadPartition, WriteTables
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
@@ -21,6 +21,7 @@ from support.cores.spool_steps import P, Q, planner_with
 
 INTERVAL_MS = 4
 COMMIT_US = 1_000
+A_ROW = TableWrite(Table.CATALOG, b"k", b"v")
 
 
 class Publisher(LoopActor):
@@ -39,7 +40,9 @@ class Keeper:
     def __init__(self, interval_ms: int = INTERVAL_MS) -> None:
         self.loop = virtual_loop(MONOTONIC_START_US)
         clock = VirtualClock(self.loop, look_ns=0)
-        self.runtime = Runtime(loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail)
+        self.runtime = Runtime(
+            loop=self.loop, clock=clock, rng=random.Random(1), on_fatal=self.fail, is_quiet=lambda: self.is_quiet
+        )
         self.planner = planner_with(P, Q)
         self.partitions: dict[int, Address] = {}
         self.gate = SpoolGate(usage_bytes_max=1 << 40)
@@ -51,7 +54,11 @@ class Keeper:
         self.came_us: dict[int, int] = {}
         self.confirmed_us: dict[int, int] = {}
         self.refused: dict[int, str] = {}  # token -> why
-        self.began_us: list[int] = []  # of each commit
+        self.began_us: list[int] = []  # of each commit by the thread
+        self.commit_us = COMMIT_US
+        self.began_here_us: list[int] = []  # of each commit on the loop
+        self.here_us: int | None = None  # how long one takes; None: the store would have to begin a file first
+        self.is_quiet = True
         self.jobs: list[CommitJob] = []
         self.failures_left = 0  # so many of the next commits are not made
         self.failure = CommitFailed("input/output error", REFUSED)
@@ -59,19 +66,29 @@ class Keeper:
         self.checkpoint_us = COMMIT_US
         self.checkpoint_failures_left = 0
         self.checkpoint_failure = CheckpointFailed("input/output error", REFUSED)
+        self.reloads: list[ReloadPartition] = []  # begun, and never done before a test says so
         self.is_full = False
         self.sparse_left = 0  # so many of the next checkpoints leave files to empty
 
     # --- the disk ---
 
+    def commit_here(self, job: CommitJob) -> CommitDone | CommitFailed | None:
+        if self.here_us is None:
+            return None
+        self.began_here_us.append(self.now_us())
+        self.loop.now_us += self.here_us
+        return self._committed(job)
+
     def write(self, job: CommitJob, reply_to: Address) -> None:
         self.began_us.append(self.now_us())
+        self.loop.call_later(self.commit_us / 1_000_000, reply_to.post, self._committed(job))
+
+    def _committed(self, job: CommitJob) -> CommitDone | CommitFailed:
         self.jobs.append(job)
-        report: CommitDone | CommitFailed = CommitDone()
         if self.failures_left > 0:
             self.failures_left -= 1
-            report = self.failure
-        self.loop.call_later(COMMIT_US / 1_000_000, reply_to.post, report)
+            return self.failure
+        return CommitDone()
 
     def checkpoint(self, job: CheckpointJob, reply_to: Address) -> None:
         self.checkpoints.append((self.now_us(), job))
@@ -84,8 +101,8 @@ class Keeper:
             report = self.checkpoint_failure
         self.loop.call_later(self.checkpoint_us / 1_000_000, reply_to.post, report)
 
-    def reload(self, request: object, reply_to: Address) -> None:
-        raise AssertionError("no partition fails")
+    def reload(self, request: ReloadPartition, reply_to: Address) -> None:
+        self.reloads.append(request)
 
     def report_reads(self, report_to: Address) -> None:
         """Nothing is read."""
@@ -143,8 +160,8 @@ class Keeper:
         is_written = publication.record_number != UNWRITTEN
         self.cell.inbox.post(Settled(P, [(token, token + 1)], [publication], [], is_written))
 
-    def write_a_row(self, reply_to: Address | None = None, token: int = 0) -> None:
-        self.cell.inbox.post(WriteTables([TableWrite(Table.CATALOG, b"k", b"v")], reply_to, token))
+    def write_a_row(self, reply_to: Address | None = None, token: int = 0, *, row: TableWrite = A_ROW) -> None:
+        self.cell.inbox.post(WriteTables([row], reply_to, token))
 
     # --- time ---
 

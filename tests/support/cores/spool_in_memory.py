@@ -62,6 +62,9 @@ class DictStore:
         assert job.number > self._last_number()
         self.log[job.number] = encode_log_record(record_of(job))
 
+    def is_at_hand(self, record_bytes: int) -> bool:
+        return True
+
     def checkpoint(self, job: CheckpointJob) -> None:
         assert self.applied <= job.applied <= self._last_number()
         self.clean = False

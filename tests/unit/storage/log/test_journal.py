@@ -354,3 +354,38 @@ def numbers_in(store: SpoolStore) -> list[int]:
 
 def payloads_in(store: SpoolStore) -> dict[int, bytes]:
     return {number: record.entries[0].batch.payloads()[0] for number, record in store.recover().journal}
+
+
+def test_an_append_is_at_hand_while_the_file_takes_the_record(folder: Path) -> None:
+    """The first one begins a file, and so does each for which the present one has no room."""
+    journal = opened(folder)
+    assert not journal.has_room(0)
+    sizes: list[tuple[int, bool]] = []
+    for number in range(1, 40):
+        had_room = journal.has_room(500)
+        end = journal.append(number, [bytes(500)], uses_reserve=False)
+        sizes.append((end.segment, had_room))
+    firsts = [
+        had_room
+        for (segment, had_room), before in zip(sizes, [(0, False), *sizes], strict=False)
+        if segment != before[0]
+    ]
+    assert len(firsts) > 2
+    assert not any(firsts)
+    assert sum([had_room for _, had_room in sizes]) == len(sizes) - len(firsts)
+    journal.close()
+
+
+def test_after_an_append_that_failed_none_is_at_hand(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = opened(folder)
+    journal.append(1, [b"kept"], uses_reserve=False)
+    assert journal.has_room(100)
+
+    def refused(*_: object) -> int:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(os, "pwrite", refused)
+    with pytest.raises(OSError, match="input/output"):
+        journal.append(2, [b"lost"], uses_reserve=False)
+    assert not journal.has_room(100)
+    journal.close()

@@ -406,3 +406,10 @@ def test_a_checkpoint_that_cannot_trim_the_log_is_made_and_the_next_one_trims(
     store = open_store()
     assert [page.summary.first_sequence for page in store.recover().pages] == [10]
     assert store.recover().quarantined == []
+
+
+def test_a_commit_is_at_hand_when_the_log_has_begun_a_file_that_takes_it(store: SpoolStore) -> None:
+    assert not store.is_at_hand(100)
+    store.commit(publish_job(1))
+    assert store.is_at_hand(100)
+    assert not store.is_at_hand(1 << 30)
