@@ -287,6 +287,17 @@ FAULTS = (
         seed=24,
     ),
     Planted(
+        "a browser shows messages that are settled",
+        (
+            Edit(
+                "actors/partitions/browse.py",
+                " or sequence < ledger.floor or sequence in ledger.settled:",
+                ":",
+            ),
+        ),
+        seed=3463,
+    ),
+    Planted(
         "a browser passes over what was paged out",
         (
             Edit(
