@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import final
 
 from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.messaging.network.interest import Change
+from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
 from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.routing.virtual.definitions import VirtualDestinations
@@ -159,3 +161,25 @@ class PutSelector:
     queue: str
     subscriber: str
     selectors: list[str] | None
+
+
+@dataclass(slots=True)
+class ChangeNeighborInterest:
+    """Ask of the router: change what a neighbor broker wants. Answered with None when it is in force."""
+
+    link: LinkOutput
+    change: Change
+
+
+@dataclass(slots=True)
+class NeighborGone:
+    """Ask of the router: forget what a neighbor broker wants. Answered with None when it is in force."""
+
+    link: LinkOutput
+
+
+@dataclass(slots=True)
+class NeighborPresenceChanged:
+    """Tell the router: `LinkOutput.is_up` of a neighbor broker has changed."""
+
+    link: LinkOutput

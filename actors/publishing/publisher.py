@@ -15,6 +15,9 @@ from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.keys import key_hashes
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
+from sluicegate.messaging.network.link import SUBSCRIBERS
+from sluicegate.messaging.network.neighbors import LinkRoute
+from sluicegate.messaging.network.parts import LinkParts
 from sluicegate.messaging.observability.trace_records import PublishTraced
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
@@ -38,6 +41,7 @@ class Publisher:
         # In a transaction a publish goes to all destinations or none, whatever definitions say; and it is not handled
         # before the caller has added to the publication what belongs into the same commit.
         self._in_transaction = in_transaction
+        self._hears = True  # what becomes of guaranteed messages
         self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
         # Whether the publisher is told that there is no room to retain a message, which then goes nowhere. Else it is
         # delivered to subscribers, and is not retained.
@@ -190,6 +194,7 @@ class Publisher:
         groups: dict[ShareGroup, list[int]] = {}
         guaranteed = batch.qos != AT_MOST_ONCE
         unrouted_count = 0
+        parts: LinkParts | None = None  # None: no neighbor wants any of the rows
         for route, rows in rows_by_route.items():
             if route.is_empty:
                 unrouted_count += len(rows)
@@ -200,7 +205,12 @@ class Publisher:
                 for subscriber in route.guaranteed:
                     if subscriber.queue is not None:
                         queues.setdefault(subscriber.queue, []).extend(rows)
-            if len(receivers) > 1 and asks_for_one(batch, rows):
+            links = route.links
+            if links is not None:
+                if parts is None:
+                    parts = self._parts(batch)
+                self._gather_linked(route, links, rows, receivers, parts, direct, groups)
+            elif len(receivers) > 1 and asks_for_one(batch, rows):
                 for subscriber, own_rows in self._hands(route, batch, rows, receivers).items():
                     direct.setdefault(subscriber, []).extend(own_rows)
             else:
@@ -210,8 +220,9 @@ class Publisher:
                 own_rows = rows if guaranteed or queue.turns is None else direct.pop(queue.turns, [])
                 if own_rows:
                     queues.setdefault(queue, []).extend(own_rows)
-            for group in route.groups:
-                groups.setdefault(group, []).extend(rows)
+            if links is None:
+                for group in route.groups:
+                    groups.setdefault(group, []).extend(rows)
         for group in list(groups):
             if guaranteed and group.queue is not None:
                 queues.setdefault(group.queue, []).extend(groups.pop(group))
@@ -219,15 +230,48 @@ class Publisher:
             result.refusal = REFUSED_NO_MATCH
             return
         if queues or result.refusal != ADMITTED:
-            targets = {queue: _in_order(batch, rows) for queue, rows in queues.items()}
+            targets = {queue: in_order(batch, rows) for queue, rows in queues.items()}
             if not self._spool_to(targets, batch, token, result):
                 return
+        if parts is not None:
+            self._count_sent(batch, parts.send())
         self._count_unrouted(batch, unrouted_count)
         result.routed = unrouted_count < batch.count
         for subscriber, rows in direct.items():
-            self._post_direct(subscriber, _selected(batch, _in_order(batch, rows)))
+            self._post_direct(subscriber, selected(batch, in_order(batch, rows)))
         for group, rows in groups.items():
-            self._post_shared(group, _selected(batch, _in_order(batch, rows)))
+            self._post_shared(group, selected(batch, in_order(batch, rows)))
+
+    def _parts(self, batch: MessageBatch) -> LinkParts:
+        assert self._space.neighbors is not None, "a route has links"
+        return LinkParts(self._space.neighbors, batch)
+
+    def _gather_linked(
+        self,
+        route: Route,
+        links: LinkRoute,
+        rows: list[int],
+        receivers: list[Subscriber],
+        parts: LinkParts,
+        direct: dict[Subscriber, list[int]],
+        groups: dict[ShareGroup, list[int]],
+    ) -> None:
+        """Gather the clients and groups of rows that neighbors want as well, and what these get."""
+        batch = parts.batch
+        unclaimed: list[int] | None = None  # Deliver-To-One rows that a neighbor may get
+        if asks_for_one(batch, rows):
+            if links.matches:
+                unclaimed = []
+            for subscriber, own_rows in self._hands(route, batch, rows, receivers, unclaimed).items():
+                direct.setdefault(subscriber, []).extend(own_rows)
+        else:
+            for subscriber in receivers:
+                direct.setdefault(subscriber, []).extend(rows)
+        elsewhere = route.groups_elsewhere(guaranteed=batch.qos != AT_MOST_ONCE)
+        parts.add(links, rows, elsewhere, unclaimed)
+        for group in route.groups:
+            if not any(each.key == group.key for each in elsewhere):
+                groups.setdefault(group, []).extend(rows)
 
     def _publish_by(
         self, route: Route, batch: MessageBatch, rows: list[int] | None, token: int, result: PublishResult
@@ -237,7 +281,8 @@ class Publisher:
         if guaranteed and route.only_queue is not None and result.refusal == ADMITTED:
             self._spool_to_one(route.only_queue, batch, token, result)
             return
-        if route.takers and not guaranteed:
+        links = route.links
+        if (route.takers and not guaranteed) or (links is not None and _is_divided(links, batch)):
             self._publish_mixed(batch, {route: list(range(batch.count))}, token, result)
             return
         if route.queues or (guaranteed and (route.guaranteed or route.groups)):
@@ -253,10 +298,14 @@ class Publisher:
                 return
         elif result.refusal != ADMITTED:  # a target queue that does not exist
             return
+        if links is not None:
+            for output in links.outputs:
+                output.send(batch, SUBSCRIBERS)
+            self._count_sent(batch, batch.count * len(links.outputs))
         receivers = route.direct if guaranteed or not route.guaranteed else route.direct + route.guaranteed
         if len(receivers) > 1 and asks_for_one(batch, None):
             for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
-                self._post_direct(subscriber, _selected(batch, its))
+                self._post_direct(subscriber, selected(batch, its))
         else:
             alone = len(receivers) == 1 and not self._in_transaction  # several would hold up all other actors
             for subscriber in receivers:
@@ -292,15 +341,25 @@ class Publisher:
         if not batch.retain:
             self._space.unmatched_count += count
 
+    def _count_sent(self, batch: MessageBatch, count: int) -> None:
+        """Count messages that were sent to neighbors, of a batch of which each neighbor gets some."""
+        if batch.qos != AT_MOST_ONCE:
+            self._space.sent_at_most_once_count += count
+
     # --- direct messages ---
 
     def _hands(
-        self, route: Route, batch: MessageBatch, rows: list[int], receivers: list[Subscriber]
+        self,
+        route: Route,
+        batch: MessageBatch,
+        rows: list[int],
+        receivers: list[Subscriber],
+        unclaimed: list[int] | None = None,
     ) -> dict[Subscriber, list[int]]:
         """Return the rows of each receiver, where some rows are Deliver-To-One."""
         if self._deliver_to_one is None:
             self._deliver_to_one = DeliverToOne(self._space)
-        return self._deliver_to_one.hands(route, batch, rows, receivers)
+        return self._deliver_to_one.hands(route, batch, rows, receivers, unclaimed)
 
     def _post_direct(self, subscriber: Subscriber, batch: MessageBatch, *, at_once: bool = False) -> None:
         address = subscriber.address
@@ -369,7 +428,7 @@ class Publisher:
         refusing: list[tuple[QueueTarget, int, int, bool]] = []  # verdict, rows, whether the publisher is told
         taken: list[tuple[QueueTarget, list[int] | None, MessageBatch]] = []
         for target, rows in targets.items():
-            part = batch if rows is None else _selected(batch, rows)
+            part = batch if rows is None else selected(batch, rows)
             verdict = target.gate.verdict(part)
             if verdict == ADMITTED:
                 taken.append((target, None if part is batch else rows, part))
@@ -394,7 +453,7 @@ class Publisher:
         durable = [part for part in parts if part[0].durable]
         publication: Publication | None = None
         if durable:
-            if batch.qos == AT_MOST_ONCE or result.refusal != ADMITTED:
+            if batch.qos == AT_MOST_ONCE or result.refusal != ADMITTED or not self._hears:
                 publication = Publication(batch, publisher=None, token=0, partitions_count=len(durable))
             else:
                 publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
@@ -450,6 +509,11 @@ def _chosen(batch: MessageBatch, rows_by_route: dict[Route, list[int]]) -> dict[
     return chosen
 
 
+def _is_divided(links: LinkRoute, batch: MessageBatch) -> bool:
+    """Return whether not every neighbor of a route gets the whole batch, for its subscribers."""
+    return bool(links.groups) or asks_for_one(batch, None)
+
+
 def _stops_at_refusal(forwarded: ForwardingResult | None) -> bool:
     """Return whether queues after one that refuses are not asked: what they took would stay there."""
     return forwarded is not None and forwarded.is_partial and not forwarded.is_concurrent
@@ -460,10 +524,11 @@ def _comes_again(batch: MessageBatch, result: PublishResult) -> bool:
     return (batch.count if result.forwarded is None else result.forwarded.published_count) > 1
 
 
-def _selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:
+def selected(batch: MessageBatch, rows: list[int]) -> MessageBatch:
+    """Return some rows of a batch, in order."""
     return batch if len(rows) == batch.count else batch.select(rows)
 
 
-def _in_order(batch: MessageBatch, rows: list[int]) -> list[int]:
+def in_order(batch: MessageBatch, rows: list[int]) -> list[int]:
     """Return rows gathered from several routes in the order published, each once."""
     return list(range(batch.count)) if len(rows) == batch.count else sorted(set(rows))

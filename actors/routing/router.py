@@ -11,12 +11,15 @@ from sluicegate.actors.messages.data import StoredAnswer
 from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, NotifyConsumers, QueueHandle
 from sluicegate.actors.messages.router import (
     AddSubscription,
+    ChangeNeighborInterest,
     ConsumersChanged,
     DefineVirtualDestinations,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
     ListSelectors,
+    NeighborGone,
+    NeighborPresenceChanged,
     PutSelector,
     RemoveSubscription,
     SelectorOverview,
@@ -81,6 +84,12 @@ class TopicRouter(Behaviour):
             self._set_queue_topics(message)
         elif isinstance(message, ConsumersChanged):
             self._consumers_changed(message)
+        elif isinstance(message, ChangeNeighborInterest):
+            self._space.change_neighbor(message.link, message.change)
+        elif isinstance(message, NeighborPresenceChanged):
+            self._space.neighbor_presence_changed(message.link)
+        elif isinstance(message, NeighborGone):
+            self._space.forget_neighbor(message.link)
         else:
             assert isinstance(message, DefineVirtualDestinations)
             self._define(message)
@@ -185,12 +194,15 @@ class TopicRouter(Behaviour):
         key = (message.share_name, message.topic_filter)
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = ShareGroup(message.share_name, in_mqtt_syntax(message.topic_filter))
+            group = self._groups[key] = ShareGroup(
+                message.share_name, in_mqtt_syntax(message.topic_filter), message.topic_filter
+            )
             self._members[key] = {}
             self._space.subscribe(message.topic_filter, group, group)
         joined = group
         member = message.subscriber.key
         group.join(message.subscriber)
+        self._space.group_changed(group)
         if message.from_queue:
             group.queue_members[member] = None
         asked_before = self._members[key].get(member)
@@ -249,6 +261,7 @@ class TopicRouter(Behaviour):
         if group is None or member not in group.members:
             return False
         group.leave(member)
+        self._space.group_changed(group)
         del self._members[key][member]
         self._space.count_member(message.share_name, message.topic_filter, joins=False)
         self._delete_unused_queue(key, group)

@@ -29,6 +29,7 @@ class ClientProfile:
     allow_guaranteed_endpoint_create_enabled: bool = True
     allow_shared_subscriptions_enabled: bool = True
     allow_transacted_sessions_enabled: bool = True
+    allow_bridge_connections_enabled: bool = False  # links of other brokers
     max_connection_count: int = COUNT_MAX  # of all usernames that have this profile
     max_connection_count_per_client_username: int = COUNT_MAX
     max_egress_flow_count: int = COUNT_MAX  # a client's flows on queues

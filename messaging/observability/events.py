@@ -76,6 +76,10 @@ SYSTEM_ADMIN_QUERY: Final = EventKind("SYSTEM_ADMIN_QUERY", INFO, audit_only=Tru
 # Ours: Solace's brokers have these in their command log.
 SYSTEM_VPN_CREATED: Final = EventKind("SYSTEM_VPN_CREATE", NOTICE)
 SYSTEM_VPN_DELETED: Final = EventKind("SYSTEM_VPN_DELETE", NOTICE)
+# Ours: Solace names such events after routing and bridging.
+SYSTEM_LINK_UP: Final = EventKind("SYSTEM_NETWORK_LINK_UP", NOTICE)
+SYSTEM_LINK_DOWN: Final = EventKind("SYSTEM_NETWORK_LINK_DOWN", WARNING)
+SYSTEM_LINK_REJECTED: Final = EventKind("SYSTEM_NETWORK_LINK_REJECTED", WARNING)  # by this broker, or by the neighbor
 
 VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue

@@ -3,7 +3,8 @@
 Every deliver-always subscription gets the message. Of the other clients, the connected ones of the best priority take
 turns. A client gets at most one copy, also when it has the turn and a deliver-always subscription; the turn counts.
 Deliver-To-One does not concern messages for queues and shared groups, except a queue that is the subscription of one
-client (`QueueTarget.turns`). It does not wait for a disconnected client.
+client (`QueueTarget.turns`). It does not wait for a disconnected client. A neighbor broker gets the message only where
+no client of this broker has the turn (`messaging.network.parts`).
 
 `Subscription.priorities` is what a subscription asked for; `Subscriber.priority` applies to subscriptions that asked
 for nothing. A turn is remembered with the client, not with a topic: a client that subscribes to a thousand topics gets
@@ -86,12 +87,18 @@ class DeliverToOne:
         self._sharings: dict[Route, _Sharing] = {}
 
     def hands(
-        self, route: Route, batch: MessageBatch, rows: list[int], receivers: list[Subscriber]
+        self,
+        route: Route,
+        batch: MessageBatch,
+        rows: list[int],
+        receivers: list[Subscriber],
+        unclaimed: list[int] | None = None,
     ) -> dict[Subscriber, list[int]]:
         """Return the rows that each receiver gets, in the order given.
 
         `receivers` are the clients of the route that get direct copies. Rows that do not ask for Deliver-To-One go to
-        all.
+        all. Rows for which no client has the turn are added to `unclaimed`; with None they are dropped and counted,
+        unless a deliver-always subscription gets them.
         """
         hands: dict[Subscriber, list[int]] = {}
         candidates: list[Subscriber] = []
@@ -113,8 +120,10 @@ class DeliverToOne:
             for receiver in always:
                 hands.setdefault(receiver, []).append(row)
             if not candidates:
-                if not always:
-                    self._space.offline_count += 1
+                if unclaimed is None:
+                    self._space.offline_count += 0 if always else 1
+                else:
+                    unclaimed.append(row)
                 continue
             chosen = candidates[turn % len(candidates)]
             turn += 1
@@ -123,6 +132,24 @@ class DeliverToOne:
             if chosen not in always:
                 hands.setdefault(chosen, []).append(row)
         return hands
+
+    def arrived(
+        self, route: Route, batch: MessageBatch, row: int, receivers: list[Subscriber], *, is_always: bool, is_one: bool
+    ) -> list[Subscriber]:
+        """Return the receivers of a Deliver-To-One message from a neighbor broker.
+
+        Its broker has chosen who gets it here: deliver-always subscriptions, the client whose turn it is, or both.
+        """
+        sharing = self._sharing(route, batch, row)
+        there = set(receivers)
+        found = [each for each in sharing.always if each in there] if is_always else []
+        candidates = sharing.candidates(there) if is_one else []
+        if candidates:
+            self._space.turns_count += 1
+            candidates[0].last_turn = self._space.turns_count
+            if candidates[0] not in found:
+                found.append(candidates[0])
+        return found
 
     def _sharing(self, route: Route, batch: MessageBatch, row: int) -> "_Sharing":
         """Return the clients that share the messages of the route of this row."""

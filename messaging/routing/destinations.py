@@ -8,11 +8,12 @@ from typing import Final, final
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.keys import KeySource
+from sluicegate.messaging.network.link import GroupKey
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.assignment.slots import partition_in
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.selectors.selector import Selector
-from sluicegate.messaging.topics.syntax import TopicFilter, matches
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
 
 DELIVER_ALWAYS: Final = 0  # beside the priorities 1 (the best) to 4 of messaging.routing.deliver_to_one
 
@@ -74,6 +75,7 @@ class Subscriber:
         self.queue: QueueTarget | None = None  # None until it has a subscription for guaranteed messages
         self.priority = 1  # for Deliver-To-One, where a subscription names none: 1 to 4, or DELIVER_ALWAYS
         self.last_turn = 0  # number of the last Deliver-To-One message that it was chosen for
+        self.groups: dict[ShareGroup, None] | None = None  # of which it is a member; None: it has never been one
 
     def __repr__(self) -> str:
         return f"Subscriber({self.client!r}, {'connected' if self.address is not None else 'away'})"
@@ -98,9 +100,11 @@ class Subscription:
 class ShareGroup:
     """The members of one shared subscription: each message goes to one of them."""
 
-    def __init__(self, name: str, filter_text: str) -> None:
+    def __init__(self, name: str, filter_text: str, topic_filter: TopicFilter | None = None) -> None:
         self.name = name
         self.filter_text = filter_text
+        # What identifies it on every broker of a network.
+        self.key: GroupKey = (name, topic_filter or parse_filter(filter_text, Syntax.MQTT))
         self.members: dict[str, Subscriber] = {}  # key -> member; changed by `join` and `leave`
         self.queue: QueueTarget | None = None  # of the guaranteed messages; None until a member asks for them
         self.queue_members: dict[str, None] = {}  # keys of members that get direct messages through the queue as well
@@ -110,14 +114,22 @@ class ShareGroup:
     def join(self, member: Subscriber) -> None:
         """Add a client, or replace the member that has its key."""
         if member.key in self.members:
-            self._order.remove(self.members[member.key])
+            self._remove(self.members[member.key])
         self.members[member.key] = member
         self._order.append(member)
+        if member.groups is None:
+            member.groups = {}
+        member.groups[self] = None
 
     def leave(self, key: str) -> None:
         """Remove a member."""
-        self._order.remove(self.members.pop(key))
+        self._remove(self.members.pop(key))
         self.queue_members.pop(key, None)
+
+    def _remove(self, member: Subscriber) -> None:
+        self._order.remove(member)
+        if member.groups is not None:
+            member.groups.pop(self, None)
 
     def queue_of(self, member: Subscriber) -> QueueTarget | None:
         """Return the queue through which a member gets direct messages; None: it gets them at its address."""
@@ -128,6 +140,10 @@ class ShareGroup:
         member, turn = self._whose_turn()
         self._turn = turn
         return member
+
+    def takes_now(self, *, guaranteed: bool) -> bool:
+        """Return whether a message would reach a member now, or its queue."""
+        return (guaranteed and self.queue is not None) or self.whose_turn() is not None
 
     def whose_turn(self) -> Subscriber | None:
         """Return the connected member whose turn it is, without taking the turn; None when all are disconnected."""

@@ -13,6 +13,9 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import NativeFields, UserPropertyValue
 from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.message.vpn import DEFAULT_VPN, row_prefix
+from sluicegate.messaging.network.interest import Change
+from sluicegate.messaging.network.link import LinkOutput
+from sluicegate.messaging.network.neighbors import LinkRoute, NeighborInterest, RemoteGroup
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.routing.destinations import (
     DELIVER_ALWAYS,
@@ -22,6 +25,7 @@ from sluicegate.messaging.routing.destinations import (
     Subscriber,
     Subscription,
 )
+from sluicegate.messaging.routing.local_interest import LocalInterests
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex, subscription_bytes
@@ -107,6 +111,7 @@ class Route:
         "groups",
         "guaranteed",
         "is_empty",
+        "links",
         "only_queue",
         "places_count",
         "queues",
@@ -121,7 +126,9 @@ class Route:
         groups: list[ShareGroup],
         choices: "RouteChoices | None" = None,
         forwarding: Forwarding | None = None,
+        links: LinkRoute | None = None,
     ) -> None:
+        self.links = links  # None: no neighbor broker wants these messages
         self.choices = choices  # None: the same route for all messages
         self.forwarding = forwarding  # None: no definition forwards these messages
         self.direct = direct  # clients that subscribed for direct messages only
@@ -129,15 +136,18 @@ class Route:
         self.queues = queues  # named queues that subscribe to the topic
         self.groups = groups
         self.takers = [queue.turns for queue in queues if queue.turns is not None]  # clients of queues that take turns
-        self.is_empty = not (direct or guaranteed or queues or groups or choices is not None or forwarding is not None)
+        has_receiver = bool(direct or guaranteed or queues or groups or links is not None)
+        self.is_empty = not (has_receiver or choices is not None or forwarding is not None)
         self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # the cost of caching it
+        if links is not None:
+            self.places_count += links.places_count
         if choices is not None:
             self.places_count += choices.places_count()
         if forwarding is not None:
             self.places_count += sum([copy.route.places_count for copy in forwarding.copies])
         # The route of a guaranteed message without another receiver; most topics have it.
         self.only_queue: QueueTarget | None = None
-        if not direct and not groups and forwarding is None and len(guaranteed) + len(queues) == 1:
+        if len(guaranteed) + len(queues) == 1 and not (direct or groups or links is not None or forwarding is not None):
             self.only_queue = queues[0] if queues else guaranteed[0].queue
 
     def all_queues(self) -> list[QueueTarget]:
@@ -154,6 +164,10 @@ class Route:
                 found.update(dict.fromkeys(copy.route.all_queues()))
         return list(found)
 
+    def groups_elsewhere(self, *, guaranteed: bool) -> list[RemoteGroup]:
+        """Return the shared groups whose messages go to a neighbor now: no local member could take them."""
+        return groups_elsewhere(self.groups, self.links, guaranteed=guaranteed)
+
     def __repr__(self) -> str:
         return f"Route(direct={self.direct}, guaranteed={self.guaranteed}, queues={self.queues}, groups={self.groups})"
 
@@ -162,9 +176,10 @@ class Route:
 class Matches:
     """The subscriptions that match one topic, grouped by destination."""
 
-    __slots__ = ("granted", "groups", "queues", "selecting")
+    __slots__ = ("granted", "groups", "links", "queues", "selecting")
 
     def __init__(self) -> None:
+        self.links: LinkRoute | None = None  # the neighbor brokers that want messages of the topic
         self.granted: dict[Subscriber, int] = {}  # by subscriptions without a selector
         self.selecting: list[Subscription | QueueTarget] = []  # not among the others
         self.queues: dict[QueueTarget, None] = {}
@@ -172,7 +187,8 @@ class Matches:
 
     def places_count(self) -> int:
         """Return an upper bound for the receivers in a route of these subscriptions."""
-        return len(self.granted) + len(self.selecting) + len(self.queues) + len(self.groups)
+        links_count = 0 if self.links is None else self.links.places_count
+        return len(self.granted) + len(self.selecting) + len(self.queues) + len(self.groups) + links_count
 
 
 class RouteChoices:
@@ -245,7 +261,7 @@ class SelectingChoices(RouteChoices):
                 queues[found] = None
             elif found.qos > granted.get(found.subscriber, -1):
                 granted[found.subscriber] = found.qos
-        return route_to(granted, queues, self._matches.groups)
+        return route_to(granted, queues, self._matches.groups, links=self._matches.links)
 
 
 class TopicExpander:
@@ -269,6 +285,9 @@ class TopicSpace:
         self.natives = natives  # by `Headers.native_format`: how to mark copies in native form
         self.retained = RetainedMessages()
         self.refuses_unmatched = False  # guaranteed messages without a subscriber are refused
+        self.neighbors: NeighborInterest | None = None  # None: no neighbor broker has wanted anything yet
+        self.sent_at_most_once_count = 0  # guaranteed messages that were sent to a neighbor as direct messages
+        self.arrived_unmatched_count = 0  # messages from neighbors whose receivers there are no more
         self.offline_count = 0  # direct messages dropped because their client, or a whole group, was disconnected
         self.unmatched_count = 0  # messages dropped because their topic has no subscriber
         self.unmatched_refused_count = 0  # unmatched messages that were refused
@@ -279,10 +298,12 @@ class TopicSpace:
         self.missing_count = 0  # messages for target queues that do not exist, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
+        self.interests: LocalInterests | None = None  # for neighbor brokers; None: there is no link
         self.subscriptions_bytes = 0  # usage of the subscriptions and of group members
         self._selectors_bytes: dict[tuple[TopicFilter, Hashable], int] = {}  # of subscriptions that have one
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
         self._routes: dict[str, Route] = {}
+        self._arriving_routes: dict[str, Route] = {}  # of messages from neighbors, where they differ
         self._places_count = 0  # in the cached routes
 
     @property
@@ -304,6 +325,8 @@ class TopicSpace:
         is_new = self._index.add(topic_filter, key, destination)
         if is_new:
             self.subscriptions_bytes += subscription_bytes(topic_filter)
+        if self.interests is not None:
+            self.interests.subscribed(topic_filter, key, destination)
         return is_new
 
     def unsubscribe(self, topic_filter: TopicFilter, key: Hashable) -> bool:
@@ -313,6 +336,8 @@ class TopicSpace:
         if was_there:
             self.subscriptions_bytes -= subscription_bytes(topic_filter)
             self._count_selector((topic_filter, key), None)
+            if self.interests is not None:
+                self.interests.unsubscribed(topic_filter, key)
         return was_there
 
     def count_member(self, share_name: str, topic_filter: TopicFilter, *, joins: bool) -> None:
@@ -338,14 +363,31 @@ class TopicSpace:
         route = self._routes.get(topic)
         if route is None:
             route = self._resolve(topic)
-            if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
-                return route
-            self._places_count += route.places_count
-            if len(self._routes) >= ROUTES_CACHED_MAX or self._places_count > PLACES_CACHED_MAX:
-                self._routes.clear()
-                self._places_count = route.places_count
-            self._routes[topic] = route
+            self._keep(self._routes, topic, route)
         return route
+
+    def arriving_route(self, topic: str) -> Route:
+        """Return the route of messages of a topic that come from a neighbor. Its `links` do not concern them.
+
+        They are not forwarded by definitions: the publisher's broker has done that.
+        """
+        if self.expander is None:
+            return self.route(topic)
+        route = self._arriving_routes.get(topic)
+        if route is None:
+            route = self._route_of(self.matches(topic))
+            self._keep(self._arriving_routes, topic, route)
+        return route
+
+    def _keep(self, routes: dict[str, Route], topic: str, route: Route) -> None:
+        if len(topic) > TOPIC_REMEMBERED_CHARACTERS_MAX:
+            return
+        self._places_count += route.places_count
+        if len(routes) >= ROUTES_CACHED_MAX or self._places_count > PLACES_CACHED_MAX:
+            self._routes.clear()
+            self._arriving_routes.clear()
+            self._places_count = route.places_count
+        routes[topic] = route
 
     def route_of_row(self, batch: MessageBatch, row: int) -> Route:
         """Return the route of the message in a row of a batch."""
@@ -358,12 +400,35 @@ class TopicSpace:
         if subscriber.priority != priority:
             subscriber.priority = priority
             self._changed()
+            if self.interests is not None:
+                self.interests.renew(subscriber.key)
 
     def share_out(self, target: QueueTarget, place: Subscriber, priorities: tuple[int, ...]) -> None:
         """Give Deliver-To-One messages to a queue in turn, as the subscription of one client."""
         target.turns = place
         target.priorities = priorities
         self._changed()
+        if self.interests is not None:
+            self.interests.renew(target)
+
+    def presence_changed(self, subscriber: Subscriber) -> None:
+        """A client has connected, or has gone and left its subscriptions."""
+        if self.interests is not None:
+            self.interests.renew(subscriber.key)
+            for group in subscriber.groups or ():
+                self.interests.renew(group)
+
+    def group_changed(self, group: ShareGroup) -> None:
+        """A client has joined a shared group, or has left it."""
+        if self.interests is not None:
+            self.interests.renew(group)
+
+    def exported(self) -> LocalInterests:
+        """Return the interests of this space, which are kept from the first call on."""
+        if self.interests is None:
+            self.interests = LocalInterests()
+            self.interests.begin(self._index.items())
+        return self.interests
 
     def matching(self, topic: str) -> list[Destination]:
         """Return the destination of each subscription that matches a topic, whatever it selects or excludes."""
@@ -377,10 +442,44 @@ class TopicSpace:
         """Return every subscription with its filter."""
         return self._index.entries()
 
+    # --- neighbor brokers ---
+
+    def change_neighbor(self, output: LinkOutput, change: Change) -> None:
+        """Change what a neighbor wants. Routes of topics that the change does not concern stay, where that is cheap."""
+        if self.neighbors is None:
+            self.neighbors = NeighborInterest()
+        self._forget_routes(self.neighbors.change(output, change))
+
+    def forget_neighbor(self, output: LinkOutput) -> None:
+        """End everything that a neighbor wants."""
+        if self.neighbors is not None and self.neighbors.forget(output):
+            self._forget_routes(None)
+
+    def neighbor_presence_changed(self, output: LinkOutput) -> None:
+        """Resolve routes again: a neighbor is there, or no longer. What it wants stays known."""
+        if self.neighbors is not None and self.neighbors.knows(output):
+            self._forget_routes(None)
+
+    def _forget_routes(self, topics: list[str] | None) -> None:
+        """Have the routes of these topics resolved again; None: of all."""
+        if topics is None or self.expander is not None:  # definitions join topics in one route
+            self._clear_routes()
+            return
+        for topic in topics:
+            route = self._routes.pop(topic, None)
+            if route is not None:
+                self._places_count -= route.places_count
+
     def _changed(self) -> None:
         self.generation += 1
+        self._clear_routes()
+
+    def _clear_routes(self) -> None:
         if self._routes:
             self._routes.clear()
+            self._places_count = 0
+        if self._arriving_routes:
+            self._arriving_routes.clear()
             self._places_count = 0
 
     def matches(self, topic: str) -> Matches:
@@ -403,6 +502,8 @@ class TopicSpace:
                     matches.selecting.append(found)
             else:
                 matches.groups[found] = None
+        if self.neighbors is not None:
+            matches.links = self.neighbors.route(topic)
         return matches
 
     def _resolve(self, topic: str) -> Route:
@@ -412,9 +513,21 @@ class TopicSpace:
             if expanded is not None:
                 self.selects = self.selects or expanded.choices is not None or expanded.forwarding is not None
                 return expanded
+        return self._route_of(matches)
+
+    def _route_of(self, matches: Matches) -> Route:
+        """Return the route of a topic that no definition forwards."""
         if matches.selecting:
             return Route([], [], [], [], SelectingChoices(matches))
-        return route_to(matches.granted, matches.queues, matches.groups)
+        return route_to(matches.granted, matches.queues, matches.groups, links=matches.links)
+
+
+def groups_elsewhere(groups: list[ShareGroup], links: LinkRoute | None, *, guaranteed: bool) -> list[RemoteGroup]:
+    """Return the shared groups of neighbors without a local member that could take a message now."""
+    if links is None or not links.groups:
+        return []
+    here = {group.key: None for group in groups if group.takes_now(guaranteed=guaranteed)}
+    return [group for group in links.groups if group.key not in here]
 
 
 def route_to(
@@ -422,12 +535,14 @@ def route_to(
     queues: dict[QueueTarget, None],
     groups: dict[ShareGroup, None],
     forwarding: Forwarding | None = None,
+    links: LinkRoute | None = None,
 ) -> Route:
-    """Return the route to clients, each with the highest QoS granted to it, and to queues and groups."""
+    """Return the route to clients, each with the highest QoS granted to it, to queues, groups and neighbors."""
     return Route(
         [subscriber for subscriber, qos in granted.items() if qos == 0],
         [subscriber for subscriber, qos in granted.items() if qos > 0],
         list(queues),
         list(groups),
         forwarding=forwarding,
+        links=links,
     )

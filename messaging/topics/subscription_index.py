@@ -18,8 +18,10 @@ from sluicegate.messaging.topics.syntax import (
     LITERAL,
     PREFIX,
     REST,
+    REST_OR_NONE,
     Level,
     TopicFilter,
+    filter_of,
     hidden_from_wildcards,
 )
 
@@ -157,6 +159,21 @@ class SubscriptionIndex(Generic[V]):
             for text, child in _named_children(node):
                 found += [(path + text, value) for value in (child.entries or {}).values()]
                 waiting.append((f"{path}{text}/", child))
+        return found
+
+    def items(self) -> list[tuple[TopicFilter, Hashable, V]]:
+        """Return every entry with its filter and key."""
+        found: list[tuple[TopicFilter, Hashable, V]] = []
+        for topic, entries in self._literal.items():
+            levels = tuple([Level(LITERAL, text) for text in topic.split("/")])
+            _add_items(found, filter_of(levels), entries)
+        waiting: list[tuple[tuple[Level, ...], _Node[V]]] = [((), self._root)]
+        while waiting:
+            path, node = waiting.pop()
+            if node.entries is not None:
+                _add_items(found, filter_of(path), node.entries)
+            for level, child in _levelled_children(node):
+                waiting.append(((*path, level), child))
         return found
 
     def overview(self) -> SubscriptionOverview:
@@ -306,6 +323,24 @@ def _named_children(node: _Node[V]) -> list[tuple[str, _Node[V]]]:
     if node.rest_or_none is not None:
         found.append(("#", node.rest_or_none))
     return found
+
+
+def _levelled_children(node: _Node[V]) -> list[tuple[Level, _Node[V]]]:
+    """Return the child levels of a node."""
+    found = [(Level(LITERAL, text), child) for text, child in (node.literals or {}).items()]
+    for by_text in (node.prefixes or {}).values():
+        found += [(Level(PREFIX, text), child) for text, child in by_text.items()]
+    for kind, only in ((ANY_LEVEL, node.any_level), (REST, node.rest), (REST_OR_NONE, node.rest_or_none)):
+        if only is not None:
+            found.append((Level(kind, ""), only))
+    return found
+
+
+def _add_items(
+    found: list[tuple[TopicFilter, Hashable, V]], topic_filter: TopicFilter, entries: dict[Hashable, V]
+) -> None:
+    for key, value in entries.items():
+        found.append((topic_filter, key, value))
 
 
 def _take(node: _Node[V] | None, found: list[V]) -> None:

@@ -160,6 +160,11 @@ def queue_topic_filter(name: str) -> TopicFilter:
     return TopicFilter(text, Syntax.MQTT, tuple([_level(LITERAL, level) for level in text.split("/")]))
 
 
+def filter_of(levels: tuple[Level, ...]) -> TopicFilter:
+    """Return the filter with these levels, as one of an index. Its text is as `in_mqtt_syntax` gives it."""
+    return TopicFilter("/".join(_mqtt_words(levels)), Syntax.MQTT, levels)
+
+
 class SharedFilter(NamedTuple):
     """A shared subscription. Its group is the pair: another name, or another filter, is another group."""
 
@@ -250,10 +255,14 @@ def in_mqtt_syntax(topic_filter: TopicFilter) -> str:
     What MQTT cannot express stays as in SMF, and then looks like an MQTT filter of other meaning: a prefix, `>`, a
     level that is `+` or `#`.
     """
-    words = {ANY_LEVEL: "+", REST: ">", REST_OR_NONE: "#"}
-    return "/".join(
-        words.get(level.kind, level.text + "*" if level.kind == PREFIX else level.text) for level in topic_filter.levels
-    )
+    return "/".join(_mqtt_words(topic_filter.levels))
+
+
+_MQTT_WORDS: Final[dict[int, str]] = {ANY_LEVEL: "+", REST: ">", REST_OR_NONE: "#"}
+
+
+def _mqtt_words(levels: tuple[Level, ...]) -> list[str]:
+    return [_MQTT_WORDS.get(level.kind, level.text + "*" if level.kind == PREFIX else level.text) for level in levels]
 
 
 def parse_queue_address(text: str) -> str | None:

@@ -353,6 +353,7 @@ class MqttClient(Behaviour, Flushed):
         self.services.space.prioritise(subscriber, self.identity.rights.profile.dto_local_priority)
         subscriber.address = self.cell.inbox
         subscriber.pressure = None if self.write_control is None else self.write_control.pressure
+        self.services.space.presence_changed(subscriber)
 
     def ensure_read_control(self) -> ReadControl:
         """Return the read control of the client's socket, made when something may first pause reading."""
@@ -457,6 +458,8 @@ class MqttClient(Behaviour, Flushed):
             if self.engine.disconnected_by is not None:
                 attached.apply_disconnect(self.engine.disconnected_by, self.services.session_expiry_s_max)
             attached.release()
+            if attached.session.subscriber is not None:
+                self.services.space.presence_changed(attached.session.subscriber)
             self._report_disconnected(attached)
         except Exception:
             log.exception("session of %r: cannot detach it from its connection", attached.session.client_id)

@@ -79,4 +79,4 @@ class Expansion:
 
 def _has_own(route: Route) -> bool:
     """Return whether the message as published has any receiver."""
-    return bool(route.direct or route.guaranteed or route.queues or route.groups)
+    return bool(route.direct or route.guaranteed or route.queues or route.groups or route.links is not None)

@@ -9,6 +9,7 @@ See also: how the tree is built from definitions (`messaging.routing.virtual.res
 from typing import Final, final
 
 from sluicegate.messaging.message.headers import ORIGINAL_DESTINATION, UserPropertyValue
+from sluicegate.messaging.network.neighbors import LinkRoute
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
 from sluicegate.messaging.routing.routes import Copy, Forwarding, Matches, Route, RouteChoices, route_to
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, shown_destination
@@ -79,7 +80,7 @@ class TreeNode:
 class _Leg:
     """The receivers of a message under one topic."""
 
-    __slots__ = ("granted", "groups", "marks", "queues", "topic")
+    __slots__ = ("granted", "groups", "links", "marks", "queues", "topic")
 
     def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]]) -> None:
         self.topic = topic
@@ -87,9 +88,10 @@ class _Leg:
         self.granted: dict[Subscriber, int] = {}
         self.queues: dict[QueueTarget, None] = {}
         self.groups: dict[ShareGroup, None] = {}
+        self.links: LinkRoute | None = None
 
     def route(self, forwarding: Forwarding | None = None) -> Route:
-        return route_to(self.granted, self.queues, self.groups, forwarding)
+        return route_to(self.granted, self.queues, self.groups, forwarding, self.links)
 
 
 @final
@@ -166,6 +168,8 @@ class _Walk:
             else:
                 leg.granted[found.subscriber] = max(found.qos, leg.granted.get(found.subscriber, -1))
         leg.groups.update(matches.groups)
+        if matches.links is not None:  # only of the leg's own topic: no neighbor wants the topics of queues
+            leg.links = matches.links
         for target in matches.queues:
             self._deliver_to_queue(target, leg, spares=spares)
         if is_queue_topic(node.topic) and not matches.queues and not node.forks:

@@ -1,0 +1,39 @@
+"""Batches on their way over a link: the form in which they are at rest (`storage.records.batch`).
+
+It has all that a message is, encodes a batch at once, and its formats are versioned. A batch for several neighbors is
+encoded once.
+"""
+
+from typing import Final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
+from sluicegate.storage.records.batch import decode_batch, encode_batch
+
+ENCODING: Final = 0xB6  # key of `MessageBatch.encodings`
+
+
+def link_body(batch: MessageBatch) -> bytes:
+    """Return a batch as it travels. Raises ValueError when it is too large for any frame."""
+    encodings = batch.encodings
+    if encodings is not None:
+        ready = encodings.get(ENCODING)
+        if ready is not None:
+            return ready
+    body = encode_batch(batch)
+    if encodings is None:
+        batch.encodings = {ENCODING: body}
+    else:
+        encodings[ENCODING] = body
+    return body
+
+
+def link_batch(body: bytes) -> MessageBatch:
+    """Return the batch in a body. Raises ValueError, which says what is wrong with it."""
+    try:
+        batch, end = decode_batch(body, 0)
+    except (DamagedRecord, UnsupportedFormat) as error:
+        raise ValueError(str(error)) from error
+    if end != len(body):
+        raise ValueError(f"{len(body) - end} bytes behind the messages")
+    return batch

@@ -1,0 +1,191 @@
+"""The exchange of interest over one link: what one side sends of its interest, and what the other makes of it.
+
+After each connect the receiver tells the digests of what it knows. The sender answers with the buckets that differ, and
+with changes as they happen; all of it is numbered from 1. The receiver acknowledges a number when it is in force. When
+all buckets are sent the sender says the sum of its digests, so that the receiver finds a mistake.
+"""
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, final
+
+from sluicegate.messaging.network.interest import BUCKETS, Change, Interest, InterestSet, bucket_of
+
+BATCH_MAX: Final = 1000  # interests in one message
+INTERESTS_MAX: Final = 1_000_000  # of one neighbor and message VPN: some 300 bytes each
+
+
+class BucketPart(NamedTuple):
+    """Sender -> receiver: interests of a bucket. The bucket is complete with its last part."""
+
+    number: int
+    bucket: int
+    interests: list[Interest]
+    is_last: bool
+
+
+class ChangeNotice(NamedTuple):
+    """Sender -> receiver: interests that begin and end."""
+
+    number: int
+    change: Change
+
+
+class Synchronised(NamedTuple):
+    """Sender -> receiver: every bucket is sent; with the sum of the digests, modulo 2^64."""
+
+    number: int
+    digest: int
+
+
+Notice = BucketPart | ChangeNotice | Synchronised
+
+
+def digest_of(digests: list[int]) -> int:
+    """Return the digest of a whole set."""
+    return sum(digests) & ((1 << 64) - 1)
+
+
+@final
+class InterestSender:
+    """Sends the interest of this broker to one neighbor.
+
+    `interests` is what the export rules of the link let through; the caller changes it with `change`, so that no change
+    is left out.
+    """
+
+    def __init__(self) -> None:
+        self.interests: Final = InterestSet()
+        self.sent_number = 0
+        self.acknowledged_number = 0
+        self._differing: dict[int, None] = {}  # buckets to send
+        self._parts: list[tuple[int, list[Interest], bool]] = []  # of the bucket being sent, the last part first
+        self._added: dict[Interest, None] = {}
+        self._removed: dict[Interest, None] = {}
+        self._is_connected = False
+        self._has_to_finish = False
+
+    def change(self, change: Change) -> None:
+        """Change the interest. What ends is taken before what begins."""
+        for interest in change.removed:
+            if self.interests.discard(interest) and self._tells(interest):
+                if interest in self._added:
+                    del self._added[interest]
+                else:
+                    self._removed[interest] = None
+        for interest in change.added:
+            if self.interests.add(interest) and self._tells(interest):
+                if interest in self._removed:
+                    del self._removed[interest]
+                else:
+                    self._added[interest] = None
+
+    def connected(self, digests: list[int]) -> None:
+        """Begin to send to a neighbor that told the digests of what it knows. Raises ValueError unless 256."""
+        if len(digests) != BUCKETS:
+            raise ValueError(f"{len(digests)} digests; there are {BUCKETS}")
+        self.sent_number = self.acknowledged_number = 0
+        self._added, self._removed = {}, {}
+        self._parts = []
+        known = self.interests.digests
+        self._differing = {number: None for number in range(BUCKETS) if digests[number] != known[number]}
+        self._is_connected = self._has_to_finish = True
+
+    def disconnected(self) -> None:
+        """Send nothing until the neighbor is back."""
+        self._is_connected = self._has_to_finish = False
+        self._differing, self._added, self._removed = {}, {}, {}
+        self._parts = []
+
+    def notices(self) -> Iterator[Notice]:
+        """Yield what is to be sent now. The caller may stop between two, and go on later."""
+        while self._is_connected and (notice := self._next()) is not None:
+            yield notice
+
+    def acknowledged(self, number: int) -> None:
+        """Note that the neighbor has everything up to a number. Raises ValueError for one that was not sent."""
+        if not self.acknowledged_number <= number <= self.sent_number:
+            raise ValueError(f"{number} is acknowledged; sent are {self.acknowledged_number} to {self.sent_number}")
+        self.acknowledged_number = number
+
+    def _tells(self, interest: Interest) -> bool:
+        """Return whether a change has to be told: a bucket that is still to be sent will include it."""
+        return self._is_connected and bucket_of(interest.hash()) not in self._differing
+
+    def _next(self) -> Notice | None:
+        if self._parts:  # a change in between would be undone by the end of the bucket
+            bucket, interests, is_last = self._parts.pop()
+            return BucketPart(self._numbered(), bucket, interests, is_last)
+        if self._removed or self._added:
+            removed = [self._removed.popitem()[0] for _ in range(min(BATCH_MAX, len(self._removed)))]
+            added = [self._added.popitem()[0] for _ in range(min(BATCH_MAX - len(removed), len(self._added)))]
+            return ChangeNotice(self._numbered(), Change(added, removed))
+        if self._differing:
+            self._begin_bucket(next(iter(self._differing)))
+            return self._next()
+        if self._has_to_finish:
+            self._has_to_finish = False
+            return Synchronised(self._numbered(), digest_of(self.interests.digests))
+        return None
+
+    def _begin_bucket(self, bucket: int) -> None:
+        """Cut a bucket into parts; what changes from now on follows them."""
+        del self._differing[bucket]
+        interests = self.interests.bucket(bucket)
+        pieces = [interests[at : at + BATCH_MAX] for at in range(0, len(interests), BATCH_MAX)] or [[]]
+        self._parts = [(bucket, piece, piece is pieces[-1]) for piece in reversed(pieces)]
+
+    def _numbered(self) -> int:
+        self.sent_number += 1
+        return self.sent_number
+
+
+@final
+class InterestReceiver:
+    """Keeps the interest of one neighbor, as the neighbor tells it.
+
+    It is in force while the link is up, and kept meanwhile: after a break only what has changed is sent again. Until
+    that has come, some messages are sent to a neighbor that no longer wants them, which drops them.
+    """
+
+    def __init__(self) -> None:
+        self.interests: Final = InterestSet()
+        self.received_number = 0
+        self.is_complete = False  # the neighbor has sent all that it wants, since the last connect
+        self._bucket: list[Interest] = []  # the parts so far of the bucket being received
+
+    def connected(self) -> list[int]:
+        """Return the digests to tell the neighbor after a connect; from now on `interests` is in force."""
+        self.received_number = 0
+        self.is_complete = False
+        self._bucket = []
+        return list(self.interests.digests)
+
+    def take(self, notice: Notice) -> Change:
+        """Take a notice; return what changes with it.
+
+        Raises ValueError for a number that is not the next, an interest in the wrong bucket, and a digest that does not
+        match: then the exchange has to begin again.
+        """
+        if notice.number != self.received_number + 1:
+            raise ValueError(f"notice {notice.number} after {self.received_number}")
+        self.received_number = notice.number
+        if isinstance(notice, ChangeNotice):
+            self._check_room(len(notice.change.added) - len(notice.change.removed))
+            removed = [each for each in notice.change.removed if self.interests.discard(each)]
+            return Change([each for each in notice.change.added if self.interests.add(each)], removed)
+        if isinstance(notice, BucketPart):
+            self._check_room(len(self._bucket) + len(notice.interests) - self.interests.bucket_count(notice.bucket))
+            self._bucket += notice.interests
+            if not notice.is_last:
+                return Change([], [])
+            interests, self._bucket = self._bucket, []
+            return self.interests.replace(notice.bucket, interests)
+        digest = digest_of(self.interests.digests)
+        if digest != notice.digest:
+            raise ValueError(f"the digest received is {digest:016x}, that of the neighbor {notice.digest:016x}")
+        self.is_complete = True
+        return Change([], [])
+
+    def _check_room(self, more_count: int) -> None:
+        if self.interests.count + more_count > INTERESTS_MAX:
+            raise ValueError(f"the neighbor wants more than {INTERESTS_MAX} topics, groups and priorities")

@@ -1,0 +1,220 @@
+"""The interest of a broker: the topics that its clients and queues want, as its neighbors hear of them.
+
+A neighbor needs to know whether somebody wants a topic, and not how many do. So equal subscriptions are one interest
+with a count that stays here, and only the first and the last of them travel.
+
+Digests. An interest has a hash, whose first byte is its bucket. The digest of a bucket is the sum of its hashes
+modulo 2^64: it depends on no order, and changes with one addition. Two brokers compare 256 digests after a break, and
+send again only the buckets that differ.
+"""
+
+from enum import IntEnum
+from typing import Final, NamedTuple, final
+
+import xxhash
+
+from sluicegate.messaging.topics.syntax import (
+    ANY_LEVEL,
+    LITERAL,
+    PREFIX,
+    REST,
+    REST_OR_NONE,
+    SMF_TOPIC_BYTES_MAX,
+    SMF_TOPIC_LEVELS_MAX,
+    Level,
+    Syntax,
+    TopicFilter,
+    in_mqtt_syntax,
+    parse_filter,
+)
+
+BUCKETS: Final = 256
+_DIGEST_BITS: Final = 64
+_DIGEST_MASK: Final = (1 << _DIGEST_BITS) - 1
+
+
+class InterestKind(IntEnum):
+    """What a neighbor has to send. The numbers are those of the wire."""
+
+    SUBSCRIBERS = 1  # messages of the topic, for all clients and queues that want them
+    SHARED = 2  # messages of the topic, for one member of a group
+
+
+class Interest(NamedTuple):
+    """One thing that a broker wants.
+
+    A client with Deliver-To-One priority P1 to P4 wants all ordinary messages, and a Deliver-To-One message only if no
+    client nearer to the publisher, or with a better priority, gets it.
+    """
+
+    kind: InterestKind
+    topic_filter: str  # see `text_of`
+    syntax: Syntax
+    group: str  # the share name of SHARED, else empty
+    priority: int  # of SUBSCRIBERS for Deliver-To-One: 1 (the best) to 4; 0: deliver always
+    # Every subscription of it has a selector, or its client is away: some messages of the topic are wanted by nobody.
+    selects: bool
+
+    def hash(self) -> int:
+        """Return the 64 bits that stand for it in digests; the same on every broker."""
+        text = (
+            f"{self.kind:d}\0{self.syntax.value}\0{self.priority}\0{self.selects:d}\0{self.group}\0{self.topic_filter}"
+        )
+        return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+
+    def filter(self) -> TopicFilter:
+        """Return the parsed filter. Raises TopicError for one that this broker does not accept."""
+        return parse_filter(self.topic_filter, self.syntax)
+
+
+def subscribers(topic_filter: TopicFilter, priority: int, *, selects: bool = False) -> Interest | None:
+    """Return the interest of a subscription. None: no broker could parse its filter."""
+    return _interest(InterestKind.SUBSCRIBERS, topic_filter, "", priority, selects)
+
+
+def shared(topic_filter: TopicFilter, group: str, *, selects: bool = False) -> Interest | None:
+    """Return the interest of a shared group. None: no broker could parse its filter."""
+    return _interest(InterestKind.SHARED, topic_filter, group, 0, selects)
+
+
+def _interest(
+    kind: InterestKind, topic_filter: TopicFilter, group: str, priority: int, selects: bool
+) -> Interest | None:
+    written = text_of(topic_filter)
+    return None if written is None else Interest(kind, written[0], written[1], group, priority, selects)
+
+
+def text_of(topic_filter: TopicFilter) -> tuple[str, Syntax] | None:
+    """Return a filter as it travels: equal filters have equal texts, whatever syntax their clients used.
+
+    That is SMF's syntax, or MQTT's where SMF cannot express the filter. None: neither can, as for `$queue/+*`, the
+    topic of a queue.
+    """
+    if _fits_smf(topic_filter.levels):
+        text = "/".join([_SMF_WORDS.get(each.kind, each.text) for each in _without_prefixes(topic_filter.levels)])
+        if len(text.encode("utf-8", "surrogatepass")) <= SMF_TOPIC_BYTES_MAX:
+            return text, Syntax.SMF
+    if all(_fits_mqtt(level) for level in topic_filter.levels):
+        return in_mqtt_syntax(topic_filter), Syntax.MQTT
+    return None
+
+
+_SMF_WORDS: Final[dict[int, str]] = {ANY_LEVEL: "*", REST: ">"}
+
+
+def _without_prefixes(levels: tuple[Level, ...]) -> list[Level]:
+    return [Level(LITERAL, each.text + "*") if each.kind == PREFIX else each for each in levels]
+
+
+def _fits_smf(levels: tuple[Level, ...]) -> bool:
+    if len(levels) > SMF_TOPIC_LEVELS_MAX or levels[-1].kind == REST_OR_NONE:
+        return False
+    if levels[-1].kind == LITERAL and levels[-1].text == ">":
+        return False
+    return all(each.text != "" and not each.text.endswith("*") for each in levels if each.kind == LITERAL)
+
+
+def _fits_mqtt(level: Level) -> bool:
+    if level.kind == LITERAL:
+        return "+" not in level.text and "#" not in level.text
+    return level.kind not in (PREFIX, REST)
+
+
+class Change(NamedTuple):
+    """Interests that begin and end together."""
+
+    added: list[Interest]
+    removed: list[Interest]
+
+
+def bucket_of(interest_hash: int) -> int:
+    """Return the bucket of an interest."""
+    return interest_hash >> (_DIGEST_BITS - 8)
+
+
+@final
+class InterestSet:
+    """A set of interests with its digests. Invariant: `digests[b]` is the sum of the hashes in bucket b."""
+
+    def __init__(self) -> None:
+        self.digests: Final[list[int]] = [0] * BUCKETS
+        self._buckets: Final[list[dict[Interest, int]]] = [{} for _ in range(BUCKETS)]  # with the hash of each
+        self.count = 0
+
+    def __contains__(self, interest: Interest) -> bool:
+        return interest in self._buckets[bucket_of(interest.hash())]
+
+    def add(self, interest: Interest) -> bool:
+        """Add an interest; return whether it is new."""
+        digest = interest.hash()
+        number = bucket_of(digest)
+        bucket = self._buckets[number]
+        if interest in bucket:
+            return False
+        bucket[interest] = digest
+        self.digests[number] = (self.digests[number] + digest) & _DIGEST_MASK
+        self.count += 1
+        return True
+
+    def discard(self, interest: Interest) -> bool:
+        """Remove an interest; return whether it was there."""
+        number = bucket_of(interest.hash())
+        digest = self._buckets[number].pop(interest, None)
+        if digest is None:
+            return False
+        self.digests[number] = (self.digests[number] - digest) & _DIGEST_MASK
+        self.count -= 1
+        return True
+
+    def bucket(self, number: int) -> list[Interest]:
+        """Return the interests of a bucket."""
+        return list(self._buckets[number])
+
+    def bucket_count(self, number: int) -> int:
+        """Return the number of interests in a bucket."""
+        return len(self._buckets[number])
+
+    def replace(self, number: int, interests: list[Interest]) -> Change:
+        """Make these the interests of a bucket; return the difference. Raises ValueError for one of another bucket."""
+        for interest in interests:
+            if bucket_of(interest.hash()) != number:
+                raise ValueError(f"{interest} is not in bucket {number}")
+        wanted = dict.fromkeys(interests)
+        removed = [each for each in self._buckets[number] if each not in wanted]
+        added = [each for each in wanted if each not in self._buckets[number]]
+        for interest in removed:
+            self.discard(interest)
+        for interest in added:
+            self.add(interest)
+        return Change(added, removed)
+
+    def all(self) -> list[Interest]:
+        """Return all interests, by bucket."""
+        return [interest for bucket in self._buckets for interest in bucket]
+
+
+@final
+class InterestCounts:
+    """Interests, each with the number of subscriptions that ask for it."""
+
+    def __init__(self) -> None:
+        self._counts: dict[Interest, int] = {}
+
+    def begin(self, interest: Interest) -> bool:
+        """Count one more subscription; return whether it is the first."""
+        count = self._counts.get(interest, 0)
+        self._counts[interest] = count + 1
+        return count == 0
+
+    def end(self, interest: Interest) -> bool:
+        """Count one subscription less; return whether it was the last."""
+        count = self._counts[interest] - 1
+        if count:
+            self._counts[interest] = count
+            return False
+        del self._counts[interest]
+        return True
+
+    def all(self) -> list[Interest]:
+        """Return all interests."""
+        return list(self._counts)

@@ -1,0 +1,69 @@
+"""What the routing of a message VPN and its links give each other: targets of a batch, and the way out to a neighbor.
+
+Routing decides once, at the publisher's broker, which neighbors get a message and for whom. A neighbor delivers what
+comes over a link to its own clients and queues only, so a full mesh of links cannot loop.
+"""
+
+from typing import Final, final
+
+from mypy_extensions import mypyc_attr
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.topics.syntax import TopicFilter
+
+GroupKey = tuple[str, TopicFilter]  # share name and filter: together they identify a shared group
+
+
+@final
+class LinkTargets:
+    """The destinations that the publisher's broker chose at one neighbor, for all messages of a batch. Immutable.
+
+    Messages that ask for Deliver-To-One and those that do not may be in one batch: `subscribers` then are the
+    deliver-always subscriptions for the former, and all subscriptions for the latter.
+    """
+
+    __slots__ = ("deliver_to_one", "groups", "subscribers")
+
+    def __init__(self, *, subscribers: bool, deliver_to_one: bool, groups: tuple[GroupKey, ...]) -> None:
+        self.subscribers = subscribers  # clients and queues that subscribe to the topic, each once
+        self.deliver_to_one = deliver_to_one  # one client, of those with the best priority there
+        self.groups = groups  # one member of each
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, LinkTargets)
+            and self.subscribers == other.subscribers
+            and self.deliver_to_one == other.deliver_to_one
+            and self.groups == other.groups
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # compared only
+
+    def __repr__(self) -> str:
+        return f"LinkTargets(subscribers={self.subscribers}, one={self.deliver_to_one}, groups={self.groups})"
+
+
+SUBSCRIBERS: Final = LinkTargets(subscribers=True, deliver_to_one=False, groups=())  # those of most messages
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests derive links
+class LinkOutput:
+    """The way out to one neighbor, for one message VPN. A class and not a Protocol, like `Address`.
+
+    There is one for as long as the link is configured. While the neighbor is away routing keeps what it wants, and
+    sends it nothing; `send` drops what it is given.
+    """
+
+    def __init__(self, neighbor: str) -> None:
+        self.neighbor: Final = neighbor  # name of the neighbor broker
+        self.is_up = True  # routes that were resolved before a change have to be resolved again
+
+    def send(self, batch: MessageBatch, targets: LinkTargets) -> None:
+        """Send direct messages. Never blocks: beyond a bound the oldest batches are dropped and counted.
+
+        A batch for several neighbors is encoded once.
+        """
+        raise AssertionError("send is abstract")
+
+    def __repr__(self) -> str:
+        return f"LinkOutput({self.neighbor!r})"

@@ -1,0 +1,178 @@
+"""What this broker wants of its neighbors: the subscriptions of a topic space, as interests.
+
+A space has a `LocalInterests` while its message VPN has links, and tells it each change of a subscription.
+
+Not every subscription is exported. Filters whose first level begins with `$` or `#` name what belongs to one broker:
+its events, its queues, the topics that it made for one client.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Final, final
+
+from sluicegate.messaging.network.interest import Change, Interest, InterestCounts, shared, subscribers
+from sluicegate.messaging.network.link import LinkOutput
+from sluicegate.messaging.routing.destinations import Destination, QueueTarget, ShareGroup, Subscription
+from sluicegate.messaging.topics.relations import covers
+from sluicegate.messaging.topics.syntax import LITERAL, TopicFilter
+
+_NOTHING: Final[list[Interest]] = []
+
+
+@final
+class ExportRules:
+    """Which subscriptions one link exports, by their topic filters and by the names of their queues.
+
+    A rule applies to the filters that it covers: `plant/>` to `plant/1/*`, and not to `>`.
+    """
+
+    def __init__(
+        self,
+        include: tuple[TopicFilter, ...] = (),
+        exclude: tuple[TopicFilter, ...] = (),
+        exclude_queues: frozenset[str] = frozenset(),
+    ) -> None:
+        self.include = include  # empty: all
+        self.exclude = exclude
+        self.exclude_queues = exclude_queues
+
+    def allows(self, topic_filter: TopicFilter, queue: str) -> bool:
+        """Return whether a subscription is exported; `queue` is the named queue that has it, empty for clients."""
+        if queue and queue in self.exclude_queues:
+            return False
+        if self.include and not any(covers(rule, topic_filter) for rule in self.include):
+            return False
+        return not any(covers(rule, topic_filter) for rule in self.exclude)
+
+
+@final
+class _Export:
+    """The interests that one link exports, each with the number of subscriptions that ask for it."""
+
+    def __init__(self, on_change: Callable[[Change], None], rules: ExportRules) -> None:
+        self.on_change = on_change
+        self.rules = rules
+        self.counts = InterestCounts()
+
+
+@final
+class _Place:
+    """One subscription: a filter and a key of the index."""
+
+    __slots__ = ("destination", "interests", "queue")
+
+    def __init__(self, destination: Destination) -> None:
+        self.destination = destination
+        self.interests: list[Interest] = _NOTHING
+        self.queue = destination.name if isinstance(destination, QueueTarget) else ""
+
+
+@final
+class LocalInterests:
+    """The interests of one message VPN, for all its links."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, dict[TopicFilter, _Place]] = {}  # by the key of the subscription
+        self._exports: dict[LinkOutput, _Export] = {}
+
+    def begin(self, entries: list[tuple[TopicFilter, Hashable, Destination]]) -> None:
+        """Begin with the subscriptions that there are."""
+        for topic_filter, key, destination in entries:
+            self.subscribed(topic_filter, key, destination)
+
+    @property
+    def has_exports(self) -> bool:
+        """Whether a link exports them."""
+        return bool(self._exports)
+
+    def export_to(self, link: LinkOutput, on_change: Callable[[Change], None], rules: ExportRules) -> Change:
+        """Begin to call `on_change` with what changes for a link; return what it exports now."""
+        export = self._exports[link] = _Export(on_change, rules)
+        added: list[Interest] = []
+        for places in self._places.values():
+            for topic_filter, place in places.items():
+                if place.interests and rules.allows(topic_filter, place.queue):
+                    added += [each for each in place.interests if export.counts.begin(each)]
+        return Change(added, [])
+
+    def end_export(self, link: LinkOutput) -> None:
+        """Tell a link nothing any more."""
+        self._exports.pop(link, None)
+
+    # --- changes of the topic space ---
+
+    def subscribed(self, topic_filter: TopicFilter, key: Hashable, destination: Destination) -> None:
+        """A subscription is new, or has replaced the one with its filter and key."""
+        places = self._places.get(key)
+        if places is None:
+            places = self._places[key] = {}
+        before = places.get(topic_filter)
+        place = places[topic_filter] = _Place(destination)
+        if _is_exported(topic_filter):
+            place.interests = _interests_of(topic_filter, destination)
+        self._replace(topic_filter, place, _NOTHING if before is None else before.interests)
+
+    def unsubscribed(self, topic_filter: TopicFilter, key: Hashable) -> None:
+        """A subscription has ended."""
+        places = self._places.get(key)
+        place = None if places is None else places.pop(topic_filter, None)
+        if places is None or place is None:
+            return
+        if not places:
+            del self._places[key]
+        before, place.interests = place.interests, _NOTHING
+        self._replace(topic_filter, place, before)
+
+    def renew(self, key: Hashable) -> None:
+        """What the subscriptions of a client, queue or group want may have changed, for another reason than these."""
+        for topic_filter, place in self._places.get(key, {}).items():
+            if _is_exported(topic_filter):
+                before = place.interests
+                place.interests = _interests_of(topic_filter, place.destination)
+                if place.interests != before:
+                    self._replace(topic_filter, place, before)
+
+    def _replace(self, topic_filter: TopicFilter, place: _Place, before: list[Interest]) -> None:
+        """Tell the links that the interests of a place have changed."""
+        for export in self._exports.values():
+            if not export.rules.allows(topic_filter, place.queue):
+                continue
+            added = [each for each in place.interests if export.counts.begin(each)]
+            removed = [each for each in before if export.counts.end(each)]
+            if added or removed:
+                export.on_change(Change(added, removed))
+
+
+def _is_exported(topic_filter: TopicFilter) -> bool:
+    first = topic_filter.levels[0]
+    return not (first.kind == LITERAL and first.text[:1] in ("$", "#"))
+
+
+def _interests_of(topic_filter: TopicFilter, destination: Destination) -> list[Interest]:
+    """Return what a subscription wants now.
+
+    While its client is away, it wants guaranteed messages at most, and no message for one receiver if another broker
+    has a client for it.
+    """
+    if isinstance(destination, ShareGroup):
+        found = [shared(topic_filter, destination.name, selects=destination.whose_turn() is None)]
+    elif isinstance(destination, Subscription):
+        subscriber = destination.subscriber
+        is_away = subscriber.address is None
+        if is_away and destination.qos == 0:
+            return _NOTHING
+        selects = is_away or destination.selector is not None
+        priorities = destination.priorities or (subscriber.priority,)
+        found = [subscribers(topic_filter, priority, selects=selects) for priority in priorities]
+    else:
+        found = [
+            subscribers(topic_filter, priority, selects=destination.selector is not None)
+            for priority in _priorities_of(destination)
+        ]
+    return [each for each in found if each is not None]
+
+
+def _priorities_of(target: QueueTarget) -> tuple[int, ...]:
+    """Return the Deliver-To-One priorities of a queue: a queue that takes no turns gets all messages."""
+    if target.turns is None:
+        return (0,)
+    return target.priorities or (target.turns.priority,)
