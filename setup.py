@@ -48,6 +48,7 @@ COMPILED: Final = (
     "actors/partitions/partition.py",
     "actors/partitions/range_reads.py",  # an address
     "actors/partitions/triggers.py",  # each settlement wakes those that wait for room
+    "actors/publishing/link_publisher.py",  # inherits from the publisher
     "actors/publishing/publisher.py",
     "actors/publishing/result.py",
     "actors/publishing/retain.py",
@@ -74,6 +75,8 @@ COMPILED: Final = (
     "protocols/transport/stream_user.py",  # the base class of connections
     "protocols/transport/unfinished.py",  # counts every large packet
     "protocols/transport/origins.py",  # checks each HTTP request
+    "actors/network/*.py",  # each batch that crosses a link
+    "protocols/network/*.py",  # the same
     "protocols/amqp/**/*.py",  # wire engines and codecs
     "protocols/flow/**/*.py",
     "protocols/http/**/*.py",
@@ -83,6 +86,7 @@ COMPILED: Final = (
 INTERPRETED: Final = {
     "**/__init__.py": "has a docstring and names, and runs nothing",
     "protocols/flow/publishers/directory.py": "an actor: a compiled class cannot inherit from pykka.Actor",
+    "protocols/network/dialing.py": "asyncio's protocols are no base of compiled classes",
     "protocols/flow/client/aio/*.py": "asyncio; the decisions are made in the cores beside it",
     "protocols/flow/client/blocking/*.py": "threads and asyncio",
 }

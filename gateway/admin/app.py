@@ -24,6 +24,7 @@ from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable, an
 from sluicegate.gateway.admin.requests import text
 from sluicegate.gateway.admin.rest.bridges import BRIDGES
 from sluicegate.gateway.admin.rest.clients import CLIENTS
+from sluicegate.gateway.admin.rest.links import LINKS
 from sluicegate.gateway.admin.rest.message_vpns import MESSAGE_VPNS
 from sluicegate.gateway.admin.rest.messages import MESSAGES
 from sluicegate.gateway.admin.rest.node import NODE
@@ -42,7 +43,7 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 # All operations of the admin API.
 OPERATIONS: Final = tuple(
-    each for part in (NODE, MESSAGE_VPNS, QUEUES, MESSAGES, CLIENTS, PROVISIONED, BRIDGES) for each in part.all
+    each for part in (NODE, MESSAGE_VPNS, LINKS, QUEUES, MESSAGES, CLIENTS, PROVISIONED, BRIDGES) for each in part.all
 )
 
 # Expected errors become a response. Any other is a bug: it is answered with 500 and logged with its traceback.

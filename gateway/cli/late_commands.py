@@ -36,6 +36,7 @@ COMMANDS: Final[Mapping[str, Place]] = MappingProxyType(
         "template": Place("commands.queues.templates"),
         "selector": Place("commands.selectors"),
         "rest-delivery-point": Place("commands.rest_delivery_points"),
+        "link": Place("commands.links"),
         "bridge": Place("commands.bridges"),
         "user": Place("commands.users"),
         "config": Place("commands.config.declarations"),

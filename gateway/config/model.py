@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
 from sluicegate.gateway.config.sections.bridges import Bridges
+from sluicegate.gateway.config.sections.links import BrokerName, Link
 from sluicegate.gateway.config.sections.listeners import Listener, Listeners, TlsPort
 from sluicegate.gateway.config.sections.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
 from sluicegate.gateway.config.sections.node import (
@@ -48,6 +49,9 @@ class Config(Section):
     amqp: Amqp = Amqp()
     flow: Flow = Flow()
     http: Http = Http()
+    links: dict[BrokerName, Link] = Field(
+        default_factory=dict, description="links to other brokers of the network, by the names of these"
+    )
     rest: Rest = Rest()
     rest_delivery_points: RestDeliveryPoints = ()
     bridges: Bridges = ()
@@ -114,6 +118,18 @@ class Config(Section):
             if listener.vpn not in names:
                 text = f"there is no message VPN {listener.vpn!r}; allowed: {', '.join(names)}"
                 raise ValueError(f"listeners.{name}.vpn: {text}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_links(self) -> Self:
+        if not self.links:
+            return self
+        if "name" not in self.node.model_fields_set:
+            raise ValueError(
+                "links: node.name is missing: a broker with links has a name that is unique in its network"
+            )
+        if self.node.name in self.links:
+            raise ValueError(f"links.{self.node.name}: that is this broker itself")
         return self
 
     @model_validator(mode="after")

@@ -20,6 +20,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "bridges",  # changed ones restart
     "flow",  # for the next connection
     "http",  # for the next connection
+    "links",  # changed ones begin anew
     *[f"listeners.{name}.{each}" for name in Listeners.model_fields for each in ("max_connections", "vpn")],
     "log",
     "mqtt",  # for the next CONNECT: a client has been told its limits
@@ -63,11 +64,12 @@ def diff(old: Config, new: Config) -> Changes:
     before = {path: value for path, _, value in leaves(old)}
     reloadable: list[Change] = []
     restart_needed: list[Change] = []
-    for name in dict.fromkeys([*old.vpns, *new.vpns]):
-        if (name in old.vpns) != (name in new.vpns):
-            reloadable.append(Change(f"vpns.{name}", name in old.vpns, name in new.vpns))
+    for kind, olds, news in (("vpns", old.vpns, new.vpns), ("links", old.links, new.links)):
+        for name in dict.fromkeys([*olds, *news]):
+            if (name in olds) != (name in news):
+                reloadable.append(Change(f"{kind}.{name}", name in olds, name in news))
     for path, field, value in leaves(new):
-        if path not in before or before[path] == value:  # a missing path is part of a new VPN
+        if path not in before or before[path] == value:  # a missing path is part of a new VPN or link
             continue
         secret = is_secret(field) or path.endswith(".users")
         change = Change(path, before[path], value, secret)

@@ -15,6 +15,7 @@ from sluicegate.gateway.build import VERSION, release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.reload import Changes, diff, in_force
 from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts
+from sluicegate.gateway.node.links import NodeLinks
 from sluicegate.gateway.node.recovery import last_cursors, register_partitions
 from sluicegate.gateway.node.servers.amqp import AmqpServer
 from sluicegate.gateway.node.servers.flow import FlowServer
@@ -115,7 +116,8 @@ class Node:
 
         self.mqtt = MqttServer(services, self.vpns)
         self.amqp = AmqpServer(services, self.vpns)
-        self.flow = FlowServer(services, self.vpns)
+        self.links = NodeLinks(services, self.vpns)
+        self.flow = FlowServer(services, self.vpns, self.links.links)
         self.http = HttpServer(services, self.vpns)
         self.servers: tuple[ProtocolServer[Any, Any], ...] = (self.mqtt, self.amqp, self.flow, self.http)
         self.vpn_changes = self._make_vpn_changes()
@@ -230,6 +232,7 @@ class Node:
             )
         before_opening()
         await self.operator_ports.bind()
+        self.links.configure()
         for server in self.servers:
             await server.start()
         for vpn in self.vpns.values():
@@ -283,6 +286,7 @@ class Node:
             await self._reload_vpn(vpn)
         for server in self.servers:
             server.reload()
+        self.links.configure()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:
                 self._send_away(vpn, SHUT_DOWN)
@@ -357,6 +361,7 @@ class Node:
         for vpn in self.vpns.values():
             vpn.keep_queues()
         self.operator_ports.end_streams()
+        self.links.stop()
         for vpn in self.vpns.values():
             await vpn.bridges.stop()
             await vpn.rest.stop()

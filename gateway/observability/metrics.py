@@ -122,6 +122,11 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_messages_dropped_total", COUNTER, "Messages dropped without notice to their publisher", ("reason",)
     ),
+    Metric(
+        "sluicegate_link_guaranteed_sent_total",
+        COUNTER,
+        "Guaranteed messages sent to neighbor brokers, at most once",
+    ),
     Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
     Metric(
         "sluicegate_publish_to_confirmation_seconds",
@@ -285,6 +290,43 @@ METRICS: Final[tuple[Metric, ...]] = (
         GAUGE,
         "Time of the last complete backup since the start, Unix time",
         former_name="sluicegate_backup_last_done_seconds",
+    ),
+    Metric("sluicegate_link_up", GAUGE, "Whether the link to a neighbor broker is up: 1 or 0", ("neighbor",)),
+    Metric("sluicegate_link_dials_total", COUNTER, "Connections to a neighbor broker that were tried", ("neighbor",)),
+    Metric("sluicegate_link_connects_total", COUNTER, "Times that a link came up", ("neighbor",)),
+    Metric(
+        "sluicegate_link_refusals_total",
+        COUNTER,
+        "Connections of a link that either broker refused; `neighbor` is empty where no link is configured",
+        ("neighbor", "reason"),
+    ),
+    Metric(
+        "sluicegate_link_messages_sent_total", COUNTER, "Direct messages written to a neighbor broker", ("neighbor",)
+    ),
+    Metric(
+        "sluicegate_link_messages_dropped_total",
+        COUNTER,
+        "Direct messages for a neighbor broker that were lost",
+        ("neighbor", "reason"),
+    ),
+    Metric("sluicegate_link_waiting_bytes", GAUGE, "Direct messages that wait for a neighbor broker", ("neighbor",)),
+    Metric(
+        "sluicegate_link_messages_received_total",
+        COUNTER,
+        "Direct messages that came from a neighbor broker",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_exported_interests",
+        GAUGE,
+        "Topics, groups and priorities that a neighbor broker is told of",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_imported_interests",
+        GAUGE,
+        "Topics, groups and priorities that a neighbor broker wants",
+        ("neighbor", "vpn"),
     ),
     Metric(
         "sluicegate_rest_delivery_point_up",

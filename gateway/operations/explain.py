@@ -37,16 +37,18 @@ from sluicegate.messaging.message.refusals import (
     limited_text,
     refusal_text,
 )
+from sluicegate.messaging.network.neighbors import LinkRoute
 from sluicegate.messaging.partitions.explain import KeyStatus, WaitReason
 from sluicegate.messaging.queues.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
 from sluicegate.messaging.routing.deliver_to_one import whose_turn
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.routes import TopicSpace, Way
+from sluicegate.messaging.routing.routes import TopicSpace, Way, groups_elsewhere
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.syntax import (
     TopicError,
     check_published_topic,
     check_topic_name,
+    in_mqtt_syntax,
     is_queue_topic,
     matches,
     queue_name_of,
@@ -213,16 +215,22 @@ class _Explaining:
         best: dict[Subscriber, tuple[int, str, Selector | None]] = {}
         passed: dict[Subscriber, tuple[str, Selector]] = {}
         queues: dict[QueueTarget, None] = {}
+        groups: list[ShareGroup] = []
         for filter_text, found in self._space.trace(topic):
             if isinstance(found, ShareGroup):
-                yield self._group(found, topic)
+                groups.append(found)
             elif isinstance(found, QueueTarget):
                 queues[found] = None
             elif found.selector is not None and not found.selector.matches(self.batch, 0):
                 passed[found.subscriber] = (filter_text, found.selector)
             elif found.qos > best.get(found.subscriber, (-1, "", None))[0]:
                 best[found.subscriber] = (found.qos, filter_text, found.selector)
-        turns = self._turns(topic, best, list(queues))
+        links = None if self._space.neighbors is None else self._space.neighbors.route(topic)
+        elsewhere = groups_elsewhere(groups, links, guaranteed=self._message.is_guaranteed)
+        for group in groups:
+            if all(each.key != group.key for each in elsewhere):
+                yield self._group(group, topic)
+        turns = self._turns(topic, best, list(queues), links)
         for target in queues:
             yield self._own_queue(target, topic, turns)
         for subscriber, (qos, filter_text, selector) in best.items():
@@ -240,16 +248,44 @@ class _Explaining:
             if subscriber not in best:
                 reason = f"the selector does not match: {selector.text}"
                 yield _not_sent("client", subscriber.client, filter_text, "not-selected", reason)
+        if links is not None:
+            yield from self._neighbors(topic, links, turns)
+        for remote in elsewhere:
+            name, topic_filter = remote.key
+            reason = f"no local member takes it; it is the turn of neighbor {remote.next_neighbor().output.neighbor}"
+            yield _over_link("shared-group", name, in_mqtt_syntax(topic_filter), reason)
+
+    def _neighbors(self, topic: str, links: LinkRoute, turns: _Turns | None) -> Iterator[DestinationView]:
+        """Yield the neighbor brokers that want messages of a topic."""
+        assert self._space.neighbors is not None, "one wants them"
+        filters = self._space.neighbors.filters(topic)
+        for match in links.matches:
+            name, filter_text = match.output.neighbor, ", ".join(filters[match.output])
+            reason = "sent over the link, at most once" if self._message.is_guaranteed else "sent over the link"
+            if not self._message.deliver_to_one or match.always or self._message.is_guaranteed:
+                yield _over_link("neighbor", name, filter_text, reason)
+            elif turns is not None and turns[1] is not None:
+                taken = f"it is the turn of {turns[1].client}"
+                yield _not_sent("neighbor", name, filter_text, "not-its-turn", taken)
+            elif links.candidate() is not match.neighbor:
+                taken = f"it is the turn of neighbor {links.candidate().output.neighbor}"
+                yield _not_sent("neighbor", name, filter_text, "not-its-turn", taken)
+            else:
+                yield _over_link("neighbor", name, filter_text, f"{reason}; no client of this broker has the turn")
 
     def _turns(
-        self, topic: str, best: dict[Subscriber, tuple[int, str, Selector | None]], queues: list[QueueTarget]
+        self,
+        topic: str,
+        best: dict[Subscriber, tuple[int, str, Selector | None]],
+        queues: list[QueueTarget],
+        links: LinkRoute | None,
     ) -> _Turns | None:
         """Return whose turn it is if the message is for one of several receivers; None if it is for all of them."""
         is_direct = not self._message.is_guaranteed
         receivers = [subscriber for subscriber, (qos, _, _) in best.items() if is_direct or qos == 0]
         if is_direct:
             receivers += [target.turns for target in queues if target.turns is not None]
-        if not self._message.deliver_to_one or len(receivers) < 2:
+        if not self._message.deliver_to_one or (len(receivers) < 2 and links is None):
             return None
         return whose_turn(self._space, replace(self._message, topic=topic).batch(self._wall_ms), 0, receivers)
 
@@ -352,6 +388,10 @@ def _direct(kind: str, name: str, filter_text: str, present: bool) -> Destinatio
     verdict = "delivered" if present else "dropped"
     reason = "" if present else "no client is connected, and direct messages are not kept"
     return DestinationView(kind=kind, name=name, filter=filter_text, verdict=verdict, reason=reason)
+
+
+def _over_link(kind: str, name: str, filter_text: str, reason: str) -> DestinationView:
+    return DestinationView(kind=kind, name=name, filter=filter_text, verdict="delivered", reason=reason)
 
 
 # --- explaining on a running node ---

@@ -14,6 +14,7 @@ from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVp
 from sluicegate.gateway.views.errors import TemplateNotFound
 from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -279,6 +280,21 @@ class NodeInterface(Protocol):
 
         Raises NotFound, Refused.
         """
+
+    async def list_links(self) -> LinksView:
+        """Return the broker's links to neighbors, by name."""
+
+    async def show_link(self, name: str) -> LinkView:
+        """Return one link. Raises LinkNotFound."""
+
+    async def create_link(self, asked: Mapping[str, object]) -> LinkView:
+        """Create a link. Raises LinkAlreadyExists, QueueInvalid, Refused."""
+
+    async def update_link(self, name: str, changes: Mapping[str, object]) -> LinkView:
+        """Change a link that an operator created; it begins anew. Raises LinkNotFound, QueueInvalid, Refused."""
+
+    async def delete_link(self, name: str) -> None:
+        """Delete a link that an operator created. Raises LinkNotFound, Refused."""
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         """Return a page of the subscriptions of clients and queues, by destination."""

@@ -53,6 +53,7 @@ def samples_of(node: Node, vpns: list[VpnFigures]) -> list[Sample]:
         *_servers(node),
         *_logins(node),
         *[sample._replace(vpn=figures.vpn.name) for figures in vpns for sample in _of_vpn(figures)],
+        *_links(node),
         *_losses(node, vpns),
         *_amqp_transactions(node.amqp.transactions),
         *_spool(node),
@@ -202,8 +203,10 @@ def _losses(node: Node, vpns: list[VpnFigures]) -> Iterator[Sample]:
     yield Sample(refused, sum(space.unmatched_refused_count for space in spaces), (unmatched,))
     yield Sample(dropped, sum(space.unmatched_count for space in spaces), (unmatched,))
     yield Sample(dropped, sum(space.offline_count for space in spaces), ("client_away",))
+    yield Sample(dropped, sum(space.arrived_unmatched_count for space in spaces), ("arrived_unmatched",))
     yield Sample(dropped, sum(space.filtered_count for space in spaces), ("no_target_selected",))
     yield Sample(dropped, sum(space.missing_count for space in spaces), ("no_target_queue",))
+    yield Sample("sluicegate_link_guaranteed_sent_total", sum(space.sent_at_most_once_count for space in spaces))
     reasons = {reason for server in node.servers for reason in server.counters.dropped}
     for reason in reasons:
         yield Sample(dropped, sum(server.counters.dropped.get(reason, 0) for server in node.servers), (reason,))
@@ -251,6 +254,32 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
     }
     for end, count in ends.items():
         yield Sample("sluicegate_transactions_ended_total", count, (end,))
+
+
+def _links(node: Node) -> Iterator[Sample]:
+    links = node.links.links
+    for reason, count in links.refusals.items():
+        yield Sample("sluicegate_link_refusals_total", count, ("", reason))
+    for name, neighbor in links.neighbors.items():
+        yield Sample("sluicegate_link_up", int(neighbor.is_up), (name,))
+        yield Sample("sluicegate_link_dials_total", neighbor.counts.dials, (name,))
+        yield Sample("sluicegate_link_connects_total", neighbor.counts.connects, (name,))
+        for reason, count in neighbor.counts.refusals.items():
+            yield Sample("sluicegate_link_refusals_total", count, (name, reason))
+        yield Sample("sluicegate_link_messages_sent_total", neighbor.sent_count, (name,))
+        for reason, count in neighbor.lost_counts().items():
+            yield Sample("sluicegate_link_messages_dropped_total", count, (name, reason))
+        waiting = 0 if neighbor.wire is None else neighbor.wire.waiting_bytes
+        yield Sample("sluicegate_link_waiting_bytes", waiting, (name,))
+        for each in neighbor.vpns:
+            labels = (name,)
+            figures = {
+                "sluicegate_link_messages_received_total": each.received_count,
+                "sluicegate_link_exported_interests": each.sender.interests.count,
+                "sluicegate_link_imported_interests": each.receiver.interests.count,
+            }
+            for metric, value in figures.items():
+                yield Sample(metric, value, labels, vpn=each.vpn.name)
 
 
 def _rest_delivery_points(points: Iterable[RestDeliveryPoint]) -> Iterator[Sample]:

@@ -71,6 +71,7 @@ from sluicegate.gateway.views.errors import (
 )
 from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.queues import (
     ActorView,
     DurableSelectorView,
@@ -463,6 +464,27 @@ class NodeOperations(AccountOperations, NodeInterface):
         """Delete a delivery point."""
         await self._vpn.rest.delete(name)
 
+    async def list_links(self) -> LinksView:
+        """Return every link by name."""
+        return self._node.links.view()
+
+    async def show_link(self, name: str) -> LinkView:
+        """Return one link."""
+        return self._node.links.link_view(name)
+
+    async def create_link(self, asked: Mapping[str, object]) -> LinkView:
+        """Create a link."""
+        return self._node.links.link_view(await self._node.links.create(asked))
+
+    async def update_link(self, name: str, changes: Mapping[str, object]) -> LinkView:
+        """Change a link."""
+        await self._node.links.update(name, changes)
+        return self._node.links.link_view(name)
+
+    async def delete_link(self, name: str) -> None:
+        """Delete a link."""
+        await self._node.links.delete(name)
+
     async def list_bridges(self) -> Sequence[BridgeView]:
         """Return every bridge by name."""
         return self._vpn.bridges.views()
@@ -497,7 +519,9 @@ class NodeOperations(AccountOperations, NodeInterface):
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         """Return a page of subscriptions."""
         vpn = self._vpn.name
-        return await asyncio.to_thread(answer, rows_of(self._vpn.space, question, vpn), question, vpn)
+        rows, interests = rows_of(self._vpn.space, question, vpn), self._vpn.space.interests
+        exported = interests is not None and interests.has_exports
+        return await asyncio.to_thread(lambda: answer(rows, question, vpn, exported=exported))
 
     async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
         """Explain the routing of a message."""

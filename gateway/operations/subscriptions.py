@@ -3,15 +3,18 @@
 from sluicegate.gateway.views.subscriptions import (
     DestinationType,
     Persistence,
+    Redundancy,
     SmrpQuery,
     SmrpSubscriptionsView,
     SmrpSubscriptionView,
 )
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.network.interest import InterestKind
 from sluicegate.messaging.routing.deliver_to_one import priority_text
 from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, QueueTarget, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.syntax import matches
 
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 
@@ -39,6 +42,19 @@ def rows_of(space: TopicSpace, question: SmrpQuery, vpn: str = DEFAULT_VPN) -> l
             if found.queue is not None:
                 rows.append(_of_queue(found.queue, shared))
     rows += [_of_queue(target, f"!{each.text}") for target in excepting for each in target.exceptions]
+    return rows + _of_neighbors(space, question)
+
+
+def _of_neighbors(space: TopicSpace, question: SmrpQuery) -> list[Row]:
+    """Return a row for each interest of a neighbor broker."""
+    rows: list[Row] = []
+    for output, interest in space.neighbors.entries() if space.neighbors is not None else ():
+        if question.topic and not matches(interest.filter(), question.topic):
+            continue
+        text = interest.topic_filter
+        if interest.kind == InterestKind.SHARED:
+            text = f"#share/{interest.group}/{text}"
+        rows.append((output.neighbor, text, interest.priority, DestinationType.NEIGHBOR, Persistence.NON_PERSISTENT))
     return rows
 
 
@@ -47,12 +63,15 @@ def _of_queue(target: QueueTarget, text: str) -> Row:
     return (target.name, text, DELIVER_ALWAYS, DestinationType.QUEUE, Persistence.PERSISTENT)
 
 
-def answer(rows: list[Row], question: SmrpQuery, vpn: str = DEFAULT_VPN) -> SmrpSubscriptionsView:
+def answer(
+    rows: list[Row], question: SmrpQuery, vpn: str = DEFAULT_VPN, *, exported: bool = False
+) -> SmrpSubscriptionsView:
     """Return the page of rows that a query selects. Tens of thousands of rows take long: run it off the event loop."""
     destination, text = name_pattern(question.destination_name), name_pattern(question.topic_str)
     chosen = sorted(row for row in rows if destination.fullmatch(row[0]) and text.fullmatch(row[1]))
     page = chosen[question.after : question.after + question.limit]
-    return SmrpSubscriptionsView(vpn_name=vpn, total_count=len(chosen), subscriptions=tuple(_view(row) for row in page))
+    views = tuple(_view(row) for row in page)
+    return SmrpSubscriptionsView(vpn_name=vpn, exported=exported, total_count=len(chosen), subscriptions=views)
 
 
 def _view(row: Row) -> SmrpSubscriptionView:
@@ -61,6 +80,7 @@ def _view(row: Row) -> SmrpSubscriptionView:
         destination_name=name,
         destination_type=destination_type,
         persistence=persistence,
+        redundancy=Redundancy.NOT_APPLICABLE if destination_type is DestinationType.NEIGHBOR else Redundancy.PRIMARY,
         dto_priority=priority_text(priority),
         subscription=text,
     )

@@ -86,6 +86,12 @@ class RestDeliveryPointNotFound(NotFound):
     kind = "REST delivery point"
 
 
+class LinkNotFound(NotFound):
+    """No link to a neighbor broker of that name exists."""
+
+    kind = "link"
+
+
 class BridgeNotFound(NotFound):
     """No bridge has that name."""
 
@@ -138,6 +144,12 @@ class SubscriptionAlreadyExists(AlreadyExists):
     """The queue has that subscription already."""
 
     kind = "subscription"
+
+
+class LinkAlreadyExists(AlreadyExists):
+    """A link to a neighbor broker of that name exists already."""
+
+    kind = "link"
 
 
 class RestDeliveryPointAlreadyExists(AlreadyExists):

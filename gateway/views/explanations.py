@@ -28,9 +28,12 @@ class CheckView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationView:
-    """A queue, client or shared group that the topic leads to, or a topic that the message is not forwarded to."""
+    """A queue, client, shared group or neighbor broker that the topic leads to.
 
-    kind: str  # queue, client, shared-group or topic
+    Or a topic that the message is not forwarded to.
+    """
+
+    kind: str  # queue, client, shared-group, neighbor or topic
     name: str
     filter: str  # the matching subscription, or the definitions that forward to it; empty for a message sent to a queue
     verdict: str  # spooled, delivered, refused, dropped, kept-out, not-selected or not-its-turn

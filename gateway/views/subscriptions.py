@@ -1,7 +1,7 @@
 """Views of the subscriptions of a message VPN, as Solace's `show smrp subscriptions` has them: a row for each.
 
-Filters are written in MQTT syntax where both syntaxes mean the same. A node has no neighbours: nothing is exported,
-every destination is local, and there are no blocks of remote subscriptions.
+Filters of local destinations are written in MQTT syntax where both syntaxes mean the same, those of neighbor brokers as
+they travel. There are no blocks of remote subscriptions.
 """
 
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ class DestinationType(StrEnum):
 
     CLIENT = "C"
     QUEUE = "Q"
+    NEIGHBOR = "R"
 
 
 class Persistence(StrEnum):
@@ -30,13 +31,14 @@ class Redundancy(StrEnum):
     """Column R: the broker of a redundant pair that has the destination."""
 
     PRIMARY = "P"
+    NOT_APPLICABLE = "-"  # it is another broker's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmrpSubscriptionView:
-    """A subscription of a client or queue: one row."""
+    """A subscription of a client or queue, or what a neighbor broker wants: one row."""
 
-    destination_name: str  # a client, or a queue
+    destination_name: str  # a client, a queue, or a neighbor broker
     destination_type: DestinationType
     persistence: Persistence
     redundancy: Redundancy = Redundancy.PRIMARY
@@ -50,7 +52,7 @@ class SmrpSubscriptionsView:
     """A page of rows, with the line above them."""
 
     vpn_name: str
-    exported: bool = False  # to other nodes
+    exported: bool = False  # to other brokers
     complete_percent: int = 100
     total_count: int  # of rows that were asked for, on this page or not
     subscriptions: tuple[SmrpSubscriptionView, ...]

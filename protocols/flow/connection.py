@@ -16,6 +16,7 @@ from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import FlowBroken, PeerViolation
+from sluicegate.protocols.flow.codec.frames.link import Link, LinkMessages
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived
 from sluicegate.protocols.flow.codec.frames.session import (
     NO_REQUEST,
@@ -33,6 +34,7 @@ from sluicegate.protocols.flow.engine.frame_rules import CLOSED, OPEN
 from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer, FlowServices
 from sluicegate.protocols.flow.publishers.publisher import FencePublisher
 from sluicegate.protocols.flow.requests.handshake import authenticate, greet
+from sluicegate.protocols.flow.requests.link import LINK_FRAMES, become_link, take_link_frame
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
@@ -102,6 +104,7 @@ class FlowConnection(FlowPeer, StreamUser):
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self._transport = None
+        self._link_gone("the connection was lost" if error is None else str(error) or type(error).__name__)
         self.engine.drop()  # free it now: the garbage collector counts objects, not bytes
         self.count_unfinished()
         self.read_control.attach(None)
@@ -114,12 +117,16 @@ class FlowConnection(FlowPeer, StreamUser):
     def writing_paused(self) -> None:
         """The client reads more slowly than we write."""
         self.output.paused()
+        if self.link is not None:
+            self.link.paused()
         self.subscriptions.write_control.writing_paused()
         self._hold_back(True)
 
     def writing_resumed(self) -> None:
         """The client has caught up."""
         self.output.resumed()
+        if self.link is not None:
+            self.link.resumed()
         self.subscriptions.write_control.writing_resumed()
         if not self._is_going:
             self._hold_back(False)
@@ -150,6 +157,8 @@ class FlowConnection(FlowPeer, StreamUser):
                         self.ids.check_ended(event.flow_id)
                 elif isinstance(event, Credit):
                     self._credit(event)
+                elif isinstance(event, LinkMessages):
+                    take_link_frame(self, event)
                 else:
                     self._handle_rare(event)
                 if self.is_released:
@@ -171,9 +180,15 @@ class FlowConnection(FlowPeer, StreamUser):
         elif isinstance(event, Subscribe):
             take_subscribe(self, event)
         elif isinstance(event, Close):
+            if self.link is not None:
+                self.link.reason, self.link.code = event.text or "the neighbor closed the connection", event.code
             self._close_transport()
         elif isinstance(event, PeerViolated):
             self._violated(event.code, event.text)
+        elif isinstance(event, Link):
+            become_link(self, event)
+        elif isinstance(event, LINK_FRAMES):
+            take_link_frame(self, event)
         else:
             take_flow_request(self, event)
 
@@ -295,6 +310,8 @@ class FlowConnection(FlowPeer, StreamUser):
         """Send the client away after its messages in flight: on an operator's request, or because the node stops."""
         if self.engine.phase != OPEN:
             self._close_transport()
+        elif self.link is not None:
+            self.link.end(codes.SHUTTING_DOWN if node_stops else codes.ADMINISTRATIVE_ACTION, reason)
         elif not self._is_going:
             self._is_going = True
             self._hold_back(True)

@@ -51,6 +51,7 @@ from sluicegate.protocols.flow.datapath.publishing import PublisherFlow, Publish
 from sluicegate.protocols.flow.datapath.subscribing import Subscriptions
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
+from sluicegate.protocols.flow.links import LinkAcceptor, LinkWire
 from sluicegate.protocols.flow.publishers.publisher import ReleasePublisher
 from sluicegate.protocols.security.authentication import Authenticator, Principal
 from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
@@ -117,6 +118,7 @@ class FlowServices:
     slow_subscriber_stall_ms: int
     product: str  # name and version, for WELCOME
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
+    links: LinkAcceptor  # of the node, to other brokers
 
 
 class FlowPeer(Behaviour):
@@ -156,6 +158,7 @@ class FlowPeer(Behaviour):
             slow_subscriber_stall_ms=services.slow_subscriber_stall_ms,
         )
         self.sasl: SaslDialogue[FlowServices] | None = None  # None until the transport is there
+        self.link: LinkWire | None = None  # the client is a broker, and the connection a link
         self.is_released = False  # all flows were released: responses come too late
         self._peer: PeerInfo | None = None
         self._clock = cell.runtime.clock
@@ -263,9 +266,38 @@ class FlowPeer(Behaviour):
         if self.engine.has_output or self.output.flows or self.publishers.has_news:
             self.output.ask_flush()
 
+    # --- a link ---
+
+    def make_wire(self) -> LinkWire:
+        """Return this connection as one of a link."""
+        assert self._transport is not None, "it was read from"
+        assert self._peer is not None, "the transport comes before its bytes"
+        return LinkWire(
+            self.cell,
+            self.engine,
+            self._counters,
+            self._transport,
+            address=self.peer_name(),
+            is_encrypted=self._peer.is_encrypted,
+            hang_up=self._hang_up,
+        )
+
+    def _hang_up(self, code: int, text: str) -> None:
+        """End the connection of a link on its initiative: the neighbor has violated nothing."""
+        if self.engine.phase != CLOSED:
+            self.engine.fail(code, text)
+            self._close_transport()
+
+    def _link_gone(self, reason: str) -> None:
+        link, self.link = self.link, None
+        if link is not None:
+            link.gone(reason)
+
     # --- the end ---
 
     def _violated(self, code: int, text: str) -> None:
+        if self.link is not None:
+            self.link.reason = self.link.reason or text
         self._counters.count(self._counters.violated, codes.NAMES[code].replace(" ", "_"))
         log.info("protocol error from client %r at %s (%s): %s", self.client, self.peer_name(), codes.NAMES[code], text)
         self._close_transport()
@@ -279,6 +311,7 @@ class FlowPeer(Behaviour):
     def _close_transport(self) -> None:
         self.flush()
         self._release()
+        self._link_gone("it was closed")
         if self._transport is not None:
             self._transport.close_after_flush()
 
@@ -303,5 +336,6 @@ class FlowPeer(Behaviour):
     def fail(self) -> None:
         """Abort after a fault of our own: the client gets its messages again over another connection."""
         self._release()
+        self._link_gone("a fault of this broker; its log says more")
         if self._transport is not None:
             self._transport.abort()

@@ -23,6 +23,7 @@ SHELLS = {
     "sluicegate/actors/runtime/runtime.py",
     "sluicegate/actors/runtime/clock.py",
     "sluicegate/actors/runtime/inbox.py",
+    "sluicegate/actors/publishing/link_publisher.py",
     "sluicegate/actors/publishing/publisher.py",
     "sluicegate/actors/runtime/tasks.py",
     "sluicegate/actors/transactions/commit.py",

@@ -16,6 +16,7 @@ from sluicegate.gateway.admin.semp.objects.clients import (
     USERNAME,
     exception_kind,
 )
+from sluicegate.gateway.admin.semp.objects.links import CLUSTER, LINK
 from sluicegate.gateway.admin.semp.objects.message_vpns import VPN
 from sluicegate.gateway.admin.semp.objects.queues import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
 from sluicegate.gateway.admin.semp.read import Listing, Names, Resource
@@ -136,6 +137,17 @@ async def _client_subscriptions(node: NodeInterface, names: Names) -> Sequence[A
     ]
 
 
+async def _networks(node: NodeInterface, names: Names) -> Sequence[Any]:
+    return [await node.list_links()]
+
+
+async def _links(node: NodeInterface, names: Names) -> Sequence[Any]:
+    found = await node.list_links()
+    if found.network != names[0]:
+        raise not_found(f"dmrCluster {names[0]!r}")
+    return found.links
+
+
 _OF_VPN: Final = ("msgVpnName",)
 _OF_QUEUE: Final = ("msgVpnName", "queueName")
 _OF_CLIENT: Final = ("msgVpnName", "clientName")
@@ -155,6 +167,9 @@ ACL_EXCEPTIONS: Final = {
 USERNAMES: Final = Resource(f"{_VPN}/clientUsernames", USERNAME, _OF_VPN, _usernames, _some_usernames)
 CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients, _some_clients, _client_names)
 
+NETWORKS: Final = Resource("/dmrClusters", CLUSTER, (), _networks)
+LINKS: Final = Resource(f"{NETWORKS.object_path}/links", LINK, ("dmrClusterName",), _links)
+
 # What is configured, and shown as it runs as well.
 CONFIGURED: Final = (
     VPNS,
@@ -172,6 +187,8 @@ MONITORED: Final = (
     Resource(f"{QUEUES.object_path}/txFlows", TX_FLOW, _OF_QUEUE, _tx_flows),
     Resource(f"{_VPN}/bridges", BRIDGE, _OF_VPN, _bridges),
     CLIENTS,
+    NETWORKS,
+    LINKS,
     Resource(f"{CLIENTS.object_path}/txFlows", TX_FLOW, _OF_CLIENT, _client_flows),
     Resource(f"{CLIENTS.object_path}/subscriptions", CLIENT_SUBSCRIPTION, _OF_CLIENT, _client_subscriptions),
 )

@@ -1,4 +1,4 @@
-"""The client of the admin API for bridges, REST delivery points, users and profiles.
+"""The client of the admin API for bridges, links, REST delivery points, users and profiles.
 
 Their views import models of the configuration, which most commands do not need.
 """
@@ -9,11 +9,12 @@ from urllib.parse import quote
 from sluicegate.gateway.cli.admin.client import AdminClient, read_view
 from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView, UsersView, UserView
 from sluicegate.gateway.views.bridges import BridgesView, BridgeView
+from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 
 
 class AdminObjects(AdminClient):
-    """An AdminClient that also manages bridges, REST delivery points, users and profiles."""
+    """An AdminClient that also manages bridges, links, REST delivery points, users and profiles."""
 
     def rest_delivery_points(self) -> RestDeliveryPointsView:
         """Return every REST delivery point."""
@@ -34,6 +35,26 @@ class AdminObjects(AdminClient):
     def delete_rest_delivery_point(self, name: str) -> None:
         """Delete a REST delivery point."""
         self._port.ask("DELETE", _rest_point_path(name))
+
+    def links(self) -> LinksView:
+        """Return every link to a neighbor broker."""
+        return read_view(LinksView, self._port.ask("GET", "/links"))
+
+    def create_link(self, definition: Mapping[str, object]) -> LinkView:
+        """Create a link."""
+        return read_view(LinkView, self._port.ask("POST", "/links", definition))
+
+    def show_link(self, name: str) -> LinkView:
+        """Return one link."""
+        return read_view(LinkView, self._port.ask("GET", _link_path(name)))
+
+    def update_link(self, name: str, changes: Mapping[str, object]) -> LinkView:
+        """Change settings of a link."""
+        return read_view(LinkView, self._port.ask("PATCH", _link_path(name), changes))
+
+    def delete_link(self, name: str) -> None:
+        """Delete a link."""
+        self._port.ask("DELETE", _link_path(name))
 
     def bridges(self) -> BridgesView:
         """Return every bridge."""
@@ -98,6 +119,10 @@ class AdminObjects(AdminClient):
 
 def _rest_point_path(name: str) -> str:
     return "/rest-delivery-points/" + quote(name, safe="")
+
+
+def _link_path(name: str) -> str:
+    return "/links/" + quote(name, safe="")
 
 
 def _bridge_path(name: str) -> str:

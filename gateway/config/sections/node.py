@@ -50,6 +50,12 @@ class Node(Section):
     """The node itself."""
 
     name: str = Field(default="sluicegate", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", min_length=1, max_length=64)
+    network: str = Field(
+        default="default",
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
+        max_length=64,
+        description="network of linked brokers that the node belongs to; its name is unique there",
+    )
     allowed_hosts: AllowedHosts = Field(
         default=(), description="host names that browsers and HTTP clients may use for the node; '*': any"
     )

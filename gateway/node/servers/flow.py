@@ -1,13 +1,16 @@
 """The server of the flow protocol: makes the connections of its clients and their services."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.server import ProtocolServer
+from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.connection import FlowConnection
+from sluicegate.protocols.flow.links import LinkAcceptor
 from sluicegate.protocols.flow.peer import FlowServices
 
 
@@ -18,6 +21,10 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
     schemes: ClassVar = {"flow": "flow", "flow_tls": "flows"}
     alpn = "gfp/1"
     subprotocols = ()
+
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn], links: LinkAcceptor) -> None:
+        self._links = links
+        super().__init__(services, message_vpns)
 
     @property
     def message_bytes_max(self) -> int:
@@ -61,4 +68,5 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
             slow_subscriber_stall_ms=services.config.backpressure.slow_subscriber_stall_ms,
             product=f"sluicegate {VERSION}",
             allows_plain_unencrypted=flow.allow_plain_without_tls,
+            links=self._links,
         )

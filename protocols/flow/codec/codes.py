@@ -60,6 +60,17 @@ NOT_PERMITTED: Final = 0x050B  # the client's profiles keep it from publishing t
 # 0x06: a consumer's flow, in FLOW_STATE.
 REVOKED: Final = 0x0601  # the queue is gone, or a right to it
 
+# 0x07: a link between brokers. It is refused, or ends.
+LINK_NOT_CONFIGURED: Final = 0x0701  # this broker has no link to a broker of that name
+LINK_NAME_TAKEN: Final = 0x0702  # two brokers have one name
+LINK_NAME_DIFFERS: Final = 0x0703  # the broker at that address has another name
+LINK_NETWORK_DIFFERS: Final = 0x0704
+LINK_VERSION_UNKNOWN: Final = 0x0705
+LINK_NO_VPN: Final = 0x0706  # no message VPN is linked at both ends
+LINK_DUPLICATE: Final = 0x0707  # there is another connection of this link, which stays
+LINK_OUT_OF_STEP: Final = 0x0708  # the exchange of interests has to begin again
+LINK_REMOVED: Final = 0x0709  # it was removed from the configuration, or its settings have changed
+
 NAMES: Final[dict[int, str]] = {
     NONE: "none",
     SHUTTING_DOWN: "shutting down",
@@ -99,6 +110,15 @@ NAMES: Final[dict[int, str]] = {
     NOT_PUBLISHED: "not published",
     NOT_PERMITTED: "not permitted",
     REVOKED: "revoked",
+    LINK_NOT_CONFIGURED: "link not configured",
+    LINK_NAME_TAKEN: "link name taken",
+    LINK_NAME_DIFFERS: "link name differs",
+    LINK_NETWORK_DIFFERS: "link network differs",
+    LINK_VERSION_UNKNOWN: "link version unknown",
+    LINK_NO_VPN: "link no vpn",
+    LINK_DUPLICATE: "link duplicate",
+    LINK_OUT_OF_STEP: "link out of step",
+    LINK_REMOVED: "link removed",
 }
 
 

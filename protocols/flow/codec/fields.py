@@ -72,6 +72,12 @@ ALREADY: Final = 0x0054  # u8
 USAGE_BYTES: Final = 0x0055  # u64
 PARTITION_IDS: Final = 0x0056  # u64 each, in the order in which the body speaks of the partitions
 
+BROKER: Final = 0x0060  # text
+NETWORK: Final = 0x0061  # text
+LINK_VERSION: Final = 0x0062  # u16
+DEAD_TIME_MS: Final = 0x0063  # u32
+LINK_GROUP: Final = 0x0064  # u8 syntax, u16 length of the share name, share name, topic filter; one field for each
+
 KNOWN: Final = frozenset(
     {
         REQUEST_ID, CODE, TEXT, RETRY_AFTER_MS, CLIENT_NAME, PRODUCT, KEEP_ALIVE_MS, FRAME_BYTES_MAX, FLOWS_MAX,
@@ -79,7 +85,8 @@ KNOWN: Final = frozenset(
         SEQUENCE_MAX, STORED_HIGHEST, UNSETTLED_MAX, DELIVERY_ID_MAX, STATE, STATE_NUMBER, ACKNOWLEDGES,
         TOPIC_FILTER, PRIORITY, SELECTOR, BROWSES, DURABILITY, PARTITION, FIRST, END, COLUMNS, CHUNK_BYTES,
         INCARNATION, CURSOR, CURSOR_EPOCH, MODE, INSTANCE, START, LAG_BYTES_MAX, LAG_TIME_MS_MAX, HEARTBEAT_MS,
-        BATCH_REF, WAIT_MS, TRANSACTION, PART, ATTEMPT, MESSAGES_COUNT, ALREADY, USAGE_BYTES, PARTITION_IDS,
+        BATCH_REF, WAIT_MS, TRANSACTION, PART, ATTEMPT, MESSAGES_COUNT, ALREADY, USAGE_BYTES, PARTITION_IDS, BROKER,
+        NETWORK, LINK_VERSION, DEAD_TIME_MS, LINK_GROUP,
     }
 )  # fmt: skip
 
@@ -137,6 +144,10 @@ class FieldReader:
     def texts(self, field_id: int, bytes_max: int) -> tuple[str, ...]:
         """Return the texts of all fields of that id, in order."""
         return tuple([self._decoded(field_id, each, bytes_max) for each in self._values.get(field_id, [])])
+
+    def all_data(self, field_id: int) -> list[bytes]:
+        """Return the bytes of all fields of that id, in order."""
+        return self._values.get(field_id, [])
 
     def data(self, field_id: int) -> bytes | None:
         """Return bytes, or None when they are not there."""

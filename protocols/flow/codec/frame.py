@@ -59,6 +59,15 @@ PROVISION: Final = 0x60
 ALTER: Final = 0x61
 DEPROVISION: Final = 0x62
 
+# Between brokers.
+LINK: Final = 0x70
+LINK_DIGESTS: Final = 0x71
+LINK_INTERESTS: Final = 0x72
+LINK_ACK: Final = 0x73
+LINK_MESSAGES: Final = 0x74
+
+OF_LINKS: Final[tuple[int, ...]] = (LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES)  # once LINK is answered
+
 # Requests that need no flow; the answer is a RESPONSE of the same type.
 REQUESTS_OF_SESSION: Final[tuple[int, ...]] = (
     PROVISION,
@@ -67,7 +76,7 @@ REQUESTS_OF_SESSION: Final[tuple[int, ...]] = (
     SUBSCRIBE,
     UNSUBSCRIBE,
     QUEUE_STATUS, CUT_RANGE, BIND_CURSOR, ACK_CURSOR, PIN_CURSOR, CURSOR_STATUS, UNBIND_CURSOR, DELETE_CURSOR, STAGE,
-    COMMIT_STAGED, ABORT_STAGED,
+    COMMIT_STAGED, ABORT_STAGED, LINK,
 )  # fmt: skip
 
 NAMES: Final[dict[int, str]] = {
@@ -110,6 +119,11 @@ NAMES: Final[dict[int, str]] = {
     PROVISION: "PROVISION",
     ALTER: "ALTER",
     DEPROVISION: "DEPROVISION",
+    LINK: "LINK",
+    LINK_DIGESTS: "LINK_DIGESTS",
+    LINK_INTERESTS: "LINK_INTERESTS",
+    LINK_ACK: "LINK_ACK",
+    LINK_MESSAGES: "LINK_MESSAGES",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

@@ -29,6 +29,8 @@ DEFLATED_BYTES_MAX: Final = 4 * 1024 * 1024
 # Bytes of a body for each of its stream. One read of 256 KiB makes us hold 25 MiB, less than a message may have; zlib
 # itself goes to 1,030.
 INFLATED_RATIO_MAX: Final = 100
+LINK_VPNS_MAX: Final = 1_000  # message VPNs of one link
+LINK_GROUPS_MAX: Final = 32  # shared groups that one LINK_MESSAGES names
 FRAME_BYTES_MIN: Final = UNAUTHENTICATED_FRAME_BYTES_MAX  # the smallest limit a peer may set
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024  # the largest; a message of a queue has 30 MB at most
 

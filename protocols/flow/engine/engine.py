@@ -35,6 +35,7 @@ from sluicegate.protocols.flow.codec.frame import (
 from sluicegate.protocols.flow.codec.frames.cursor import CURSOR_FRAMES, read_cursor_frame
 from sluicegate.protocols.flow.codec.frames.deliver import read_deliver
 from sluicegate.protocols.flow.codec.frames.flow import FLOW_FRAMES, read_flow_frame
+from sluicegate.protocols.flow.codec.frames.link import LINK_FRAMES, read_link_frame
 from sluicegate.protocols.flow.codec.frames.partition import read_partitions, read_partitions_ack
 from sluicegate.protocols.flow.codec.frames.provision import PROVISION_FRAMES, read_provision_frame
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived, read_alike, read_pub_ack, read_publish
@@ -111,6 +112,7 @@ class FlowEngine:
     ) -> None:
         self.phase = BEFORE_PREFACE
         self.keep_alive_ms = keep_alive_ms  # in force once the connection is open
+        self.silence_ms_max = 0  # of the peer, before it counts as gone; 0: three intervals
         self._is_gateway = is_gateway
         self.compresses = False  # bodies may be compressed, either way; once the connection is open
         self.saved_received = 0  # bytes that compression has kept off the wire, since the owner took note of them
@@ -192,7 +194,7 @@ class FlowEngine:
         """Bring time: keep-alive, silence, and steps that take too long."""
         events: list[FlowEvent] = []
         if self.phase == OPEN:
-            if now_ms - self._received_ms > SILENT_INTERVALS_MAX * self.keep_alive_ms:
+            if now_ms - self._received_ms > (self.silence_ms_max or SILENT_INTERVALS_MAX * self.keep_alive_ms):
                 self._violated(TIMED_OUT, f"nothing received for {now_ms - self._received_ms} ms", events)
             elif now_ms - self._sent_ms >= self.keep_alive_ms:
                 self._ping_number += 1
@@ -397,6 +399,8 @@ class FlowEngine:
             events.append(read_pub_ack(frame, data))
         elif kind == frames.ROWS:
             events.append(read_rows(frame, data))
+        elif kind in LINK_FRAMES:
+            events.append(read_link_frame(frame, data))
         elif kind in FLOW_FRAMES:
             events.append(read_flow_frame(frame, data))
         elif kind in STAGING_FRAMES:

@@ -9,6 +9,7 @@ from typing import TypeAlias, final
 from sluicegate.protocols.flow.codec.frames.cursor import CursorFrame
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.flow import FlowFrame
+from sluicegate.protocols.flow.codec.frames.link import LinkFrame
 from sluicegate.protocols.flow.codec.frames.partition import Partitions, PartitionsAck
 from sluicegate.protocols.flow.codec.frames.provision import ProvisionFrame
 from sluicegate.protocols.flow.codec.frames.publish import PubAck, PublishesReceived
@@ -60,6 +61,7 @@ FlowEvent: TypeAlias = (
     | Partitions
     | PartitionsAck
     | SubscriptionFrame
+    | LinkFrame
     | ProvisionFrame
     | PeerViolated
 )

@@ -34,6 +34,7 @@ TO_GATEWAY: Final[dict[int, dict[int, bool]]] = {
         frames.UNBIND: False,
         frames.PARTITIONS_ACK: False,
         frames.READ: False,
+        **dict.fromkeys(frames.OF_LINKS, False),
         **dict.fromkeys(frames.REQUESTS_OF_SESSION, False),
     },
 }
@@ -59,6 +60,7 @@ TO_CLIENT: Final[dict[int, dict[int, bool]]] = {
         frames.PARTITIONS: False,
         frames.READ: True,
         frames.ROWS: False,
+        **dict.fromkeys(frames.OF_LINKS, False),
         **dict.fromkeys(frames.REQUESTS_OF_SESSION, True),
     },
 }

@@ -8,6 +8,7 @@ from sluicegate.protocols.flow.codec import frame as frames
 from sluicegate.protocols.flow.codec.frames.cursor import CURSOR_FRAMES, CursorFrame, read_cursor_frame
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered, read_deliver
 from sluicegate.protocols.flow.codec.frames.flow import FLOW_FRAMES, FlowFrame, read_flow_frame
+from sluicegate.protocols.flow.codec.frames.link import LINK_FRAMES, LinkFrame, read_link_frame
 from sluicegate.protocols.flow.codec.frames.partition import (
     Partitions,
     PartitionsAck,
@@ -48,6 +49,7 @@ AnyFrame = (
     | PartitionsAck
     | SubscriptionFrame
     | ProvisionFrame
+    | LinkFrame
 )
 
 
@@ -121,6 +123,8 @@ def decoded(data: bytes) -> AnyFrame:
         return read_provision_frame(frame, data)
     if frame.kind in SUBSCRIPTION_FRAMES:
         return read_subscription_frame(frame, data)
+    if frame.kind in LINK_FRAMES:
+        return read_link_frame(frame, data)
     if frame.kind == frames.PARTITIONS:
         return read_partitions(frame, data)
     if frame.kind == frames.PARTITIONS_ACK:

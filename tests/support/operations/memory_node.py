@@ -62,6 +62,7 @@ from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template
 from sluicegate.messaging.routing.routes import TopicSpace
 from support.operations.memory_bridges import MemoryBridges
+from support.operations.memory_links import MemoryLinks
 from support.operations.memory_profiles import MemoryProfiles
 from support.operations.memory_rest_points import MemoryRestPoints
 from support.operations.memory_users import MemoryUsers
@@ -92,7 +93,7 @@ SPOOL: Final = SpoolView(
 
 
 @dataclass
-class MemoryNode(MemoryBridges, MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
+class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, MemoryUsers, MemoryVpns):
     """Queues and messages in memory, shared by all message VPNs; health, actors and samples are what a test sets."""
 
     actors: Sequence[ActorView] = ()

@@ -48,6 +48,32 @@ def rest_delivery_point(
     print_table(("RDP", "Part", "Name", "State", "Reason", "Counts"), rows)
 
 
+@app.command("links")
+def links(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
+    """Show the links to other brokers of the network, and the reason if one is down."""
+    from sluicegate.gateway.cli.admin.objects import AdminObjects  # late: no other command here needs its imports
+
+    view = AdminObjects(url).links()
+    if as_json:
+        print_json(view)
+        return
+    typer.echo(f"Broker : {view.broker} (network: {view.network})\n")
+    rows: list[tuple[object, ...]] = []
+    for link in view.links:
+        state = "Up" if link.up else "Down" if link.enabled else "Disabled"
+        about = link.remote_address if link.up else link.reason
+        received = sum(each.messages_received for each in link.message_vpns)
+        exported = sum(each.exported_count for each in link.message_vpns)
+        imported = sum(each.imported_count for each in link.message_vpns)
+        names = ", ".join(each.vpn_name for each in link.message_vpns)
+        figures = (exported, imported, link.messages_sent, received, link.messages_dropped)
+        rows.append((link.name, f"({link.origin})", state, about, names, *figures))
+    columns = ("Neighbor", "Origin", "State", "Address or Reason", "VPNs")
+    print_table((*columns, "Exported", "Imported", "Sent", "Received", "Dropped"), rows)
+    for reason, count in sorted(view.refusals.items()):
+        typer.echo(f"refused without a link: {reason} {count}")
+
+
 @app.command("bridge")
 def bridge(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
     """Show the bridges to foreign brokers with their rules, and the reason if one is down."""

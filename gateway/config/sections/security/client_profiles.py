@@ -28,7 +28,7 @@ def _network(text: str) -> str:
 
 
 class ClientProfileSettings(NamedSection):
-    """A client profile. By default everything is permitted, without limits."""
+    """A client profile. By default everything but links of other brokers is permitted, without limits."""
 
     name: ProfileName
     dto_local_priority: Literal["P1", "P2", "P3", "P4", "DA"] = Field(
@@ -40,6 +40,9 @@ class ClientProfileSettings(NamedSection):
     allow_guaranteed_endpoint_create_enabled: bool = True
     allow_shared_subscriptions_enabled: bool = True
     allow_transacted_sessions_enabled: bool = True
+    allow_bridge_connections_enabled: bool = Field(
+        default=False, description="its clients may be brokers that link to this one"
+    )
     max_connection_count: Count = COUNT_MAX
     max_connection_count_per_client_username: Count = COUNT_MAX
     max_egress_flow_count: Count = COUNT_MAX

@@ -33,6 +33,8 @@ Names = dict[str, Remembered]  # by message VPN and name
 BEFORE_PREFACE, GREETING, AUTHENTICATING, OPEN, OVER = "preface", "greeting", "authenticating", "open", "over"
 _OF_SESSION: Final = {"PING", "PONG", "GOAWAY", "CLOSE"}
 _OF_FLOWS: Final = {"PUB_ACK", "DELIVER", "CREDIT", "SETTLED", "FLOW_STATE", "PARTITIONS", "ROWS"}
+_OF_LINKS: Final = {"LINK_DIGESTS", "LINK_INTERESTS", "LINK_ACK", "LINK_MESSAGES"}
+_UNANSWERED: Final = {"CLOSE", "PONG", "PARTITIONS_ACK"} | _OF_LINKS  # beside those of flows
 _OPENING: Final = {"OPEN_PUB", "BIND", "READ"}
 _ENDING: Final = {"CLOSE_PUB", "UNBIND"}
 _BEFORE_OPEN: Final = {
@@ -63,6 +65,7 @@ class FlowProtocolReferee:
         self._is_going = False  # GOAWAY was sent
         self._requests: list[tuple[int, str, int]] = []  # without an answer: id, type, flow id
         self._subscribed: list[tuple[int, str]] = []  # request id and filter; a negative id: to be ended
+        self._linked_count = 0  # message VPNs of a link; 0: it is none
         self._flow_id_max = 0  # that the client has asked for
         self._asked: dict[int, FlowReferee] = {}  # flows whose requests are not answered
         self._flows: dict[int, FlowReferee] = {}
@@ -90,14 +93,16 @@ class FlowProtocolReferee:
         expect(self._state != OVER, "Sessions, The end", "{} behind the last frame", frame)
         allowed = _BEFORE_OPEN.get(self._state)
         expect(allowed is None or kind in allowed, "Sessions", "{}, and then {}", self._state, frame)
-        is_answer = kind == "AUTH" or kind not in _OF_SESSION | _OF_FLOWS | {"WELCOME", "ERROR"}
+        is_answer = kind == "AUTH" or kind not in _OF_SESSION | _OF_FLOWS | _OF_LINKS | {"WELCOME", "ERROR"}
         is_response = bool(frame.flags & RESPONSE)
         expect(is_response == (is_answer or kind == "CREDIT"), "Frames", "RESPONSE of {}", frame)
         if frame.flags & COMPRESSED:
             self._judge_compressed(frame)
         for code in fields.get("code", ()):
             expect(code in CODES, "Errors", "the code of {}", frame)
-        if kind in _OF_FLOWS:
+        if kind in _OF_LINKS:
+            expect(0 < frame.flow_id <= self._linked_count, "Links", "{} of {}", frame, self._linked_count)
+        elif kind in _OF_FLOWS:
             self._of_flow(frame, fields)
         elif kind == "ERROR":
             self._error(frame, fields)
@@ -169,6 +174,8 @@ class FlowProtocolReferee:
             self._unsubscribed(request_id)
         elif kind in _WITH_ATTRIBUTES:
             expect(isinstance(json.loads(frame.body), dict), "Provisioning", "{}", frame)
+        elif kind == "LINK":
+            self._linked_count = _names_count(frame.body) // 2
         elif frame.body:  # positions
             expect(len(frame.body) == 4 + 36 * int.from_bytes(frame.body[:4], "big"), "Reading in bulk", "{}", frame)
 
@@ -236,7 +243,7 @@ class FlowProtocolReferee:
             flow = self._flows.get(flow_id)
             if flow is not None:
                 flow.client_says(frame)
-        elif kind in _OPENING or kind in _ENDING or kind not in ("CLOSE", "PONG", "PARTITIONS_ACK"):
+        elif kind in _OPENING or kind in _ENDING or kind not in _UNANSWERED:
             fields = fields_of(frame.fields, _must)
             request_id = number_of(fields, "request id")
             self._requests.append((request_id, kind, flow_id))
@@ -251,6 +258,15 @@ class FlowProtocolReferee:
         if kind == "OPEN_PUB":
             return PublisherReferee(fields, self._names, "".join(texts_of(self._hello or {}, "message VPN")))
         return ConsumerReferee(fields, self._times) if kind == "BIND" else ReaderReferee(fields)
+
+
+def _names_count(body: bytes) -> int:
+    """Links: the names of message VPNs in the answer to LINK."""
+    pos = count = 0
+    while pos < len(body):
+        pos, count = pos + 2 + int.from_bytes(body[pos : pos + 2], "big"), count + 1
+    expect(pos == len(body) and count > 0 and count % 2 == 0, "Links", "{} names in {}", count, body.hex())
+    return count
 
 
 def matches(text: str, topic: str) -> bool:

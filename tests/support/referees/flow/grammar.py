@@ -76,11 +76,19 @@ FROM_GATEWAY: Final = {
     "PROVISION": f"{_REQUEST}, name",
     "ALTER": f"{_REQUEST}, name",
     "DEPROVISION": f"{_REQUEST}, name",
+    "LINK": f"{_REQUEST}, broker, incarnation, network, link version, dead time, feature*",
+    "LINK_DIGESTS": "",
+    "LINK_INTERESTS": "",
+    "LINK_ACK": "",
+    "LINK_MESSAGES": "link group*",
 }
-WITH_BODY: Final = {"PING", "PONG", "PUB_ACK", "DELIVER", "CREDIT", "SETTLED", "PARTITIONS", "ROWS"}
+WITH_BODY: Final = {
+    "PING", "PONG", "PUB_ACK", "DELIVER", "CREDIT", "SETTLED", "PARTITIONS", "ROWS", "LINK",
+    "LINK_INTERESTS", "LINK_ACK", "LINK_MESSAGES",
+}  # fmt: skip
 WITH_BODY_SOMETIMES: Final = {
     "QUEUE_STATUS", "BIND_CURSOR", "ACK_CURSOR", "PIN_CURSOR", "CURSOR_STATUS", "UNBIND_CURSOR", "DELETE_CURSOR",
-    "PROVISION", "ALTER",
+    "PROVISION", "ALTER", "LINK_DIGESTS",
 }  # fmt: skip
 
 Fields = dict[str, list[int | bytes]]

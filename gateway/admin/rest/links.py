@@ -1,0 +1,77 @@
+"""Operations on links to neighbor brokers. They are of the node: an account needs its access level there."""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from sluicegate.gateway.admin.operation import BAD_BODY, PROBLEM, REFUSED, Answer, Operations
+from sluicegate.gateway.admin.problems import permit
+from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
+from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
+from sluicegate.gateway.config.sections.admin import AccessLevel
+from sluicegate.gateway.config.sections.links import NamedLink
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.views.links import LinksView, LinkView
+
+LINKS: Final = Operations()
+
+BODY: Final = section_body("Link", NamedLink)
+NO_LINK: Final = Answer(404, "No link to a broker of that name exists", PROBLEM)
+
+
+@LINKS.operation("GET", "/links", Answer(200, "By name of the neighbor", LinksView), of_vpn=False)
+async def list_links(node: NodeInterface, request: Request) -> Response:
+    """Links to other brokers of the network: whether each is up, why not, and what crosses it."""
+    return view_answer(await node.list_links())
+
+
+@LINKS.operation(
+    "POST",
+    "/links",
+    Answer(201, "Created; `Location` has its path", LinkView),
+    Answer(409, "The name is taken, or a file that it names cannot be used", PROBLEM),
+    *BAD_BODY,
+    body=BODY,
+    of_vpn=False,
+)
+async def create_link(node: NodeInterface, request: Request) -> Response:
+    """Create a link to a neighbor broker; it survives restarts."""
+    view = await node.create_link(await _permitted(request))
+    return made_answer(request, view.name, view_json(view))
+
+
+@LINKS.operation("GET", "/links/{name}", Answer(200, "The link", LinkView), NO_LINK, of_vpn=False)
+async def show_link(node: NodeInterface, request: Request) -> Response:
+    """One link: its definition, its state, and what crosses it."""
+    return view_answer(await node.show_link(path_name(request)))
+
+
+@LINKS.operation(
+    "PATCH",
+    "/links/{name}",
+    Answer(200, "As it is now", LinkView),
+    NO_LINK,
+    REFUSED,
+    *BAD_BODY,
+    body=changes_of(BODY),
+    of_vpn=False,
+)
+async def update_link(node: NodeInterface, request: Request) -> Response:
+    """Change a link that an operator created; it begins anew. Lists are replaced as a whole."""
+    return view_answer(await node.update_link(path_name(request), await _permitted(request)))
+
+
+@LINKS.operation("DELETE", "/links/{name}", Answer(204, "Deleted"), NO_LINK, REFUSED, of_vpn=False)
+async def delete_link(node: NodeInterface, request: Request) -> Response:
+    """Delete a link that an operator created."""
+    await node.delete_link(path_name(request))
+    return Response(status_code=204)
+
+
+async def _permitted(request: Request) -> dict[str, object]:
+    """Return the body. If it names files of the node, the account must be an admin: they are read and sent away."""
+    body = await json_object(request)
+    if any(key.endswith("_file") and value is not None for key, value in body.items()):
+        permit(request, request.state.operation, AccessLevel.ADMIN)
+    return body

@@ -1,0 +1,212 @@
+"""The links of a node to other brokers: configured at the start and with each reload, and stopped with the node."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from sluicegate.actors.publishing.link_publisher import LinkPublisher
+from sluicegate.actors.runtime.actor import SupervisorActor
+from sluicegate.actors.runtime.runtime import ActorCell, Role, TimerHandle
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
+from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.config.findings import changed, described
+from sluicegate.gateway.config.link_settings import link_settings
+from sluicegate.gateway.config.sections.links import Link, NamedLink
+from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, ProvisionedObjects, kind_of_sections
+from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
+from sluicegate.gateway.views.links import LinksView, LinkView, link_view
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.flow.codec.frames.link import Link as Greeting
+from sluicegate.protocols.network.dialed import DialedConnection
+from sluicegate.protocols.network.dialing import dial
+from sluicegate.protocols.network.links import Links
+from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.settings import LinkSettings
+from sluicegate.protocols.network.vpn_link import LinkedVpn
+
+TICK_MS: Final = 500  # between checks of time limits, as protocol servers have
+
+log = logging.getLogger("sluicegate.network")
+
+
+LINKS: Final = kind_of_sections(
+    NamedLink,
+    row_key=b"link/",
+    count_max=100,  # each is a connection, and a copy of what the neighbor wants
+    not_found=LinkNotFound,
+    already_exists=LinkAlreadyExists,
+)
+
+
+class NodeLinks:
+    """The links of one node: configured ones, and those that operators created. Without one it does nothing."""
+
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
+        self._services = services
+        self._message_vpns = message_vpns  # the node's: it changes while the node runs
+        self.counters = ProtocolCounters()  # of the connections that this node makes
+        runtime = services.runtime
+        self._cell = runtime.spawn(SupervisorActor, kind="links", name="links", policy=VITAL, parent=services.root)
+        self._dialed = runtime.spawn(
+            SupervisorActor, kind="connections", name="dialed-links", policy=VITAL, parent=services.root
+        )
+        self._linked: dict[str, tuple[MessageVpn, LinkedVpn]] = {}
+        self._settings: dict[str, LinkSettings] = {}
+        self._errors: dict[str, str] = {}  # why an enabled link does not run, by the name of its neighbor
+        self._ticker: TimerHandle | None = None
+        self._dials_count = 0
+        self._is_stopped = False
+        config = services.config
+        self._is_named = "name" in config.node.model_fields_set
+        default = message_vpns[DEFAULT_VPN]
+        catalog = services.recovered.stored(DEFAULT_VPN).catalog
+        self._provisioned = ProvisionedObjects(LINKS, default.access, catalog, self._configured)
+        self.links = Links(
+            self._cell,
+            runtime.events,
+            broker=config.node.name,
+            network=config.node.network,
+            incarnation=services.recovered.incarnation,
+            vpn=self._vpn,
+            dial=self._dial,
+        )
+
+    # --- for operators ---
+
+    def view(self) -> LinksView:
+        """Return the view of all links."""
+        views = [self._view(name, link) for name, link in sorted(self._definitions().items())]
+        return LinksView(self.links.broker, self.links.network, dict(self.links.refusals), views)
+
+    def link_view(self, name: str) -> LinkView:
+        """Return the view of one link. Raises LinkNotFound."""
+        link = self._definitions().get(name)
+        if link is None:
+            raise LinkNotFound(name)
+        return self._view(name, link)
+
+    async def create(self, asked: Mapping[str, object]) -> str:
+        """Create a link; return its name. Raises LinkAlreadyExists, QueueInvalid and Refused."""
+        link = described(NamedLink, asked)
+        await self._provisioned.change(self._create(link))
+        return link.name
+
+    async def update(self, name: str, changes: Mapping[str, object]) -> None:
+        """Change a link, which begins anew. Raises LinkNotFound, QueueInvalid and Refused."""
+        await self._provisioned.change(self._update(name, changes))
+
+    async def delete(self, name: str) -> None:
+        """Delete a link. Raises LinkNotFound and Refused."""
+        await self._provisioned.change(self._delete(name))
+
+    async def _create(self, link: NamedLink) -> None:
+        if not self._is_named:
+            raise Refused(
+                "this broker has no name of its own: set node.name, which is unique in the network, and restart"
+            )
+        if link.name == self.links.broker:
+            raise QueueInvalid("name", "that is this broker itself", "the name of another broker")
+        self._provisioned.check_new(link.name)
+        await self._keep(link)
+
+    async def _update(self, name: str, changes: Mapping[str, object]) -> None:
+        await self._keep(changed(self._provisioned.changeable(name), changes))
+
+    async def _delete(self, name: str) -> None:
+        self._provisioned.changeable(name)
+        await self._provisioned.put(name, None)
+        self.configure()
+
+    async def _keep(self, link: NamedLink) -> None:
+        try:
+            link_settings(link.name, link, broker=self.links.broker)
+        except (OSError, ValueError) as error:
+            raise Refused(f"a file that it names cannot be used: {error}") from None
+        await self._provisioned.put(link.name, link)
+        self.configure()
+
+    def _configured(self) -> dict[str, Link]:
+        return self._services.config.links
+
+    def _definitions(self) -> dict[str, Link]:
+        return {**self._provisioned.objects, **self._configured()}
+
+    def _view(self, name: str, link: Link) -> LinkView:
+        named = link if isinstance(link, NamedLink) else NamedLink.of(name, link)
+        origin = OPERATOR if link is self._provisioned.objects.get(name) else CONFIGURATION
+        return link_view(named, self.links.neighbors.get(name), origin=origin, reason=self._errors.get(name, ""))
+
+    # --- start, reload, stop ---
+
+    def configure(self) -> None:
+        """Put the configuration in force. Links whose files cannot be read are not there."""
+        if self._is_stopped:
+            return
+        self._errors.clear()
+        settings: dict[str, LinkSettings] = {}
+        for name, link in self._definitions().items():
+            if not link.enabled:
+                continue
+            try:
+                settings[name] = link_settings(name, link, broker=self.links.broker)
+            except (OSError, ValueError) as error:
+                self._errors[name] = str(error)
+                log.error("there is no link to %s: %s", name, error)
+        self._settings = settings
+        self.links.configure(settings)
+        if settings and self._ticker is None:
+            self._tick()
+
+    def stop(self) -> None:
+        """End all links: the node stops."""
+        self._is_stopped = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        self.links.stop("the broker stops")
+
+    def tick(self) -> None:
+        """Check time limits of connections, and whether message VPNs have been created or deleted."""
+        now_ms = self._services.clock.now_ms()
+        for cell in list(self._dialed.children or ()):
+            if not cell.is_stopped():
+                connection: DialedConnection = cell.behaviour
+                try:
+                    connection.tick(now_ms)
+                except Exception as error:  # it costs this connection only, not the others
+                    cell.failed(error)
+        self.links.configure(self._settings)
+
+    def _tick(self) -> None:
+        self.tick()
+        self._ticker = self._services.runtime.after(TICK_MS, self._tick) if self._settings else None
+
+    def _vpn(self, name: str) -> LinkedVpn | None:
+        vpn = self._message_vpns.get(name)
+        if vpn is None or not vpn.is_up:
+            return None
+        known = self._linked.get(name)
+        if known is None or known[0] is not vpn:
+            services = self._services
+            publisher = LinkPublisher(
+                space=vpn.space, spool=services.spool.inbox, address=self._cell.inbox, rng=services.runtime.rng
+            )
+            linked = LinkedVpn(name=name, space=vpn.space, router=vpn.router, publisher=publisher)
+            known = self._linked[name] = (vpn, linked)
+        return known[1]
+
+    def _dial(self, neighbor: Neighbor, greeting: Greeting) -> None:
+        runtime = self._services.runtime
+        self._dials_count += 1
+        product = f"sluicegate {VERSION}"
+
+        def make(cell: ActorCell) -> DialedConnection:
+            return DialedConnection(cell, self.links, neighbor, greeting, product, self.counters)
+
+        role = Role("connection", f"to-{neighbor.name}", ONE_CONNECTION, make, self._dialed, is_shared=False)
+        cell = runtime.spawn_as(role, self._dials_count)
+        connection: DialedConnection = cell.behaviour
+        runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings)))

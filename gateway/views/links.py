@@ -1,0 +1,113 @@
+"""Views of links to neighbor brokers: their state, why they are down, and what crosses them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sluicegate.gateway.config.sections.links import NamedLink
+
+if TYPE_CHECKING:
+    from sluicegate.protocols.network.neighbor import Neighbor
+    from sluicegate.protocols.network.vpn_link import VpnLink
+
+
+@dataclass(frozen=True, slots=True)
+class VpnLinkView:
+    """A message VPN of a link."""
+
+    vpn_name: str
+    neighbor_vpn_name: str
+    linked: bool  # at both ends, and the link is up
+    complete: bool  # the neighbor has told all that it wants, since it connected
+    exported_count: int  # topics, groups and priorities that this broker wants of the neighbor
+    imported_count: int  # the same, that the neighbor wants of this broker
+    messages_received: int
+
+
+@dataclass(frozen=True, slots=True)
+class LinkView:
+    """A link to one neighbor broker."""
+
+    name: str  # of the neighbor
+    origin: str  # one of gateway.provisioning.store
+    enabled: bool
+    up: bool
+    reason: str  # why it is not up
+    since_ms: int  # wall clock: when it came up, or went down
+    remote_address: str  # of the present connection
+    encrypted: bool
+    initiator: str  # who has made the present connection: `local`, `remote`, or empty
+    dials: int
+    connects: int
+    refusals: dict[str, int]  # by the reason
+    messages_sent: int
+    messages_dropped: int  # they waited too long for a slow neighbor, or had no connection, expired, or were too large
+    waiting_bytes: int  # of messages that wait for the neighbor
+    message_vpns: Sequence[VpnLinkView]
+    definition: NamedLink
+
+
+@dataclass(frozen=True, slots=True)
+class LinksView:
+    """The broker, and its links by name."""
+
+    broker: str
+    network: str
+    refusals: dict[str, int]  # of brokers that this one has no link to, by the reason
+    links: Sequence[LinkView]
+
+
+def link_view(definition: NamedLink, running: "Neighbor | None", *, origin: str, reason: str) -> LinkView:
+    """Return the view of a link; one that does not run has no figures."""
+    if running is None:
+        return LinkView(
+            name=definition.name,
+            origin=origin,
+            enabled=definition.enabled,
+            up=False,
+            reason=reason,
+            since_ms=0,
+            remote_address="",
+            encrypted=False,
+            initiator="",
+            dials=0,
+            connects=0,
+            refusals={},
+            messages_sent=0,
+            messages_dropped=0,
+            waiting_bytes=0,
+            message_vpns=[],
+            definition=definition,
+        )
+    wire = running.wire
+    return LinkView(
+        name=definition.name,
+        origin=origin,
+        enabled=definition.enabled,
+        up=running.is_up,
+        reason=running.reason,
+        since_ms=running.since_ms,
+        remote_address="" if wire is None else wire.address,
+        encrypted=wire is not None and wire.is_encrypted,
+        initiator="" if wire is None else "local" if running.is_dialed else "remote",
+        dials=running.counts.dials,
+        connects=running.counts.connects,
+        refusals=dict(running.counts.refusals),
+        messages_sent=running.sent_count,
+        messages_dropped=sum(running.lost_counts().values()),
+        waiting_bytes=0 if wire is None else wire.waiting_bytes,
+        message_vpns=[_vpn_view(each) for each in running.vpns],
+        definition=definition,
+    )
+
+
+def _vpn_view(vpn: "VpnLink") -> VpnLinkView:
+    return VpnLinkView(
+        vpn_name=vpn.vpn.name,
+        neighbor_vpn_name=vpn.there,
+        linked=vpn.is_up,
+        complete=vpn.is_up and vpn.receiver.is_complete,
+        exported_count=vpn.sender.interests.count,
+        imported_count=vpn.receiver.interests.count,
+        messages_received=vpn.received_count,
+    )

@@ -1,0 +1,237 @@
+"""LINK and the frames behind it: a connection between two brokers of one network.
+
+Flow: links. LINK is a request of the broker that connects. Its answer makes the connection a link: from then on both
+ends send the same frames, each about one message VPN, whose number is the flow id. The bodies of LINK_INTERESTS, and
+the messages in LINK_MESSAGES, are read elsewhere (`protocols.network`): clients need none of it.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final, TypeAlias, final
+
+from sluicegate.protocols.flow.codec import fields as f
+from sluicegate.protocols.flow.codec.codes import MALFORMED, LocalMisuse, PeerViolation
+from sluicegate.protocols.flow.codec.fields import FieldReader, FieldWriter
+from sluicegate.protocols.flow.codec.frame import (
+    LINK,
+    LINK_ACK,
+    LINK_DIGESTS,
+    LINK_INTERESTS,
+    LINK_MESSAGES,
+    NAMES,
+    RESPONSE,
+    SESSION,
+    Frame,
+    encode_frame,
+)
+from sluicegate.protocols.flow.codec.limits import LINK_VPNS_MAX, NAME_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
+
+LINK_VERSION: Final = 1  # of the frames in this module
+DIGESTS_COUNT: Final = 256
+
+# Targets of LINK_MESSAGES.
+SUBSCRIBERS: Final = 0x01  # clients and queues that subscribe to the topics
+DELIVER_TO_ONE: Final = 0x02  # one client, for messages that ask for it
+
+_NUMBER: Final = struct.Struct(">Q")
+_U16: Final = struct.Struct(">H")
+_MESSAGES: Final = struct.Struct(">BBHQ")
+_GROUP: Final = struct.Struct(">BH")
+
+LinkGroup = tuple[bool, str, str]  # whether its filter is in MQTT's syntax, share name, topic filter
+
+
+@final
+@dataclass(frozen=True)
+class Link:
+    """A broker presents itself: as a request, or as the answer, which has the message VPNs that both ends link."""
+
+    request_id: int
+    broker: str
+    incarnation: int  # of its spool: a broker that lost it is another one
+    network: str
+    versions: tuple[int, ...]  # of links: those it speaks; in an answer the one in force
+    dead_time_ms: int  # the sender gives the link up when it has heard nothing for so long
+    features: tuple[str, ...]
+    vpns: tuple[tuple[str, str], ...]  # name at the sender, name at the receiver; numbered from 1 on in an answer
+    is_response: bool
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        out = FieldWriter()
+        out.number(f.REQUEST_ID, self.request_id, 4)
+        out.text(f.BROKER, self.broker)
+        out.number(f.INCARNATION, self.incarnation, 8)
+        out.text(f.NETWORK, self.network)
+        for version in self.versions:
+            out.number(f.LINK_VERSION, version, 2)
+        out.number(f.DEAD_TIME_MS, self.dead_time_ms, 4)
+        for feature in self.features:
+            out.text(f.FEATURE, feature)
+        body = b"".join([_sized(name) for pair in self.vpns for name in pair])
+        return encode_frame(LINK, RESPONSE if self.is_response else 0, SESSION, out.encoded(), body)
+
+
+@final
+@dataclass(frozen=True)
+class LinkDigests:
+    """What the sender knows of the receiver's interests: the digest of each bucket; none: it knows nothing."""
+
+    flow_id: int
+    digests: tuple[int, ...]
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        body = b"".join([_NUMBER.pack(each) for each in self.digests])
+        return encode_frame(LINK_DIGESTS, 0, self.flow_id, b"", body)
+
+
+@final
+@dataclass(frozen=True)
+class LinkInterests:
+    """A change of the sender's interests, as bytes."""
+
+    flow_id: int
+    body: bytes
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(LINK_INTERESTS, 0, self.flow_id, b"", self.body)
+
+
+@final
+@dataclass(frozen=True)
+class LinkAck:
+    """Changes up to this number are in force at the sender."""
+
+    flow_id: int
+    number: int
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(LINK_ACK, 0, self.flow_id, b"", _NUMBER.pack(self.number))
+
+
+@final
+class LinkMessages:
+    """Direct messages, and for whom the publisher's broker has chosen them."""
+
+    __slots__ = ("batch", "flow_id", "groups", "sent_ms", "targets")
+
+    def __init__(self, flow_id: int, targets: int, sent_ms: int, groups: tuple[LinkGroup, ...], batch: bytes) -> None:
+        self.flow_id = flow_id
+        self.targets = targets
+        self.sent_ms = sent_ms  # on the sender's wall clock, by which the times in the messages are to be read
+        self.groups = groups  # one member of each gets the messages
+        self.batch = batch  # as it is at rest
+
+    def __repr__(self) -> str:
+        groups = f", groups {list(self.groups)}" if self.groups else ""
+        return f"LinkMessages(flow {self.flow_id}, targets {self.targets}, sent {self.sent_ms}{groups}, {self.batch!r})"
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        fields = b""
+        if self.groups:
+            out = FieldWriter()
+            for is_mqtt, name, topic_filter in self.groups:
+                encoded = name.encode("utf-8")
+                out.data(f.LINK_GROUP, _GROUP.pack(is_mqtt, len(encoded)) + encoded + topic_filter.encode("utf-8"))
+            fields = out.encoded()
+        head = _MESSAGES.pack(self.targets, 0, 0, self.sent_ms)
+        return encode_frame(LINK_MESSAGES, 0, self.flow_id, fields, head + self.batch)
+
+
+LinkFrame: TypeAlias = Link | LinkDigests | LinkInterests | LinkAck | LinkMessages
+
+LINK_FRAMES: Final = frozenset({LINK, LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES})
+
+
+def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
+    """Return a frame whose type is one of LINK_FRAMES. Raises PeerViolation."""
+    kind = frame.kind
+    if kind == LINK_MESSAGES:
+        return _read_messages(frame, data)
+    if kind == LINK:
+        return _read_link(frame, data)
+    if frame.fields_at != frame.body_at:
+        raise PeerViolation(MALFORMED, f"{NAMES[kind]} with fields; it has none")
+    body = data[frame.body_at : frame.end]
+    if kind == LINK_INTERESTS:
+        return LinkInterests(frame.flow_id, body)
+    if kind == LINK_ACK:
+        if len(body) != _NUMBER.size:
+            raise PeerViolation(MALFORMED, f"LINK_ACK with a body of {len(body)} bytes where 8 are required")
+        return LinkAck(frame.flow_id, int.from_bytes(body, "big"))
+    if len(body) not in (0, DIGESTS_COUNT * _NUMBER.size):
+        text = f"LINK_DIGESTS with a body of {len(body)} bytes; it has none, or {DIGESTS_COUNT} digests of 8"
+        raise PeerViolation(MALFORMED, text)
+    digests = [int.from_bytes(body[at : at + 8], "big") for at in range(0, len(body), 8)]
+    return LinkDigests(frame.flow_id, tuple(digests))
+
+
+def _read_link(frame: Frame, data: bytes) -> Link:
+    reader = FieldReader("LINK", data, frame.fields_at, frame.body_at)
+    names: list[str] = []
+    at = frame.body_at
+    while at < frame.end:
+        if at + 2 > frame.end:
+            raise PeerViolation(MALFORMED, "LINK: one byte behind its last message VPN")
+        end = at + 2 + (data[at] << 8 | data[at + 1])
+        if end > frame.end or end - at - 2 > NAME_BYTES_MAX:
+            raise PeerViolation(MALFORMED, f"LINK: the name of a message VPN has {end - at - 2} bytes")
+        names.append(_text("LINK", data[at + 2 : end]))
+        at = end
+    if len(names) % 2 or len(names) > 2 * LINK_VPNS_MAX:
+        raise PeerViolation(MALFORMED, f"LINK with {len(names)} names; each message VPN has two, of {LINK_VPNS_MAX}")
+    return Link(
+        reader.number_required(f.REQUEST_ID, 4),
+        reader.text(f.BROKER, NAME_BYTES_MAX),
+        reader.number_required(f.INCARNATION, 8),
+        reader.text(f.NETWORK, NAME_BYTES_MAX),
+        tuple([int.from_bytes(each, "big") for each in reader.all_data(f.LINK_VERSION)]),
+        reader.number_required(f.DEAD_TIME_MS, 4),
+        reader.texts(f.FEATURE, NAME_BYTES_MAX),
+        tuple([(names[at], names[at + 1]) for at in range(0, len(names), 2)]),
+        frame.flags & RESPONSE != 0,
+    )
+
+
+def _read_messages(frame: Frame, data: bytes) -> LinkMessages:
+    at = frame.body_at
+    if frame.end < at + _MESSAGES.size:
+        raise PeerViolation(MALFORMED, f"LINK_MESSAGES with a body of {frame.end - at} bytes; its fixed part has 12")
+    targets, _, _, sent_ms = _MESSAGES.unpack_from(data, at)
+    groups: tuple[LinkGroup, ...] = ()
+    if frame.fields_at != at:
+        reader = FieldReader("LINK_MESSAGES", data, frame.fields_at, at)
+        groups = tuple([_read_group(each) for each in reader.all_data(f.LINK_GROUP)])
+    return LinkMessages(frame.flow_id, targets, sent_ms, groups, data[at + _MESSAGES.size : frame.end])
+
+
+def _read_group(data: bytes) -> LinkGroup:
+    if len(data) < _GROUP.size:
+        raise PeerViolation(MALFORMED, f"LINK_MESSAGES: a group of {len(data)} bytes")
+    syntax, name_bytes = _GROUP.unpack_from(data)
+    filter_at = _GROUP.size + name_bytes
+    if syntax > 1 or filter_at > len(data) or len(data) - filter_at > TOPIC_FILTER_BYTES_MAX:
+        raise PeerViolation(MALFORMED, f"LINK_MESSAGES: a group of syntax {syntax} with a name of {name_bytes} bytes")
+    return (
+        syntax == 1,
+        _text("LINK_MESSAGES", data[_GROUP.size : filter_at]),
+        _text("LINK_MESSAGES", data[filter_at:]),
+    )
+
+
+def _text(frame_name: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise PeerViolation(MALFORMED, f"{frame_name}: a name that is not UTF-8") from None
+
+
+def _sized(name: str) -> bytes:
+    encoded = name.encode("utf-8")
+    if len(encoded) > NAME_BYTES_MAX:
+        raise LocalMisuse(f"the name of a message VPN has {len(encoded)} bytes; at most {NAME_BYTES_MAX} fit")
+    return _U16.pack(len(encoded)) + encoded

@@ -1,0 +1,211 @@
+"""A connection between two brokers, as its two ends have it: the wire, and what uses it.
+
+The broker that connects makes the connection itself (`protocols.network.dialed`); at the other end it comes to the
+listener of the flow protocol, and a `FlowConnection` becomes a link when it is greeted with LINK. Both give a
+`LinkWire` to the link, which is theirs no more than a message passes through here.
+
+What goes out has two classes. Control frames, which are few and bounded by the exchange of interests, go first. Direct
+messages wait while the socket is full; beyond a bound the oldest batches are dropped and counted. A link is always
+read: `ReadControl` has no say in it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, final
+
+from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.flow.codec.codes import NONE
+from sluicegate.protocols.flow.codec.frames.link import Link, LinkFrame, LinkMessages
+from sluicegate.protocols.flow.engine.engine import FlowEngine
+from sluicegate.protocols.transport.interface import ByteTransport
+
+WRITTEN_BYTES_MAX: Final = 256 * 1024  # given to the socket at once, before it is asked whether it takes more
+
+
+class LinkUser:
+    """A link, as its wire sees it. A class and not a Protocol, like `Address`."""
+
+    def received(self, frame: LinkFrame) -> None:
+        """Handle a frame of the neighbor, other than LINK. Raises PeerViolation."""
+        raise AssertionError("received is abstract")
+
+    def resumed(self) -> None:
+        """The socket takes more again."""
+        raise AssertionError("resumed is abstract")
+
+    def ended(self, reason: str) -> None:
+        """The connection is gone."""
+        raise AssertionError("ended is abstract")
+
+
+@final
+class LinkWire(Flushed):
+    """One connection of a link."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        engine: FlowEngine,
+        counters: ProtocolCounters,
+        transport: ByteTransport,
+        *,
+        address: str,
+        is_encrypted: bool,
+        hang_up: Callable[[int, str], None],
+    ) -> None:
+        self.address: Final = address  # of the peer
+        self.is_encrypted: Final = is_encrypted
+        self.user: LinkUser | None = None  # None: LINK is not answered, or the connection is gone
+        self.direct_bytes_max = 0  # that may wait for the socket
+        self.sent_count = 0  # direct messages
+        self.dropped_count = 0  # direct messages that waited too long
+        self.is_full = False  # the socket takes no more
+        self.reason = ""  # why it was hung up, or what the neighbor said that it has ended for
+        self.code = NONE  # the same
+        self._cell = cell
+        self._engine = engine
+        self._counters = counters
+        self._transport: ByteTransport | None = transport
+        self._hang_up = hang_up
+        self._control: list[bytes] = []
+        self._direct: deque[LinkMessages] = deque()
+        self._direct_counts: deque[int] = deque()  # messages in each
+        self._direct_bytes = 0
+        self._is_asked = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anything can be sent."""
+        return self._transport is not None
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of direct messages that wait for the socket."""
+        return self._direct_bytes
+
+    def expect_life(self, *, heartbeat_ms: int, dead_time_ms: int) -> None:
+        """Show a sign of life every `heartbeat_ms`, and end when nothing was heard for `dead_time_ms`."""
+        self._engine.keep_alive_ms = heartbeat_ms
+        self._engine.silence_ms_max = dead_time_ms
+
+    def control(self, data: bytes) -> None:
+        """Send a control frame at the end of this turn."""
+        self._control.append(data)
+        self._ask_flush()
+
+    def direct(self, messages: LinkMessages, count: int) -> None:
+        """Send direct messages at the end of this turn, or when the socket takes them."""
+        size = len(messages.batch)
+        self._direct.append(messages)
+        self._direct_counts.append(count)
+        self._direct_bytes += size
+        while self._direct_bytes > self.direct_bytes_max and len(self._direct) > 1:
+            self._direct_bytes -= len(self._direct.popleft().batch)
+            self.dropped_count += self._direct_counts.popleft()
+        self._ask_flush()
+
+    def end(self, code: int, text: str) -> None:
+        """End the connection, and tell the neighbor why."""
+        if self._transport is not None:
+            self.reason = self.reason or text
+            self.code = self.code or code
+            self.flush()
+            self._hang_up(code, text)
+
+    # --- for the connection ---
+
+    def paused(self) -> None:
+        """The socket takes no more."""
+        self.is_full = True
+
+    def resumed(self) -> None:
+        """The socket takes more."""
+        self.is_full = False
+        if self._direct or self._control:
+            self._ask_flush()
+        if self.user is not None:
+            self.user.resumed()
+
+    def gone(self, reason: str) -> None:
+        """The connection is gone. What waits is lost; it is counted as dropped."""
+        self._transport = None
+        self._hang_up = _nothing
+        self._control.clear()
+        self.dropped_count += sum(self._direct_counts)
+        self._direct.clear()
+        self._direct_counts.clear()
+        self._direct_bytes = 0
+        user, self.user = self.user, None
+        if user is not None:
+            user.ended(self.reason or reason)
+
+    def owner(self) -> Scheduled | None:
+        """Return the connection's actor."""
+        return self._cell
+
+    def flush(self) -> None:
+        """Write what the socket takes: control frames first."""
+        self._is_asked = False
+        engine, transport = self._engine, self._transport
+        if transport is None:
+            return
+        if self._control:
+            engine.send(b"".join(self._control))
+            self._control.clear()
+        self._write(transport)
+        while self._direct and not self._is_stopped():
+            size = 0
+            wall_ms = self._cell.runtime.clock.wall_ms()
+            frames: list[bytes] = []
+            while self._direct and size < WRITTEN_BYTES_MAX:
+                messages = self._direct.popleft()
+                self.sent_count += self._direct_counts.popleft()
+                self._direct_bytes -= len(messages.batch)
+                size += len(messages.batch)
+                messages.sent_ms = wall_ms
+                frames.append(messages.encode())
+            engine.send(b"".join(frames))
+            self._write(transport)
+
+    def _is_stopped(self) -> bool:
+        return self.is_full or self._transport is None  # asked by a call: writing changes it
+
+    def _write(self, transport: ByteTransport) -> None:
+        engine = self._engine
+        data = b"".join(engine.take())
+        if data:
+            self._counters.bytes_sent += len(data)
+            engine.wrote(self._cell.runtime.clock.now_ms())
+            transport.write(data)
+
+    def _ask_flush(self) -> None:
+        if not self._is_asked and self._transport is not None:
+            self._is_asked = True
+            self._cell.runtime.dispatcher.at_turn_end(self)
+
+
+def _nothing(code: int, text: str) -> None:
+    """Do nothing: the connection has ended."""
+
+
+@final
+class LinkRefused(Exception):
+    """A link is refused. `code` is of `protocols.flow.codec.codes`."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class LinkAcceptor:
+    """The links of the node, as connections that were accepted see them. A class and not a Protocol, like `Address`."""
+
+    def greeted(self, wire: LinkWire, link: Link, *, refusal: str) -> Link:
+        """Make a connection that was greeted with LINK a link; return the answer. Raises LinkRefused.
+
+        `refusal` says why the client may not open links; empty: it may.
+        """
+        raise AssertionError("greeted is abstract")

@@ -1,0 +1,41 @@
+"""The settings of a link, checked and with the contents of the files that the configuration names."""
+
+import ssl
+from dataclasses import dataclass
+from typing import final
+
+from sluicegate.messaging.routing.local_interest import ExportRules
+from sluicegate.protocols.flow.client.options import ClientOptions, Target
+
+
+@final
+@dataclass(frozen=True)
+class LinkSettings:
+    """One link, to one neighbor broker."""
+
+    name: str  # of the neighbor broker
+    target: Target | None  # where it listens; None: it connects to us
+    options: ClientOptions  # how to log in there
+    tls: ssl.SSLContext | None  # of a target that is TLS
+    tls_digests: tuple[bytes, ...]  # differ where the files of `tls` do
+    vpns: tuple[tuple[str, str], ...]  # name of a message VPN here, name there
+    export: ExportRules
+    export_texts: tuple[tuple[str, ...], ...]  # the same, to be compared
+    dead_time_ms: int  # the neighbor is gone when nothing was heard of it for so long
+    direct_bytes_max: int  # direct messages that wait for the neighbor; beyond, the oldest are dropped
+
+    def runs_as(self, other: "LinkSettings | None") -> bool:
+        """Return whether a link with other settings need not be made anew."""
+        return other is not None and self._compared() == other._compared()
+
+    def _compared(self) -> tuple[object, ...]:
+        return (
+            self.name,
+            self.target,
+            self.options,
+            self.tls_digests,
+            self.vpns,
+            self.export_texts,
+            self.dead_time_ms,
+            self.direct_bytes_max,
+        )

@@ -1,0 +1,279 @@
+"""One message VPN of one link: the exchange of interests, and direct messages both ways.
+
+It exists for as long as the link is configured. Between connections it keeps what the neighbor wants, so that a break
+costs little, and its router sends nothing there.
+"""
+
+import logging
+from collections import deque
+from typing import Any, Final, final
+
+from sluicegate.actors.messages.router import ChangeNeighborInterest, NeighborGone, NeighborPresenceChanged
+from sluicegate.actors.network.link_batches import link_batch, link_body
+from sluicegate.actors.publishing.link_publisher import LinkPublisher
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.inbox import Flushed, Scheduled
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
+from sluicegate.messaging.network.interest import BUCKETS, Change, text_of
+from sluicegate.messaging.network.link import GroupKey, LinkOutput, LinkTargets
+from sluicegate.messaging.network.times import arriving, leaving
+from sluicegate.messaging.routing.local_interest import ExportRules
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
+from sluicegate.protocols.flow.codec.frames import link as frames
+from sluicegate.protocols.flow.codec.frames.link import LinkAck, LinkDigests, LinkGroup, LinkInterests, LinkMessages
+from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
+from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.network.interest_frames import notice_body, notice_in
+
+log = logging.getLogger("sluicegate.network")
+
+NOTICES_PER_TURN: Final = 8  # then others have their turn; each has up to 1,000 interests
+PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
+FRAME_HEAD_BYTES: Final = 4_096  # room for everything in a frame beside the messages and the names of groups
+_NO_DIGESTS: Final = [0] * BUCKETS
+
+
+@final
+class LinkedVpn:
+    """A message VPN of this broker, as its links use it."""
+
+    def __init__(self, *, name: str, space: TopicSpace, router: ActorCell, publisher: LinkPublisher) -> None:
+        self.name = name
+        self.space = space
+        self.router = router
+        self.publisher = publisher
+
+
+@final
+class VpnLink(LinkOutput, Flushed):
+    """One message VPN of one link."""
+
+    def __init__(self, cell: ActorCell, neighbor: str, vpn: LinkedVpn, *, there: str, rules: ExportRules) -> None:
+        super().__init__(neighbor)
+        self.vpn: Final = vpn
+        self.there: Final = there  # name of the message VPN at the neighbor
+        self.sender: Final = InterestSender()
+        self.receiver = InterestReceiver()
+        self.received_count = 0  # direct messages
+        self.away_count = 0  # direct messages for the neighbor while there was no connection
+        self.too_large_count = 0  # direct messages that no frame of the neighbor takes
+        self.expired_count = 0  # direct messages
+        self.unwritable_count = 0  # direct messages that could not be encoded: a fault of ours
+        self._cell = cell
+        self._wire: LinkWire | None = None
+        self._flow_id = 0
+        self._frame_bytes_max = 0  # that the neighbor takes
+        self._is_asked = False
+        # Changes for the router, with the number of each and its connection; it has the first. One at a time: a
+        # neighbor that wants 100,000 topics would else have its turn for a second.
+        self._changes: deque[tuple[Change, int, LinkWire | None]] = deque()
+        self._acked_number = 0
+        self._in_force_number = 0
+        self.is_up = False
+        self.sender.change(vpn.space.exported().export_to(self, self._interest_changed, rules))
+
+    def stop(self) -> None:
+        """End for good."""
+        self.disconnected()
+        self._forget()
+        self.vpn.space.exported().end_export(self)
+
+    def _forget(self) -> None:
+        """Begin from nothing with the next connection."""
+        self.receiver = InterestReceiver()
+        self._changes.clear()
+        self.vpn.router.ask(NeighborGone(self))
+
+    # --- the connection ---
+
+    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int) -> None:
+        """Begin on a new connection."""
+        self._wire = wire
+        self._flow_id = flow_id
+        self._frame_bytes_max = frame_bytes_max
+        self._acked_number = self._in_force_number = 0
+        digests = self.receiver.connected()
+        known = self.receiver.interests.count > 0
+        wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
+        self._set_up(True)
+
+    def disconnected(self) -> None:
+        """The connection is gone."""
+        if self._wire is not None:
+            self._wire = None
+            self.sender.disconnected()
+            self._set_up(False)
+
+    def _set_up(self, is_up: bool) -> None:
+        self.is_up = is_up
+        self.vpn.router.inbox.post(NeighborPresenceChanged(self))
+
+    def received(self, frame: LinkDigests | LinkInterests | LinkAck | LinkMessages) -> None:
+        """Handle a frame of the neighbor. Raises PeerViolation."""
+        if isinstance(frame, LinkMessages):
+            self._arrived(frame)
+            return
+        try:
+            if isinstance(frame, LinkInterests):
+                self._interests(frame)
+            elif isinstance(frame, LinkAck):
+                self.sender.acknowledged(frame.number)
+            else:
+                self.sender.connected(list(frame.digests) or _NO_DIGESTS)
+                self._ask_flush()
+        except ValueError as error:
+            raise self._malformed(error) from error
+
+    def _malformed(self, error: ValueError) -> PeerViolation:
+        return PeerViolation(MALFORMED, f"message VPN {self.vpn.name}: {error}")
+
+    # --- interests ---
+
+    def _interest_changed(self, change: Change) -> None:
+        """Tell the neighbor of a change, at the end of this turn."""
+        self.sender.change(change)
+        self._ask_flush()
+
+    def resumed(self) -> None:
+        """The socket takes more."""
+        self._ask_flush()
+
+    def _ask_flush(self) -> None:
+        if not self._is_asked and self._wire is not None:
+            self._is_asked = True
+            self._cell.runtime.dispatcher.at_turn_end(self)
+
+    def flush(self) -> None:
+        """Send notices and acknowledgements."""
+        self._is_asked = False
+        wire = self._wire
+        if wire is None:
+            return
+        if self._in_force_number > self._acked_number:
+            self._acked_number = self._in_force_number
+            wire.control(LinkAck(self._flow_id, self._in_force_number).encode())
+        if wire.is_full:
+            return  # `resumed` goes on
+        left = NOTICES_PER_TURN
+        for notice in self.sender.notices():
+            wire.control(LinkInterests(self._flow_id, notice_body(notice)).encode())
+            left -= 1
+            if not left:
+                self._ask_flush()
+                return
+
+    def owner(self) -> Scheduled | None:
+        """Return the link's actor."""
+        return self._cell
+
+    def _interests(self, frame: LinkInterests) -> None:
+        notice = notice_in(frame.body)
+        try:
+            change = self.receiver.take(notice)
+        except ValueError as error:
+            self._forget()
+            raise PeerViolation(codes.LINK_OUT_OF_STEP, f"message VPN {self.vpn.name}: {error}") from error
+        self._changes.append((change, notice.number, self._wire))
+        if len(self._changes) == 1:
+            self._ask_router()
+
+    def _ask_router(self) -> None:
+        """Have the router make the first of the changes, and then the others."""
+        changes = self._changes
+        while changes and not (changes[0][0].added or changes[0][0].removed):
+            self._in_force(changes.popleft())
+        if not changes:
+            return
+        first = changes[0]
+
+        def done(answer: LoopFuture[Any]) -> None:
+            if changes and changes[0] is first:  # else they were forgotten
+                changes.popleft()
+                if answer.error() is None:  # else the message VPN was deleted
+                    self._in_force(first)
+                self._ask_router()
+
+        self.vpn.router.ask(ChangeNeighborInterest(self, first[0])).then(done)
+
+    def _in_force(self, made: tuple[Change, int, LinkWire | None]) -> None:
+        _, number, wire = made
+        if number > self._in_force_number and wire is self._wire:
+            self._in_force_number = number
+            self._ask_flush()
+
+    # --- direct messages ---
+
+    def send(self, batch: MessageBatch, targets: LinkTargets) -> None:
+        """Send direct messages; see `LinkOutput`."""
+        wire = self._wire
+        if wire is None:
+            self.away_count += batch.count
+            return
+        alive = leaving(batch, self._cell.runtime.dispatcher.both_ms()[1])
+        if alive is not batch:
+            self.expired_count += batch.count - (0 if alive is None else alive.count)
+            if alive is None:
+                return
+        groups: list[LinkGroup] = []
+        if targets.groups:
+            groups = [_link_group(name, text_of(topic_filter)) for name, topic_filter in targets.groups]
+        self._send(wire, alive, _targets_of(targets), groups)
+
+    def _send(self, wire: LinkWire, batch: MessageBatch, targets: int, groups: list[LinkGroup]) -> None:
+        count = batch.count
+        if count > 1 and batch.payload_bytes > PIECE_BYTES:
+            middle = count // 2
+            self._send(wire, batch.select(list(range(middle))), targets, groups)
+            self._send(wire, batch.select(list(range(middle, count))), targets, groups)
+            return
+        try:
+            body = link_body(batch)
+        except Exception:  # it must not cost the publisher, whose turn this is, its connection
+            self.unwritable_count += count
+            log.exception("%d messages for neighbor %s could not be written", count, self.neighbor)
+            return
+        if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
+            self.too_large_count += count
+            return
+        first = tuple(groups[:LINK_GROUPS_MAX])
+        wire.direct(LinkMessages(self._flow_id, targets, 0, first, body), count)
+        for at in range(LINK_GROUPS_MAX, len(groups), LINK_GROUPS_MAX):
+            more = tuple(groups[at : at + LINK_GROUPS_MAX])
+            wire.direct(LinkMessages(self._flow_id, 0, 0, more, body), count)
+
+    def _arrived(self, frame: LinkMessages) -> None:
+        try:
+            batch = link_batch(frame.batch)
+            targets = LinkTargets(
+                subscribers=frame.targets & frames.SUBSCRIBERS != 0,
+                deliver_to_one=frame.targets & frames.DELIVER_TO_ONE != 0,
+                groups=tuple([_group_key(each) for each in frame.groups]),
+            )
+        except ValueError as error:
+            raise self._malformed(error) from error
+        self.received_count += batch.count
+        wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
+        self.vpn.publisher.deliver(arriving(batch, frame.sent_ms, wall_ms), targets)
+
+
+def _targets_of(targets: LinkTargets) -> int:
+    found = frames.SUBSCRIBERS if targets.subscribers else 0
+    return found | frames.DELIVER_TO_ONE if targets.deliver_to_one else found
+
+
+def _link_group(name: str, written: tuple[str, Syntax] | None) -> LinkGroup:
+    assert written is not None, "the neighbor has sent the group"
+    return (written[1] is Syntax.MQTT, name, written[0])
+
+
+def _group_key(group: LinkGroup) -> GroupKey:
+    is_mqtt, name, text = group
+    try:
+        return (name, parse_filter(text, Syntax.MQTT if is_mqtt else Syntax.SMF))
+    except TopicError as error:
+        raise ValueError(f"a shared group with a filter that does not parse: {error}") from None

@@ -1,0 +1,18 @@
+"""Tests of several brokers."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.broker.linked_brokers import Brokers
+
+
+@pytest.fixture
+def brokers(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
+    """No broker yet."""
+    brokers = Brokers(tmp_path)
+    runner.run(brokers.__aenter__())
+    yield brokers
+    runner.run(brokers.__aexit__(None, None, None))

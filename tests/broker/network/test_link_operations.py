@@ -1,0 +1,146 @@
+"""Links as operators see and change them, and links in TLS."""
+
+from pathlib import Path
+
+import pytest
+
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
+from sluicegate.gateway.views.subscriptions import SmrpQuery
+from sluicegate.messaging.queues.definition import QueueInvalid
+from support.broker.linked_brokers import Brokers, until
+from support.http.plain import plain_async_client
+from support.network.certificates import make_certificates
+
+
+async def test_a_link_that_an_operator_makes_is_up_and_is_there_after_a_restart(brokers: Brokers) -> None:
+    await brokers.add("b", "links.a.url=")
+    proxy = await brokers.proxy("a", "b")
+    await brokers.add("a")
+    node = NodeOperations(brokers["a"].node)
+
+    view = await node.create_link({"name": "b", "url": f"flow://127.0.0.1:{proxy.port}"})
+    assert (view.name, view.origin, view.enabled) == ("b", "operator", True)
+    await brokers.are_linked()
+    view = await node.show_link("b")
+    assert (view.up, view.initiator, view.remote_address) == (True, "local", f"127.0.0.1:{proxy.port}")
+    assert [(each.vpn_name, each.linked, each.complete) for each in view.message_vpns] == [("default", True, True)]
+
+    await brokers["a"].restart()
+    await brokers.are_linked()
+    node = NodeOperations(brokers["a"].node)
+    await node.update_link("b", {"enabled": False})
+    await until(lambda: not brokers["b"].neighbor("a").is_up)
+    assert brokers["b"].neighbor("a").reason == "the link was removed"
+    assert not (await node.show_link("b")).up
+
+    await node.update_link("b", {"enabled": True})
+    await brokers.are_linked()
+    await node.delete_link("b")
+    await until(lambda: not brokers["b"].neighbor("a").is_up)
+    assert (await node.list_links()).links == []
+
+
+async def test_wrong_links_are_refused(brokers: Brokers, tmp_path: Path) -> None:
+    await brokers.add("a", "links.b.url=")
+    node = NodeOperations(brokers["a"].node)
+    with pytest.raises(LinkAlreadyExists):
+        await node.create_link({"name": "b"})
+    with pytest.raises(LinkNotFound):
+        await node.show_link("c")
+    with pytest.raises(Refused, match="is configured"):
+        await node.delete_link("b")
+    with pytest.raises(QueueInvalid, match="that is this broker itself"):
+        await node.create_link({"name": "a"})
+    with pytest.raises(QueueInvalid, match="is no URL of a broker"):
+        await node.create_link({"name": "c", "url": "c:55555"})
+    missing = {"name": "c", "username": "u", "password_file": str(tmp_path / "missing")}
+    with pytest.raises(Refused, match=r"password_file .* No such file"):
+        await node.create_link(missing)
+
+
+async def test_a_broker_without_a_name_of_its_own_makes_no_link(brokers: Brokers) -> None:
+    broker = await brokers.add("a", start=False)
+    broker.settings = tuple(each for each in broker.settings if not each.startswith("node.name"))
+    broker.reads_settings()
+    await broker.start()
+    with pytest.raises(Refused, match=r"set node\.name"):
+        await NodeOperations(broker.node).create_link({"name": "b"})
+
+
+async def test_subscriptions_of_neighbors_are_listed_with_type_r(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    subscriber = await brokers["b"].connect("subscriber")
+    await subscriber.subscribe("plant/+", "$share/crew/office/#")
+    await until(lambda: len(brokers["a"].wants("b")) == 2)
+
+    view = await NodeOperations(brokers["a"].node).smrp_subscriptions(SmrpQuery())
+    rows = [(each.destination_name, each.destination_type, each.subscription) for each in view.subscriptions]
+    assert rows == [("b", "R", "#share/crew/office/#"), ("b", "R", "plant/*")]
+    assert {each.redundancy for each in view.subscriptions} == {"-"}
+    assert view.exported
+    view = await NodeOperations(brokers["a"].node).smrp_subscriptions(SmrpQuery(topic="plant/1"))
+    assert [each.subscription for each in view.subscriptions] == ["plant/*"]
+
+
+async def test_links_are_counted(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    samples = await NodeOperations(brokers["a"].node).metrics_snapshot()
+    found = {each.name: each.value for each in samples if each.labels[:1] == ("b",)}
+    assert found["sluicegate_link_up"] == 1
+    assert found["sluicegate_link_connects_total"] == 1
+    assert {each.vpn for each in samples if each.name == "sluicegate_link_exported_interests"} == {"default"}
+
+
+async def test_a_link_in_tls_logs_in_by_its_certificate(brokers: Brokers, tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    await brokers.add(
+        "b",
+        "links.a.url=",
+        "authentication.allow_anonymous=false",
+        *certificates.in_tls("listeners.flow_tls"),
+        f"listeners.flow_tls.client_ca={certificates.authority}",
+    )
+    port = brokers["b"].node.flow.listeners["flow_tls"].port
+    link = (
+        f"links.b.url=flows://localhost:{port}",
+        f"links.b.tls_authorities_file={certificates.authority}",
+        f"links.b.client_certificate_file={certificates.server}",
+        f"links.b.client_certificate_key_file={certificates.server_key}",
+    )
+    await brokers.add("a", *link)
+    await brokers.are_linked()
+
+    wire = brokers["a"].neighbor("b").wire
+    assert wire is not None
+    assert wire.is_encrypted
+
+
+async def test_a_neighbor_with_a_certificate_of_a_foreign_authority_is_not_trusted(
+    brokers: Brokers, tmp_path: Path
+) -> None:
+    certificates = make_certificates(tmp_path)
+    await brokers.add("b", "links.a.url=", *certificates.in_tls("listeners.flow_tls"))
+    port = brokers["b"].node.flow.listeners["flow_tls"].port
+    await brokers.add("a", f"links.b.url=flows://localhost:{port}")
+
+    await until(lambda: "certificate" in brokers["a"].neighbor("b").reason.lower())
+    assert not brokers["a"].neighbor("b").is_up
+
+
+async def test_semp_shows_the_network_and_its_links(brokers: Brokers) -> None:
+    await brokers.pair(a=("admin.enabled=true", "admin.port=0"))
+    await brokers.are_linked()
+    port = brokers["a"].operator_ports.listeners()[0].port
+    async with plain_async_client(f"http://127.0.0.1:{port}") as client:
+        networks = (await client.get("/SEMP/v2/monitor/dmrClusters")).json()["data"]
+        links = (await client.get("/SEMP/v2/monitor/dmrClusters/default/links")).json()["data"]
+        wrong = await client.get("/SEMP/v2/monitor/dmrClusters/other/links")
+
+    assert [(each["dmrClusterName"], each["nodeName"], each["upLinkCount"]) for each in networks] == [
+        ("default", "a", 1)
+    ]
+    assert [(each["remoteNodeName"], each["up"], each["initiator"]) for each in links] == [("b", True, "local")]
+    assert wrong.json()["meta"]["error"]["status"] == "NOT_FOUND"

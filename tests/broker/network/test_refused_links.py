@@ -1,0 +1,181 @@
+"""Links that are refused: both brokers say why, count it, and show it."""
+
+import asyncio
+
+import pytest
+
+from sluicegate.gateway.config.load import load
+from sluicegate.protocols.network.neighbor import Neighbor
+from support.broker.linked_brokers import MAY_LINK, Brokers, until
+
+
+async def is_refused(neighbor: Neighbor, code: str) -> str:
+    """Wait until a link was refused for this reason; return the words."""
+    await until(lambda: code in neighbor.counts.refusals, f"{code} at {neighbor.name}: {neighbor.reason}")
+    assert not neighbor.is_up
+    return neighbor.reason
+
+
+async def test_a_broker_of_another_network_is_refused(brokers: Brokers) -> None:
+    await brokers.pair(a=("node.network=office",), b=("node.network=plant",))
+
+    text = "'a' is in network 'office', and 'b' in 'plant'"
+    for one, other in ("ab", "ba"):
+        assert await is_refused(brokers[one].neighbor(other), "link_network_differs") == text
+
+
+async def test_a_user_without_the_right_is_refused(brokers: Brokers) -> None:
+    """By default no client may link."""
+    await brokers.pair(b=(f"{MAY_LINK[1].partition('=')[0]}=false",))
+
+    for one, other in ("ab", "ba"):
+        reason = await is_refused(brokers[one].neighbor(other), "permission_denied")
+        assert "allow_bridge_connections_enabled is false" in reason
+
+
+async def test_a_broker_that_the_other_does_not_know_is_refused(brokers: Brokers) -> None:
+    await brokers.pair(b=("links.a.enabled=false", "links.c.url="))
+
+    text = "broker 'b' has no link to 'a'; it has links to c"
+    assert await is_refused(brokers["a"].neighbor("b"), "link_not_configured") == text
+    assert brokers["b"].node.links.links.refusals["link_not_configured"] > 0
+    events = brokers["b"].node.services.runtime.events.record.counts
+    assert events["SYSTEM_NETWORK_LINK_REJECTED"] > 0
+
+
+async def test_two_brokers_of_one_name_are_refused(brokers: Brokers) -> None:
+    """Here `a` finds another `a` where it expects `b`; and `b` gets two that say they are `a`."""
+    await brokers.pair()
+    await brokers.are_linked()
+    proxy = await brokers.proxy("x", "b")
+    await brokers.add("x", "node.name=a", f"links.b.url=flow://127.0.0.1:{proxy.port}")
+
+    reason = await is_refused(brokers["x"].neighbor("b"), "link_name_taken")
+    assert reason == "another broker of the name 'a' is linked to 'b' already"
+    assert brokers["b"].neighbor("a").counts.refusals["link_name_taken"] > 0
+    assert brokers["a"].is_linked_to("b")
+
+
+async def test_a_broker_with_the_name_of_the_one_it_connects_to_is_refused(brokers: Brokers) -> None:
+    proxy = await brokers.proxy("x", "b")
+    await brokers.add("b", "links.a.url=")
+    await brokers.proxy("x", "b")
+    await brokers.add("x", "node.name=b", f"links.c.url=flow://127.0.0.1:{proxy.port}")
+
+    assert await is_refused(brokers["x"].neighbor("c"), "link_name_taken") == "both brokers have the name 'b'"
+
+
+async def test_a_broker_that_is_linked_to_itself_says_so(brokers: Brokers) -> None:
+    proxy = await brokers.proxy("a", "a")
+    await brokers.add("a", f"links.b.url=flow://127.0.0.1:{proxy.port}")
+    await brokers.proxy("a", "a")
+
+    assert await is_refused(brokers["a"].neighbor("b"), "link_name_taken") == "it is linked to itself"
+
+
+async def test_a_broker_with_another_name_than_the_links_is_refused(brokers: Brokers) -> None:
+    proxy = await brokers.proxy("a", "c")
+    await brokers.add("c", "links.a.url=")
+    await brokers.proxy("a", "c")
+    await brokers.add("a", f"links.b.url=flow://127.0.0.1:{proxy.port}")
+
+    reason = await is_refused(brokers["a"].neighbor("b"), "link_name_differs")
+    assert reason == f"the broker at 127.0.0.1:{proxy.port} has the name 'c', not 'b'"
+    await until(lambda: "link_name_differs" in brokers["c"].neighbor("a").counts.refusals)
+
+
+async def test_a_link_without_a_common_message_vpn_is_refused(brokers: Brokers) -> None:
+    """A message VPN that is shut down is linked to none."""
+    await brokers.pair(
+        a=('links.b.vpns={"sales": "sales"}', "vpns.sales.enabled=true"),
+        b=('links.a.vpns={"sales": "sales", "default": "other"}', "vpns.sales.enabled=false"),
+    )
+
+    for one, other in ("ab", "ba"):
+        assert "no message VPN is linked at both ends" in await is_refused(brokers[one].neighbor(other), "link_no_vpn")
+
+
+async def test_a_wrong_password_is_told_to_the_broker_that_connects(brokers: Brokers) -> None:
+    folder = brokers.folder
+    (folder / "right").write_text("correct horse\n")
+    (folder / "wrong").write_text("battery staple\n")
+    user = (
+        "authentication.allow_anonymous=false",
+        "authentication.users.0.name=network",
+        f"authentication.users.0.password_file={folder / 'right'}",
+    )
+    login = ("links.b.username=network", f"links.b.password_file={folder / 'wrong'}")
+    await brokers.pair(a=login, b=user)
+
+    reason = await is_refused(brokers["a"].neighbor("b"), "not_authenticated")
+    assert "does not accept these credentials" in reason
+    assert brokers["b"].node.flow.counters.refused["not_authenticated"] > 0
+
+    await brokers["a"].restart(f"links.b.password_file={folder / 'right'}")
+    await brokers.are_linked()
+
+
+async def test_a_neighbor_that_does_not_answer_is_dialled_once_at_a_time(brokers: Brokers) -> None:
+    proxy = await brokers.proxy("a", "b")
+    proxy.freeze()
+    await brokers.add("b", "links.a.url=")
+    await brokers.proxy("a", "b")
+    await brokers.add("a", f"links.b.url=flow://127.0.0.1:{proxy.port}")
+    await until(lambda: proxy.accepted_count > 0)
+    await asyncio.sleep(0.6)  # the second attempt would come within half a second
+    assert proxy.accepted_count == 1
+    assert brokers["a"].neighbor("b").counts.dials == 1
+
+    proxy.heal()
+    await brokers.are_linked()
+
+
+async def test_a_reload_adds_changes_and_removes_links(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    broker = brokers["a"]
+    first = broker.neighbor("b")
+
+    await broker.node.reload(broker.config)
+    assert broker.neighbor("b") is first, "nothing has changed"
+
+    changed = load(settings=(*broker.settings, "links.b.dead_time_ms=5000"))
+    changes = await broker.node.reload(changed)
+    assert [str(each) for each in changes.reloadable] == ["links.b.dead_time_ms: 3000 -> 5000"]
+    await brokers.are_linked()
+    assert broker.neighbor("b") is not first
+
+    without = load(settings=[each for each in broker.settings if not each.startswith("links.")])
+    changes = await broker.node.reload(without)
+    assert [str(each) for each in changes.reloadable] == ["links.b: true -> false"]
+    await until(lambda: brokers["b"].neighbor("a").reason == "the link was removed")
+    await broker.node.reload(changed)
+    await brokers.are_linked()
+
+
+async def test_a_message_vpn_that_is_shut_down_leaves_the_link(brokers: Brokers) -> None:
+    sales = ("vpns.sales.enabled=true",)
+    await brokers.pair(a=(*sales, "links.b.vpns.sales=sales"), b=(*sales, "links.a.vpns.sales=sales"))
+    brokers["a"].config = load(settings=(*brokers["a"].settings, "links.b.vpns.default=default"))
+    await brokers.are_linked()
+
+    await brokers["b"].node.reload(load(settings=(*brokers["b"].settings, "vpns.sales.enabled=false")))
+    await until(lambda: not brokers["b"].neighbor("a").vpns)
+    assert "no message VPN" in await is_refused(brokers["a"].neighbor("b"), "link_no_vpn")
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (["links.b.url=flow://h"], "node.name is missing"),
+        (["node.name=a", "links.a.url=flow://h"], "that is this broker itself"),
+        (["node.name=a", "links.b.url=http://h"], "is no URL of a broker: flow://HOST"),
+        (["node.name=a", "links.b.username=u"], "password_file go together"),
+        (["node.name=a", "links.b.url=flow://h", "links.b.tls_authorities_file=/x"], "begins with flows://"),
+        (["node.name=a", 'links.b.export_exclude=["a//b"]'], "the level is empty"),
+        (["node.name=a", "links.b.dead_time_ms=100"], "from 1500 to 600000"),
+    ],
+)
+def test_wrong_settings_are_refused_with_a_reason(settings: list[str], problem: str) -> None:
+    with pytest.raises(Exception, match=problem):
+        load(settings=settings)
