@@ -17,6 +17,7 @@ from sluicegate.messaging.topics.syntax import (
     Syntax,
     TopicError,
     TopicFilter,
+    is_queue_topic,
     parse_filter,
     parse_shared,
     queue_topic,
@@ -28,6 +29,10 @@ from sluicegate.protocols.bridges.settings import OutgoingRule as Outgoing
 from sluicegate.protocols.bridges.topic_maps import TopicMap, TopicSyntax
 from sluicegate.protocols.transport.tls_context import reading
 
+QUEUE_ALONE: Final = (
+    "messages of a queue have any topic, so over MQTT they are not told from those of other rules",
+    "a bridge of its own for the queue",
+)
 DISJOINT: Final = "topics of outgoing and incoming rules that have none in common, or mqtt_version '5'"
 
 
@@ -129,6 +134,10 @@ def refused_rules(bridge: Bridge) -> Iterator[Finding]:
         except TopicError as error:
             yield Finding(place, f"it is no topic filter of MQTT: {error}")
             continue
+        if is_queue_topic(incoming.remote_topic):
+            if len(bridge.incoming) > 1:
+                yield Finding(place, *QUEUE_ALONE)
+            found = parse_filter("#", Syntax.MQTT)
         for other, other_filter in filters:
             if overlap(found, other_filter):
                 text = f"it has topics in common with that of rule {other.label()!r}, whose messages would come twice"

@@ -10,6 +10,7 @@ from sluicegate.messaging.topics.syntax import (
     TopicError,
     TopicFilter,
     check_topic_syntax,
+    is_queue_topic,
     matches,
     parse_filter,
     parse_shared,
@@ -21,6 +22,10 @@ from sluicegate.protocols.mqtt.codec.message_properties import decode_publish_pr
 from sluicegate.protocols.mqtt.codec.properties import user_property
 
 PAYLOAD_BYTES_MAX: Final = 268_000_000  # what a packet can hold beside its topic [MQTT 2.2.3]
+QUEUE_ALONE: Final = (
+    "messages of a queue have any topic, so over MQTT a bridge that reads one has no other incoming rule; "
+    "allowed: a bridge of its own for it"
+)
 GROUP_ID: Final = "group-id"  # AMQP's name of the key, which some publishers use in MQTT as well
 
 
@@ -66,11 +71,16 @@ class RuleFinder:
     """Finds the incoming rule of a topic: the first whose filter matches."""
 
     def __init__(self, settings: BridgeSettings) -> None:
-        self._filters = [filter_of(each.source) for each in settings.incoming]
+        """Raises ValueError for a queue beside other sources: its messages have any topic."""
+        sources = [each.source for each in settings.incoming]
+        self._filters = [filter_of(each) for each in sources]
+        self._has_queue = any(is_queue_topic(each) for each in sources)
+        if self._has_queue and len(sources) > 1:
+            raise ValueError(f"{' and '.join(sources)}: {QUEUE_ALONE}")
 
     def rule(self, topic: str) -> int:
         """Return the index of the rule; -1: none, so it is of a subscription that an earlier configuration made."""
-        if len(self._filters) == 1 and self._filters[0].is_everything():
+        if self._has_queue or (len(self._filters) == 1 and self._filters[0].is_everything()):
             return 0
         for index, topic_filter in enumerate(self._filters):
             if matches(topic_filter, topic):

@@ -57,6 +57,20 @@ async def test_messages_of_the_foreign_broker_come_here_and_are_acknowledged_whe
         await shows(broker, lambda view: rule(view, "incoming").messages == 2)
 
 
+async def test_a_queue_of_the_foreign_broker_is_read_whatever_the_topics_of_its_messages(
+    broker: RunningBroker, tmp_path: Path
+) -> None:
+    await create(broker, "q")
+    async with another_broker(tmp_path) as other:
+        await create(other, "theirs", subscriptions=["in/>"])
+        publisher = await other.connect()
+        await publisher.publish("in/1", b"1", qos=1)
+        await connect(broker, remote_url=mqtt_url(other), incoming=[{"remote_topic": "$queue/theirs", "queue": "q"}])
+        await publisher.publish("in/2", b"2", qos=1)
+        await queue_shows(broker, lambda queue: queue.ready_count == 2)
+        await queue_shows(other, lambda queue: not queue.ready_count and not queue.unacked_count, "theirs")
+
+
 async def test_properties_travel_and_a_key_is_a_key_on_both_sides(broker: RunningBroker, tmp_path: Path) -> None:
     await create(broker, "q", subscriptions=["out/>"], respect_ttl_enabled=True)
     async with another_broker(tmp_path) as other:

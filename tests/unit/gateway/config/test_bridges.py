@@ -68,6 +68,7 @@ def test_a_url_is_refused_with_what_is_allowed(url: str, why: str) -> None:
         ({"incoming": [{"remote_topic": "t", "topic": "$SYS/x"}]}, "are the gateway's"),
         ({"incoming": [{"remote_topic": "a/#/b"}]}, "it is no topic filter of MQTT"),
         ({"incoming": [{"remote_topic": "a/#"}, {"remote_topic": "a/+"}]}, "whose messages would come twice"),
+        ({"incoming": [{"remote_topic": "$queue/q"}, {"remote_topic": "a/+"}]}, "messages of a queue have any topic"),
         ({"password_file": "/x"}, "password_file needs username"),
         ({"tls_authorities_file": "/x"}, "allowed: mqtts://"),
     ],
