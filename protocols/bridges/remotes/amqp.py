@@ -46,7 +46,8 @@ from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 
 LINKS_MAX: Final = 200  # to addresses of topics; those that nobody uses are closed first
 CLOSE_S_MAX: Final = 2.0  # for the foreign broker's answer to close
-_WAIT_S: Final = 1.0  # between two looks at the time
+_OPENING_WAIT_S: Final = 1.0  # between two looks at the time until the connection is open
+_IDLE_WAIT_S: Final = 60.0  # after that; Proton says when it wants to send a heartbeat, or to hear one
 _ANONYMOUS_RELAY: Final = "ANONYMOUS-RELAY"
 _RELAY_NAME: Final = "relay"
 
@@ -144,12 +145,12 @@ class AmqpRemote(RemoteBroker):
         line = self.line
         deadline_s = time.monotonic() + CONNECT_S_MAX
         while True:
-            proton.wait(_WAIT_S)
+            proton.wait(_IDLE_WAIT_S if self._is_open else _OPENING_WAIT_S)
             self._turn += 1
             for kind, event in proton.events():
                 self._handle(kind, event)
             if failure := proton.failure:
-                raise RemoteFailed(f"the sign-in was refused: {failure}" if self._was_refused(failure) else failure)
+                raise RemoteFailed(f"the sign-in was refused: {failure}" if proton.was_refused else failure)
             if proton.is_ended:
                 raise RemoteFailed("the connection was lost")
             work = line.work()
@@ -171,9 +172,6 @@ class AmqpRemote(RemoteBroker):
                 if not self._is_open and time.monotonic() > deadline_s:
                     raise RemoteFailed(f"{self._lacking()} within {CONNECT_S_MAX} s")
             line.flush()
-
-    def _was_refused(self, failure: str) -> bool:
-        return failure.startswith("amqp:unauthorized-access") and not self._is_open
 
     def _look_whether_open(self) -> None:
         connection = self._proton.connection

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, final
 
 from cproton import isnull, pn_collector_peek, pn_collector_pop, pn_event_type
-from proton import Collector, Connection, Transport, TransportException
+from proton import SASL, Collector, Connection, Transport, TransportException
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
@@ -22,6 +22,7 @@ READ_BYTES: Final = 65_536
 TURN_BYTES_MAX: Final = 262_144  # read, or written, before anything else has its turn
 FRAME_BYTES_MAX: Final = 65_536
 
+_UNAUTHORIZED: Final = "amqp:unauthorized-access"
 VIRTUAL_HOST: Final = "vhost:"  # how RabbitMQ and Sluicegate are told of a virtual host in `hostname` of open
 
 
@@ -37,6 +38,7 @@ class ProtonSocket:
         self._remote = remote
         self._collector: Any = Collector()
         self._events: Any = self._collector._impl
+        self._sasl: Any = None
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
         self._may_have_more = False  # the socket, or the TLS above it
@@ -70,7 +72,7 @@ class ProtonSocket:
             mechanism = "PLAIN"
         elif remote.tls is not None and remote.tls.certificate_file is not None:
             mechanism = "EXTERNAL"
-        sasl = transport.sasl()
+        sasl = self._sasl = transport.sasl()
         sasl.allowed_mechs(mechanism)
         sasl.allow_insecure_mechs = True  # Proton does not know of the TLS, and whoever configures none wants none
         transport.idle_timeout = remote.keep_alive_s
@@ -166,9 +168,16 @@ class ProtonSocket:
         return not is_full
 
     @property
+    def was_refused(self) -> bool:
+        """Whether the foreign broker has refused the sign-in."""
+        return self._sasl.outcome not in (None, SASL.OK)
+
+    @property
     def failure(self) -> str:
         """Why Proton has ended the connection; empty: it has not."""
         condition = self.transport.condition
+        if self.was_refused and (condition is None or condition.name != _UNAUTHORIZED):
+            return f"{_UNAUTHORIZED}: SASL outcome {self._sasl.outcome}"  # the end of the socket came with it
         if condition is None:
             return ""
         return f"{condition.name}: {condition.description}" if condition.description else str(condition.name)
