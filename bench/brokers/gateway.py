@@ -1,11 +1,12 @@
 """Sluicegate as a measured broker: started as an operator starts it, one process with fsync and its ports."""
 
 import json
+import os
 import sys
 import urllib.error
 import urllib.request
 from dataclasses import replace
-from typing import Final, final
+from typing import Any, Final, final
 
 from bench.brokers.broker import (
     LOG_TAIL_CHARACTERS,
@@ -45,14 +46,24 @@ class Sluicegate(Broker):
     def create_queue(self, name: str, topic_filter: str | None, **attributes: str | int) -> None:
         """Create a durable queue, with a subscription to `topic_filter` if it is given."""
         subscriptions = [topic_filter] if topic_filter else []
-        body = json.dumps({"name": name, "subscriptions": subscriptions, **attributes}).encode()
-        request = urllib.request.Request(f"{self.admin_url}/queues", data=body, method="POST")
+        self.admin("POST", "/queues", {"name": name, "subscriptions": subscriptions, **attributes})
+
+    def admin(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Return the answer of the admin port, None for an empty one. Raises BrokerError for a refusal."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(f"{self.admin_url}{path}", data=data, method=method)
         request.add_header("Content-Type", "application/json")
         try:
-            urllib.request.urlopen(request, timeout=HTTP_TIMEOUT_S).close()
+            with urllib.request.urlopen(request, timeout=HTTP_TIMEOUT_S) as answer:
+                text = answer.read()
         except urllib.error.HTTPError as refusal:
             text = refusal.read()[:LOG_TAIL_CHARACTERS].decode(errors="replace")
-            raise BrokerError(f"queue {name} was refused: {refusal.code} {text}") from refusal
+            raise BrokerError(f"{method} {path} was refused: {refusal.code} {text}") from refusal
+        return json.loads(text) if text else None
+
+    def another(self, name: str) -> "Sluicegate":
+        """Start one more, in a folder below this one's, on the cores of the generator."""
+        return Sluicegate(self.directory / name, frozenset(os.sched_getaffinity(0)), self._conditions)
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
         """Create the queues of a plan, and return the plan with the gateway's addresses."""

@@ -7,6 +7,7 @@ from typing import Final
 from bench.brokers.broker import Broker, Conditions, Traffic
 from bench.brokers.gateway import Sluicegate
 from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
+from bench.cases.bridges import SCHEMES, run_bridge
 from bench.cases.durable import run_alone, run_checkpoints, run_kept
 from bench.cases.footprint import run_idle_connections, run_recovery, run_waiting, run_writes
 from bench.cases.rebalance import run_rebalance
@@ -37,6 +38,7 @@ MANY_TOPICS: Final = LoadPlan(
 )
 WRITES_BYTES: Final = 100_000_000  # of payload
 WRITES_WINDOWS_MAX: Final = 10_000
+BRIDGED_MAX: Final = 200_000  # messages in each direction
 USED_BY: Final = 3_000_000  # messages that came and went before
 RECOVERED_BY_ALL: Final = 100_000  # messages that the session of any peer takes in a reasonable time
 LOW_RATE: Final = 1000
@@ -203,6 +205,14 @@ def _spark_in_bulk(name: str, question: str) -> Case:
 
 def _spark_batches(broker: Broker, effort: Effort) -> Outcome:
     return run_micro_batches("spark-batches", broker, timeout_s=effort.timeout_s)
+
+
+def _bridge(scheme: str) -> Case:
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        messages = min(effort.waiting_messages, BRIDGED_MAX)
+        return run_bridge(broker, scheme=scheme, messages=messages, timeout_s=effort.timeout_s)
+
+    return Case(f"bridge-{scheme}", f"durable messages over a bridge by {scheme}, there and back", OURS, run)
 
 
 _PAIRS: Final = (
@@ -439,4 +449,8 @@ _WRITES: Final = (
         _writes(100, payload_bytes=10_240),
     ),
 )
-CASES: Final = _PAIRS + _FANS + _QUEUES + _LATENCIES + _LOW_RATES + _CURVES + _STORMS + _FOOTPRINTS + _WRITES + _SPARK
+_BRIDGES: Final = tuple(_bridge(scheme) for scheme in SCHEMES)
+
+CASES: Final = (
+    _PAIRS + _FANS + _QUEUES + _BRIDGES + _LATENCIES + _LOW_RATES + _CURVES + _STORMS + _FOOTPRINTS + _WRITES + _SPARK
+)
