@@ -44,10 +44,10 @@ FAULTS = (
         (
             Edit(
                 "actors/spool/actor.py",
-                "        self._writer.write(commit.job, self._cell.inbox)\n",
-                "        self._writer.write(commit.job, self._cell.inbox)\n"
+                "        report = self._commit_here(commit, now_ms)\n",
                 "        for publication in commit.publications:\n"
-                "            _confirm(publication)\n",
+                "            _confirm(publication)\n"
+                "        report = self._commit_here(commit, now_ms)\n",
             ),
             Edit(
                 "actors/spool/actor.py",
