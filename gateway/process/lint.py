@@ -33,6 +33,7 @@ def lint(config: Config, *, now_s: float) -> Iterator[SpoolFinding]:
     yield from _spool(config)
     yield from _queues(config)
     yield from _limits(config)
+    yield from _bridges(config)
 
 
 def _warning(setting: str, text: str) -> SpoolFinding:
@@ -84,10 +85,29 @@ def _files(config: Config) -> Iterator[SpoolFinding]:
         if account.password_file is not None and not account.is_hashed():
             section = ".".join(str(part) for part in place[:-1])
             secrets.append((f"{section}: {account.name}: password_file", account.password_file))
+    for name, vpn in config.message_vpns().items():
+        for bridge in vpn.bridges:
+            for key, file in (("password_file", bridge.password_file), ("tls_certificate_key_file", bridge.tls_key())):
+                if file is not None and file.exists():
+                    secrets.append((vpn_setting(name, f"bridges: {bridge.name}: {key}"), file))
     for setting, path in secrets:
         mode = path.stat().st_mode
         if mode & stat.S_IRWXO:
             yield _warning(setting, f"every user of this machine can read {path} (mode {stat.S_IMODE(mode):04o})")
+
+
+def _bridges(config: Config) -> Iterator[SpoolFinding]:
+    """Check bridges for passwords without TLS, and for queues that nobody declares or other consumers share."""
+    for name, vpn in config.message_vpns().items():
+        declared = {queue.config.name: queue.config for queue in vpn.queues.declared}
+        for bridge in vpn.bridges:
+            setting = vpn_setting(name, f"bridges: {bridge.name}")
+            scheme, host, _, _ = bridge.address()
+            if bridge.username and not scheme.endswith("s") and not is_loopback(host):
+                yield _warning(setting, f"its password is sent to {host} without TLS; with TLS: {scheme}s://")
+            for queue in [each.queue for each in bridge.outgoing if each.queue]:
+                if queue not in declared:
+                    yield _warning(setting, f"queue {queue!r} is not declared; the bridge waits until there is one")
 
 
 def _scram_keys(config: Config) -> Iterator[SpoolFinding]:

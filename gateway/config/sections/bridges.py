@@ -202,6 +202,10 @@ class Bridge(NamedSection):
         """Return the files of its TLS."""
         return self.tls_authorities_file, self.tls_certificate_file, self.tls_certificate_key_file
 
+    def tls_key(self) -> Path | None:
+        """Return the file with the private key, if it shows a certificate."""
+        return self.tls_certificate_key_file or self.tls_certificate_file
+
     def address(self) -> tuple[str, str, int, str]:
         """Return scheme, host, port and message VPN or virtual host of the foreign broker."""
         parts = split_url(self.remote_url)

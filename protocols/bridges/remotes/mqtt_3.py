@@ -223,7 +223,7 @@ class Mqtt3Remote(RemoteBroker):
             await client.publish(message.topic, message.payload, message.qos, message.retain)
         except asyncio.CancelledError:
             raise
-        except (AMQTTError, OSError, TimeoutError) as error:
+        except Exception as error:  # amqtt's own errors as well: it loses its session while it waits for PUBACK
             self._failure = self._failure or f"a message was not confirmed: {_why(error)}"
         else:
             self.line.confirmed(message.number)

@@ -1,8 +1,9 @@
 """paho-mqtt's client, with a loop of ours around it and some of its habits changed.
 
 paho reads each packet with four calls of the system, and writes each with one: here they go through buffers. It
-confirms a message of QoS 2 to the foreign broker before anybody has stored it: here PUBREC waits, as PUBACK does. And
-it takes a PUBREC that refuses a message for one that accepts it.
+confirms a message of QoS 2 to the foreign broker before anybody has stored it: here PUBREC waits, as PUBACK does. It
+takes a PUBREC that refuses a message for one that accepts it. And it publishes a message of QoS 2 again that needs no
+more than PUBREL, after an attempt to connect that failed.
 
 The names that begin with an underscore are paho's own. They are those of its releases 2.x.
 """
@@ -208,6 +209,17 @@ class PahoClient(Client):
         self._last_id = 0
 
     # --- packets that are handled otherwise ---
+
+    def _messages_reconnect_reset_out(self) -> None:
+        """Prepare what is under way for the next connection.
+
+        After an attempt to connect that failed paho would publish again what only waits for PUBCOMP.
+        """
+        resend = MessageState.MQTT_MS_RESEND_PUBREL
+        released = [message for message in self._out_messages.values() if message.state == resend]
+        super()._messages_reconnect_reset_out()
+        for message in released:
+            message.state = resend
 
     def _handle_connack(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
