@@ -119,7 +119,10 @@ class Bridge(BridgeContext):
         if self._thread is None:
             self._thread = RemoteThread.start(self._remote, self.line)
         self._spawn_rules()
-        self._connect()
+        if self._is_running:  # an attempt to connect that a pause could not end: its end lets us connect again
+            self.state = State.WAITING
+        else:
+            self._connect()
 
     async def pause(self) -> None:
         """Let the foreign broker confirm what is under way, let go of queues and topics, and disconnect."""

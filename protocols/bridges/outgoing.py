@@ -314,6 +314,8 @@ class QueueSource(OutgoingSide):
             self._not_bound(message.reason)
 
     def _deliver(self, message: Deliveries) -> None:
+        if message.flow.flow_id != self._flow_id:
+            return  # of a flow that has ended, with its window: they are the queue's again
         is_wanted = self._bridge.is_open and not self._is_draining and message.partition_number in self._partitions
         for delivery in message.deliveries:
             if is_wanted:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import support.mqtt.packets as mqtt
+from sluicegate.gateway.operations.node import NodeOperations
 from support.bridges.brokers import all_up, another_broker, configure, connect, mqtt_url, rule, shown, shows
 from support.broker.named_queues import create
 from support.broker.named_queues import shows as queue_shows
@@ -340,6 +341,27 @@ async def test_a_missing_queue_is_waited_for(broker: RunningBroker, tmp_path: Pa
         assert not rule(view, "outgoing").up
         await create(broker, "q")
         await shows(broker, all_up)
+
+
+async def test_a_queue_that_is_deleted_and_made_anew_is_bound_again(broker: RunningBroker, tmp_path: Path) -> None:
+    """Deliveries of the first flow may still be on their way."""
+    await create(broker, "q", subscriptions=["out/>"])
+    async with another_broker(tmp_path) as other:
+        await create(other, "got", subscriptions=["out/>"])
+        await connect(broker, remote_url=mqtt_url(other), window_messages=5, outgoing=[{"queue": "q"}])
+        publisher = await broker.connect()
+        for number in range(50):
+            await publisher.publish("out/x", b"%d" % number, qos=1)
+        await NodeOperations(broker.node).delete_queue("q")
+        await shows(broker, lambda view: not rule(view, "outgoing").up)
+        await create(broker, "q", subscriptions=["out/>"])
+        await shows(broker, all_up)
+        await publisher.publish("out/x", b"last", qos=1)
+        consumer = await other.connect("", 5)
+        await consumer.subscribe("$queue/got", qos=1)
+        while (message := await consumer.message()).payload != b"last":
+            consumer.acknowledge(message)
+        assert (await shown(broker)).connections == 1, "the connection stayed"
 
 
 async def test_a_slow_foreign_broker_stops_the_flow_from_the_queue_and_nothing_else(
