@@ -18,7 +18,8 @@ def test_no_confirmed_message_is_lost(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "between") as between:
         between.create_queue("between")
         url = f"amqp://127.0.0.1:{between.amqp_port}"
-        with BridgedLoad.between(tmp_path, url, "between") as load:
+        queue = "remote_queue: between"
+        with BridgedLoad.between(tmp_path, url, there=queue, back=queue) as load:
             load.deliver(BETWEEN)
             for _ in range(KILLS):
                 between.kill9()

@@ -10,6 +10,7 @@ from support.foreign.brokers import ActiveMq, ForeignBroker, RabbitMq, running
 
 WANTED = os.environ.get("SLUICEGATE_FOREIGN_BROKERS") == "1"
 AMQP_BROKERS = (RabbitMq, ActiveMq)
+MQTT_BROKERS = (RabbitMq, ActiveMq)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -20,7 +21,17 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 @pytest.fixture(params=AMQP_BROKERS, ids=lambda kind: kind.name, scope="module")
 def amqp_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
     """A foreign broker that speaks AMQP 1.0."""
-    kind: type[ForeignBroker] = request.param
+    yield from started(request.param, tmp_path_factory)
+
+
+@pytest.fixture(params=MQTT_BROKERS, ids=lambda kind: kind.name, scope="module")
+def mqtt_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
+    """A foreign broker that speaks MQTT."""
+    yield from started(request.param, tmp_path_factory)
+
+
+def started(kind: type[ForeignBroker], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
+    """Start a broker, and end it when all tests had it."""
     if not kind.is_installed():
         pytest.fail(f"{kind.name} is not installed; scripts/bridge-needs installs it or says why not")
     with running(kind(tmp_path_factory.mktemp(kind.name))) as broker:

@@ -44,13 +44,16 @@ class BridgedLoad:
 
     @classmethod
     @contextmanager
-    def between(cls, folder: Path, url: str, address: str, *, credentials: str = "") -> Iterator[Self]:
-        """Start both gateways with bridges to a queue of a foreign broker, and connect the clients."""
+    def between(cls, folder: Path, url: str, *, there: str, back: str, credentials: str = "") -> Iterator[Self]:
+        """Start both gateways with bridges to a foreign broker, and connect the clients.
+
+        `there`: where the first bridge sends to, and `back`: what the second one reads, as keys of their rules.
+        """
         with ExitStack() as stack:
             gateways = []
             for name, rules in (
-                ("first", f"outgoing:\n- {{queue: {OUT}, remote_queue: '{address}'}}"),
-                ("second", f"incoming:\n- {{remote_queue: '{address}', queue: {BACK}}}"),
+                ("first", f"outgoing:\n- {{queue: {OUT}, {there}}}"),
+                ("second", f"incoming:\n- {{queue: {BACK}, {back}}}"),
             ):
                 file = folder / f"{name}.yaml"
                 file.write_text(bridge_to(url, rules, name=name, credentials=credentials))
