@@ -69,6 +69,7 @@ COMPILED: Final = (
     "protocols/connection/read_control.py",  # every publish passes through it
     "protocols/connection/browse_buffer.py",  # used by compiled browsers
     "protocols/transport/loop/selector.py",  # polls every connection
+    "protocols/transport/loop/timers.py",
     "protocols/transport/stream.py",  # one for each connection
     "protocols/transport/loop/tcp.py",  # one below each stream
     "protocols/transport/interface.py",  # adds up what connections receive of large data

@@ -498,6 +498,7 @@ class EventLoop(Protocol):
 
 
 CallFromThread: TypeAlias = Callable[[Callable[[Any], object], object], object]  # in the next turn, from any thread
+CallLater: TypeAlias = Callable[[float, Callable[[], object]], TimerHandle]  # after a delay in seconds
 
 
 class Runtime:
@@ -512,10 +513,12 @@ class Runtime:
         on_fatal: Callable[[BaseException], None],
         call_soon: CallSoon | None = None,
         call_from_thread: CallFromThread | None = None,
+        call_later: CallLater | None = None,
         is_quiet: Callable[[], bool] | None = None,
     ) -> None:
-        """`call_soon` schedules the dispatcher's turns; by default the loop does, and what other threads ask for.
+        """`call_soon` schedules the dispatcher's turns; by default the loop does, and so it is for what follows.
 
+        `call_from_thread` is for other threads, `call_later` for timers.
         `is_quiet` says whether the loop has nothing to do but this turn, as far as can be told; None: always.
         """
         self.loop = loop
@@ -527,6 +530,7 @@ class Runtime:
         self.ended: dict[str, EndedActors] = {}  # by kind
         self._on_fatal = on_fatal
         self._call_from_thread: CallFromThread = call_from_thread or loop.call_soon_threadsafe
+        self._call_later: CallLater = call_later or loop.call_later
         self._is_quiet = is_quiet
         self._urn = 0
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -564,7 +568,7 @@ class Runtime:
 
     def after(self, delay_ms: int, callback: Callable[[], object]) -> TimerHandle:
         """Call back after a delay."""
-        return self.loop.call_later(delay_ms / 1000, callback)
+        return self._call_later(delay_ms / 1000, callback)
 
     async def sleep(self, delay_ms: int) -> None:
         """Wait without blocking the loop."""

@@ -183,6 +183,9 @@ class Spool(Behaviour, Flushed):
         patience_ms = 0 if self._idle_callbacks else self._commit_interval_ms
         due_ms = self._planner.due_ms(patience_ms)
         if due_ms == NEVER or (self._idle_callbacks and self._health.is_given_up()):
+            if self._timer is not None:  # what it was for is settled
+                self._timer.cancel()
+                self._timer = None
             if self._idle_callbacks and not self.checkpoints.in_progress:
                 self._idle()
             return

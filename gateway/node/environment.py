@@ -11,10 +11,15 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from sluicegate.actors.runtime.inbox import CallSoon
-from sluicegate.actors.runtime.runtime import CallFromThread, Runtime
+from sluicegate.actors.runtime.runtime import CallFromThread, CallLater, Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
-from sluicegate.protocols.transport.loop.event_loop import quiet_of_sockets, thread_calls_of_sockets, turns_of_sockets
+from sluicegate.protocols.transport.loop.event_loop import (
+    quiet_of_sockets,
+    thread_calls_of_sockets,
+    timers_of_sockets,
+    turns_of_sockets,
+)
 from sluicegate.storage.interface import Store
 
 _PAGES: Final = Path("/proc/self/statm")
@@ -45,6 +50,7 @@ class Environment:
     process: Callable[[], ProcessUsage | None] = process_usage
     turns: Callable[[], CallSoon] = turns_of_sockets  # schedules the turns of the actors on the running loop
     thread_calls: Callable[[], CallFromThread] = thread_calls_of_sockets  # has other threads call the running loop
+    timers: Callable[[], CallLater] = timers_of_sockets  # sets the timers of the actors on the running loop
     quiet: Callable[[], Callable[[], bool]] = quiet_of_sockets  # says whether nobody else waits for the running loop
 
 

@@ -87,6 +87,7 @@ class NodeServices:
             on_fatal=on_fatal,
             call_soon=environment.turns(),
             call_from_thread=environment.thread_calls(),
+            call_later=environment.timers(),
             is_quiet=environment.quiet(),
         )
         self.threads: StoreThreads = environment.store_threads(store, self.runtime)

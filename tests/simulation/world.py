@@ -222,6 +222,7 @@ class World:
             listener=judged(self._wire_violations, MemoryListener, times),
             turns=lambda: self.loop.call_soon,
             thread_calls=lambda: self.loop.call_soon_threadsafe,
+            timers=lambda: self.loop.call_later,
             quiet=lambda: self.pace.is_quiet,
         )
 

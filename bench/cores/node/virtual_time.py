@@ -143,6 +143,7 @@ async def start_node(folder: Path, settings: list[str]) -> Node:
             process=lambda: None,
             turns=lambda: loop.call_soon,
             thread_calls=lambda: loop.call_soon_threadsafe,
+            timers=lambda: loop.call_later,
             quiet=lambda: lambda: True,
         ),
     )

@@ -3,11 +3,14 @@
 import asyncio
 import selectors
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from contextvars import Context
+from typing import Any, TypeVar, TypeVarTuple, cast
 
 from sluicegate.protocols.transport.loop.selector import SocketSelector
+from sluicegate.protocols.transport.loop.timers import Timer
 
 R = TypeVar("R")
+Args = TypeVarTuple("Args")
 
 
 class SocketLoop(asyncio.SelectorEventLoop):
@@ -17,6 +20,20 @@ class SocketLoop(asyncio.SelectorEventLoop):
         """Make a loop, which does not run yet."""
         self.sockets = SocketSelector() if sockets is None else sockets
         super().__init__(cast(selectors.BaseSelector, self.sockets))  # it is compiled, and so of no class of others
+        # asyncio's own name: without it each poll returns to asyncio, which costs time and nothing else.
+        self.sockets.stay_unless(getattr(self, "_ready", None))
+
+    def call_at(
+        self, when: float, callback: Callable[[*Args], object], *args: *Args, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """Call back at a time: the poll under way waits for it as well."""
+        self.sockets.tell_loop()
+        return super().call_at(when, callback, *args, context=context)
+
+    def stop(self) -> None:
+        """Stop after the poll under way."""
+        self.sockets.tell_loop()
+        super().stop()
 
 
 def run(main: Coroutine[Any, Any, R]) -> R:
@@ -41,6 +58,11 @@ def thread_calls_of_sockets() -> Callable[[Callable[[Any], object], object], Non
 def turns_of_sockets() -> Callable[[Callable[[], None]], None]:
     """Return the selector of the running loop. Raises TypeError as well."""
     return running_sockets().call_soon
+
+
+def timers_of_sockets() -> Callable[[float, Callable[[], object]], Timer]:
+    """Return what sets timers on the running loop, after a delay in seconds. Raises TypeError as well."""
+    return running_sockets().call_later
 
 
 def quiet_of_sockets() -> Callable[[], bool]:

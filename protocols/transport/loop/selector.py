@@ -2,9 +2,13 @@
 
 This is the selector of asyncio's own loop (`protocols.transport.loop.event_loop`). Everything that asyncio watches
 itself, its wake-up and the sockets of others, is in a selector of the standard library, which is one more thing that
-may be ready here. asyncio never learns of the sockets of clients: a poll calls their watchers, and then those who asked
-to be called at its end. So an incoming message, the actors' turn over it and the writes that follow take one system
-call for readiness, whatever the number of sockets, and no callback of asyncio's.
+may be ready here. asyncio never learns of the sockets of clients: a poll calls their watchers, the actors' timers, and
+then those who asked to be called at its end. So an incoming message, the actors' turn over it and the writes that
+follow take one system call for readiness, whatever the number of sockets, and no callback of asyncio's.
+
+`select` returns to asyncio only when asyncio has something to do: one of its own is ready, a callback or a timer was
+added, its time is up, or it is to stop. A round of asyncio's loop is interpreted, and for a message that comes alone
+costs as much as reading it.
 
 Nothing here is thread-safe but `call_from_thread`. It is what the loop's `call_soon_threadsafe` does, without a second
 poll, a second look into the pipe and a handle of asyncio's: a commit costs two calls, there and back.
@@ -21,6 +25,7 @@ from contextlib import suppress
 from typing import Any, Final, final
 
 from sluicegate.actors.runtime.clock import Clock, SystemClock
+from sluicegate.protocols.transport.loop.timers import NO_TIMER, Timers
 
 READABLE: Final = 1  # POLLIN and EPOLLIN; a peer's end and failures come with it, asked for or not
 WRITABLE: Final = 4  # POLLOUT and EPOLLOUT
@@ -89,12 +94,16 @@ class SocketSelector:
 
     __slots__ = (
         "_due",
+        "_loop_calls",
+        "_loop_has_news",
         "_others",
         "_others_fd",
         "_poll",
         "_thread_calls",
+        "_timers",
         "_watchers",
         "call_from_thread",
+        "call_later",
         "clock",
         "get_key",
         "get_map",
@@ -119,6 +128,10 @@ class SocketSelector:
         self._poll.register(self._others_fd, READABLE)
         self._watchers: list[Watcher | None] = []  # by file descriptor: the kernel gives small ones
         self._due: list[Callable[[], None]] = []
+        self._timers = Timers(self.clock)
+        self.call_later = self._timers.add
+        self._loop_calls: Any = None  # asyncio's callbacks of the next round; None: unknown
+        self._loop_has_news = False  # a timer was added to asyncio's, or it is to stop
         self.ready_count = 0  # sockets, and what else is watched, that were ready in this poll
         self._thread_calls = ThreadCalls()
         self.call_from_thread = self._thread_calls.add
@@ -159,13 +172,59 @@ class SocketSelector:
         """Return whether this poll found no more than one to be ready: nobody else waits for the loop, it seems."""
         return self.ready_count <= 1
 
+    def stay_unless(self, loop_calls: Any) -> None:
+        """Return from `select` to asyncio only when it has something to do; these are its callbacks that wait."""
+        self._loop_calls = loop_calls
+
+    def tell_loop(self) -> None:
+        """Return to asyncio after this poll."""
+        self._loop_has_news = True
+
     def select(self, timeout: float | None = None) -> Sequence[Any]:
         """Poll, and wait for a socket to be ready for `timeout` seconds at most, None: without limit.
 
-        Returns what is ready of asyncio's own, which has yet to be called.
+        Go on polling while asyncio has nothing to do. Returns what is ready of asyncio's own, which has yet to be
+        called.
         """
+        self._loop_has_news = False
+        ends_ns = NO_TIMER
+        if timeout is not None and timeout > 0:
+            ends_ns = self.clock.now_ns() + int(timeout * 1e9)
+        wait = timeout
+        while True:
+            is_cut_short = False
+            if self._due:
+                wait = 0
+            elif len(self._timers) > 0:
+                next_ns = self._timers.next_ns()
+                if next_ns != NO_TIMER:
+                    left_s = max(0.0, (next_ns - self.clock.now_ns()) / 1e9)
+                    if wait is None or left_s < wait:
+                        wait = left_s
+                        is_cut_short = True
+            are_others_ready, is_any_ready = self._look(wait)
+            if len(self._timers) > 0:
+                self._call_timers()
+            if self._due:
+                self._call_due()
+            if are_others_ready:
+                return self._others.select(0)
+            if self._loop_calls is None or self._loop_calls or self._loop_has_news:
+                return _NONE_READY
+            if timeout is None:
+                wait = None
+                continue
+            if ends_ns == NO_TIMER or not (is_any_ready or is_cut_short or self._due):
+                return _NONE_READY  # it has waited for so long
+            left_ns = ends_ns - self.clock.now_ns()
+            if left_ns <= 0:
+                return _NONE_READY
+            wait = left_ns / 1e9
+
+    def _look(self, wait_s: float | None) -> tuple[bool, bool]:
+        """Poll once, and call who is ready; return whether any of asyncio's own is, and whether anything is."""
         are_others_ready = False
-        ready: list[tuple[int, int]] = self._poll.poll(0 if self._due else timeout, SOCKETS_PER_POLL)
+        ready: list[tuple[int, int]] = self._poll.poll(wait_s, SOCKETS_PER_POLL)
         self.ready_count = len(ready)
         for fd, events in ready:
             if fd == self._others_fd:
@@ -174,9 +233,21 @@ class SocketSelector:
             watcher = self._watchers[fd]
             if watcher is not None:  # else it was removed in this look
                 watcher.ready(events)
-        if self._due:
-            self._call_due()
-        return self._others.select(0) if are_others_ready else _NONE_READY
+        return are_others_ready, self.ready_count > 0
+
+    def _call_timers(self) -> None:
+        """Call the timers whose time has come. Those that are set meanwhile have a later time."""
+        now_ns = self.clock.now_ns()
+        while True:
+            callback = self._timers.take(now_ns)
+            if callback is None:
+                return
+            try:
+                callback()
+            except (SystemExit, KeyboardInterrupt):
+                raise
+            except BaseException as error:
+                report("a timer failed", error)
 
     def _call_due(self) -> None:
         due = self._due
@@ -194,6 +265,7 @@ class SocketSelector:
         """Watch nothing any more. What is open stays open."""
         self._watchers.clear()
         self._due.clear()
+        self._timers.clear()
         self._thread_calls.close()
         self._others.close()
         self._poll.close()

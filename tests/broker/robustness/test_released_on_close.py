@@ -32,10 +32,11 @@ from support.mqtt.raw_client import DEADLINE_S
 
 ROOMS: Final = tuple(f"sluicegate.{room}." for room in ("actors", "gateway", "messaging", "protocols", "storage"))
 # What was told and what was stored stays for a while, and has bounds of its own; rows in the log stay until a
-# checkpoint; the thread that writes has its last commit until the next; views are what tests ask with.
+# checkpoint; the thread that writes has its last commit until the next; a timer that was cancelled stays until its
+# time, or until there are many; views are what tests ask with.
 STAYS: Final = (
     *(".Event", ".LogSlot", ".LogRecord", ".RowWrite", ".Reservation", ".CommitJob", ".TableWrite"),
-    *(".NodeOperations", ".MessageOperations", ".QueueFollowers"),
+    *(".Timer", ".NodeOperations", ".MessageOperations", ".QueueFollowers"),
 )
 ACCEPT: Final = DeliveryState(ACCEPTED)
 
