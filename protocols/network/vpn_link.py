@@ -192,7 +192,8 @@ class VpnLink(LinkOutput, Flushed):
         first = changes[0]
 
         def done(answer: LoopFuture[Any]) -> None:
-            if changes and changes[0] is first:  # else they were forgotten
+            # Compiled, a tuple is no object: taken out of the line twice it is two, and the change in it one.
+            if changes and changes[0][0] is first[0]:  # else they were forgotten
                 changes.popleft()
                 if answer.error() is None:  # else the message VPN was deleted
                     self._in_force(first)
