@@ -20,6 +20,7 @@ URL_ALLOWED: Final = (
     "with TLS mqtts://, amqps://, flows://"
 )
 URL_CHARS_MAX: Final = 1024
+QOS_MAX: Final = 2
 RULES_MAX: Final = 256  # in each direction
 
 File = Annotated[Path | None, BeforeValidator(lambda given: None if given == "" else given)]
@@ -48,6 +49,12 @@ def _url_checked(url: str) -> str:
         raise ValueError(f"it has {len(url)} characters; allowed: {URL_CHARS_MAX}")
     split_url(url)
     return url
+
+
+def _qos_checked(qos: int | None) -> int | None:
+    if qos is not None and not 0 <= qos <= QOS_MAX:
+        raise ValueError(f"{qos} is not allowed; allowed: 0, 1 or {QOS_MAX}")
+    return qos
 
 
 class _Rule(Section):
@@ -87,8 +94,10 @@ class OutgoingRule(_Rule):
     topic: Text = Field(default="", description="topic filter; direct messages, at most once")
     remote_topic: Text = Field(default="", description="topic of the foreign broker for all of them")
     remote_queue: Text = Field(default="", description="queue of the foreign broker for all of them; not for MQTT")
-    qos: int | None = Field(
-        default=None, ge=0, le=2, description="delivery guarantee; by default 1 for a queue, 0 for topics"
+    qos: Annotated[int | None, AfterValidator(_qos_checked)] = Field(
+        default=None,
+        description="delivery guarantee; by default 1 for a queue, 0 for topics",
+        json_schema_extra={"minimum": 0, "maximum": QOS_MAX},
     )
 
     @model_validator(mode="after")
@@ -125,7 +134,7 @@ class IncomingRule(_Rule):
     remote_queue: Text = Field(default="", description="queue of the foreign broker; not for MQTT")
     topic: Text = Field(default="", description="topic for all of them")
     queue: str = Field(default="", max_length=200, description="queue for all of them")
-    qos: int = Field(default=1, ge=0, le=2)
+    qos: int = Field(default=1, ge=0, le=QOS_MAX)
 
     @model_validator(mode="after")
     def _check_ends(self) -> Self:

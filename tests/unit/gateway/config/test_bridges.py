@@ -59,6 +59,8 @@ def test_a_url_is_refused_with_what_is_allowed(url: str, why: str) -> None:
     ("given", "why"),
     [
         ({"outgoing": [{}]}, "has either queue or topic"),
+        ({"outgoing": [{"queue": "q", "qos": 3}]}, "qos: 3 is not allowed; allowed: 0, 1 or 2"),
+        ({"incoming": [{"remote_topic": "t", "qos": 3}]}, "allowed: a whole number from 0 to 2"),
         ({"outgoing": [{"queue": "q", "topic": "t"}]}, "has either queue or topic"),
         ({"outgoing": [{"queue": "q", "remote_queue": "r"}]}, "MQTT has no queues"),
         ({"outgoing": [{"queue": "q", "remote_topic": "r", "add_prefix": "x/"}]}, "leaves nothing to strip_prefix"),
