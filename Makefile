@@ -102,7 +102,7 @@ fuzz: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## broken input to decode
 	$(BIN)/pytest --timeout 0 $(wildcard tests/unit/protocols/*/test*_fuzz.py) tests/broker/robustness/test_sequence_fuzz.py
 
 .PHONY: test-bridges
-test-bridges: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## bridges to RabbitMQ, ActiveMQ and NATS, which are killed meanwhile: minutes
+test-bridges: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## bridges to RabbitMQ, ActiveMQ and NATS, under load and kills: minutes
 	$(TIMED) environment scripts/bridge-needs
 	SLUICEGATE_FOREIGN_BROKERS=1 $(BIN)/pytest tests/foreign_brokers
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from support.foreign.brokers import ActiveMq, ForeignBroker, RabbitMq, running
+from support.foreign.brokers import ActiveMq, ForeignBroker, Nats, RabbitMq, running
 
 WANTED = os.environ.get("SLUICEGATE_FOREIGN_BROKERS") == "1"
 AMQP_BROKERS = (RabbitMq, ActiveMq)
-MQTT_BROKERS = (RabbitMq, ActiveMq)
+MQTT_BROKERS = (RabbitMq, ActiveMq, Nats)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
