@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
+from mypy_extensions import mypyc_attr
+
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
@@ -24,6 +26,7 @@ from sluicegate.protocols.transport.interface import ByteTransport
 WRITTEN_BYTES_MAX: Final = 256 * 1024  # given to the socket at once, before it is asked whether it takes more
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests derive links
 class LinkUser:
     """A link, as its wire sees it. A class and not a Protocol, like `Address`."""
 

@@ -34,8 +34,8 @@ const PAGES = [
   { path: "events", title: "Events", page: events, ofNode: true },
   { path: "users", title: "Users", page: users },
   { path: points.POINTS, title: "Delivery points", page: points },
-  { path: bridges.BRIDGES, title: "Bridges", page: bridges },
   { path: "spool", title: "Spool", page: spool, ofNode: true },
+  { path: bridges.BRIDGES, title: "Bridges", page: bridges },
   { path: vpns.MESSAGE_VPNS, title: "Message VPNs", page: vpns, ofNode: true },
 ];
 

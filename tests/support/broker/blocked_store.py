@@ -1,4 +1,4 @@
-"""A store whose commits wait until the test releases them, as on a busy disk."""
+"""A store whose commits wait until the test releases them, as on a busy disk, while the loop goes on."""
 
 import threading
 from typing import Self
@@ -14,8 +14,10 @@ class BlockedStore:
 
     def __init__(self, broker: RunningBroker, patch: pytest.MonkeyPatch) -> None:
         self._goes = threading.Event()
-        self._commit = broker.node.services.store.commit
-        patch.setattr(broker.node.services.store, "commit", self._carry_out)
+        store = broker.node.services.store
+        self._commit = store.commit
+        patch.setattr(store, "commit", self._carry_out)
+        patch.setattr(store, "is_at_hand", lambda _: False)  # the loop would wait by itself
 
     def _carry_out(self, job: CommitJob) -> None:
         self._goes.wait()
