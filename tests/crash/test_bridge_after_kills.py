@@ -39,7 +39,8 @@ class Publisher:
         wait_until(self._client.is_connected, within_s=DRAIN_S, what="CONNACK")  # paho repeats what was sent before it
 
     def publish(self, count: int) -> None:
-        """Publish so many more, and wait for none."""
+        """Publish so many more, and wait for none. Paho counts as failed what it publishes without a connection."""
+        wait_until(self._client.is_connected, within_s=DRAIN_S, what="a connection")
         for _ in range(count):
             self._sent.append(self._client.publish("out/x", b"%d" % len(self._sent), 1))
 
