@@ -39,13 +39,32 @@ class Record:
         self.highest[key] = number
 
 
-async def publish(client: Client, progress: asyncio.Event) -> None:
+class Kills:
+    """The times at which the gateway is to be killed: the next one comes when it has started after the last."""
+
+    def __init__(self) -> None:
+        self._wanted = asyncio.Semaphore(0)
+        self._may_want = asyncio.Semaphore(1)
+
+    async def want(self) -> None:
+        await self._may_want.acquire()
+        self._wanted.release()
+
+    async def carry_out(self, gateway: GatewayProcess) -> None:
+        for _ in range(KILLS):
+            await self._wanted.acquire()
+            await asyncio.to_thread(gateway.kill9)
+            await asyncio.to_thread(gateway.start)
+            self._may_want.release()
+
+
+async def publish(client: Client, kills: Kills) -> None:
     """Publish every message; each part of them lets the gateway be killed once, while more is on its way."""
     async with client.publisher("till", window=500) as publisher:
         for number in range(MESSAGES):
             await publisher.send(Message(str(number).encode(), queue="q", key=f"key-{number % KEYS}"))
             if number % (MESSAGES // (KILLS + 1)) == MESSAGES // (KILLS + 2):
-                progress.set()
+                await kills.want()
         await publisher.flush()
 
 
@@ -67,16 +86,8 @@ async def stored(client: Client) -> list[list[int]]:
     return found
 
 
-async def kill_again_and_again(gateway: GatewayProcess, progress: asyncio.Event) -> None:
-    for _ in range(KILLS):
-        await progress.wait()
-        progress.clear()
-        await asyncio.to_thread(gateway.kill9)
-        await asyncio.to_thread(gateway.start)
-
-
 async def run(gateway: GatewayProcess) -> tuple[Record, list[list[int]], list[ClientEvent]]:
-    record, events, progress = Record(), list[ClientEvent](), asyncio.Event()
+    record, events, kills = Record(), list[ClientEvent](), Kills()
     address = f"flow://127.0.0.1:{gateway.ports['flow']}"
     options = ClientOptions(reconnect_delay_max_s=1.0)
     async with (
@@ -85,9 +96,9 @@ async def run(gateway: GatewayProcess) -> tuple[Record, list[list[int]], list[Cl
         Client(address, options, on_event=events.append) as other,
         asyncio.TaskGroup() as tasks,
     ):
-        tasks.create_task(publish(one, progress))
+        tasks.create_task(publish(one, kills))
         tasks.create_task(consume(other, record))
-        tasks.create_task(kill_again_and_again(gateway, progress))
+        tasks.create_task(kills.carry_out(gateway))
     async with Client(address, options) as reader:
         return record, await stored(reader), events
 
