@@ -56,6 +56,7 @@ class LinkProxy:
         self.cut()
         self._flows.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was aborted is closed by the loop
 
     def cut(self) -> None:
         """End all connections, and refuse new ones until `heal`."""
@@ -77,12 +78,17 @@ class LinkProxy:
         if not self._is_open:
             writer.transport.abort()
             return
+        self._writers.append(writer)
         try:
             there, onwards = await asyncio.open_connection("127.0.0.1", self.target_port)
         except OSError:
             writer.transport.abort()
             return
-        self._writers += [writer, onwards]
+        if not self._is_open or writer.is_closing():  # cut meanwhile
+            writer.transport.abort()
+            onwards.transport.abort()
+            return
+        self._writers.append(onwards)
         self._tasks += [
             asyncio.ensure_future(self._carry(reader, onwards)),
             asyncio.ensure_future(self._carry(there, writer)),
