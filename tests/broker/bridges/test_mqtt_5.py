@@ -1,6 +1,7 @@
 """Bridges over MQTT 5: messages with their properties, guarantees, refusals, and foreign brokers that come and go."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 import pytest
@@ -370,13 +371,17 @@ async def test_a_slow_foreign_broker_stops_the_flow_from_the_queue_and_nothing_e
     """It reads nothing; the window is what is out, and the rest stays in the queue."""
     await create(broker, "q", subscriptions=["out/>"])
 
+    has_ended = asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(2)
         writer.write(b"\x20\x03\x00\x00\x00")  # CONNACK, and nothing after it
         await writer.drain()
-        while await reader.read(65_536):
-            pass
-        writer.close()
+        with contextlib.suppress(ConnectionError):
+            while await reader.read(65_536):
+                pass
+        writer.transport.abort()
+        has_ended.set()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -391,3 +396,4 @@ async def test_a_slow_foreign_broker_stops_the_flow_from_the_queue_and_nothing_e
     await configure(broker)
     await queue_shows(broker, lambda queue: queue.ready_count == 50)
     server.close()
+    await has_ended.wait()
