@@ -5,7 +5,16 @@ from pathlib import Path
 import pytest
 
 import support.mqtt.packets as mqtt
-from support.bridges.brokers import all_up, another_broker, configure, connect, rule, shows
+from support.bridges.brokers import (
+    all_up,
+    another_broker,
+    configure,
+    connect,
+    rule,
+    shows,
+    takes_the_right_certificates,
+    takes_the_right_password,
+)
 from support.broker.named_queues import create
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
@@ -218,21 +227,9 @@ async def test_messages_wait_in_their_queue_while_the_foreign_broker_is_away(
 
 
 async def test_a_wrong_password_is_the_reason(broker: RunningBroker, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    password.write_text("wrong\n")
+    reason = "the sign-in was refused: amqp:unauthorized-access"
     async with another_broker(tmp_path, me="right") as other:
-        told = {
-            "remote_url": amqp_url(other),
-            "username": "me",
-            "password_file": str(password),
-            "outgoing": [{"topic": "a/#"}],
-        }
-        await configure(broker, told)
-        view = await shows(broker, lambda view: view.failures >= 1)
-        assert "the sign-in was refused: amqp:unauthorized-access" in view.reason
-        password.write_text("right\n")
-        await configure(broker, told)
-        await shows(broker, all_up)
+        await takes_the_right_password(broker, amqp_url(other), tmp_path, reason=reason)
 
 
 async def test_the_path_of_the_url_is_the_message_vpn(broker: RunningBroker, tmp_path: Path) -> None:
@@ -252,18 +249,7 @@ async def test_a_bridge_uses_tls_and_shows_its_certificate(broker: RunningBroker
     tls = made.in_tls("listeners.amqp_tls")
     async with another_broker(tmp_path, *tls, f"listeners.amqp_tls.client_ca={made.authority}") as other:
         port = other.node.amqp.listeners["amqp_tls"].port
-        told = {"remote_url": f"amqps://127.0.0.1:{port}", "outgoing": [{"topic": "a/#"}]}
-        await configure(broker, told)
-        view = await shows(broker, lambda view: view.failures >= 1)
-        assert "certificate verify failed" in view.reason
-        trusted = {
-            **told,
-            "tls_authorities_file": str(made.authority),
-            "tls_certificate_file": str(made.client),
-            "tls_certificate_key_file": str(made.client_key),
-        }
-        await configure(broker, trusted)
-        await shows(broker, all_up)
+        await takes_the_right_certificates(broker, made, remote_url=f"amqps://127.0.0.1:{port}")
 
 
 async def test_large_messages_cross_in_many_frames(broker: RunningBroker, tmp_path: Path) -> None:

@@ -2,7 +2,16 @@
 
 from pathlib import Path
 
-from support.bridges.brokers import all_up, another_broker, configure, connect, mqtt_url, rule, shows
+from support.bridges.brokers import (
+    all_up,
+    another_broker,
+    configure,
+    connect,
+    mqtt_url,
+    rule,
+    shows,
+    takes_the_right_certificates,
+)
 from support.broker.named_queues import create
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
@@ -85,18 +94,7 @@ async def test_a_bridge_uses_tls_and_shows_its_certificate(broker: RunningBroker
     async with another_broker(tmp_path, *tls, f"listeners.mqtt_tls.client_ca={made.authority}") as other:
         port = other.node.mqtt.listeners["mqtt_tls"].port
         url = f"mqtts://127.0.0.1:{port}"
-        told = {"remote_url": url, "mqtt_version": "3.1.1", "outgoing": [{"topic": "a/#"}]}
-        await configure(broker, told)
-        view = await shows(broker, lambda view: view.failures >= 1)
-        assert "certificate verify failed" in view.reason
-        trusted = {
-            **told,
-            "tls_authorities_file": str(made.authority),
-            "tls_certificate_file": str(made.client),
-            "tls_certificate_key_file": str(made.client_key),
-        }
-        await configure(broker, trusted)
-        await shows(broker, all_up)
+        await takes_the_right_certificates(broker, made, remote_url=url, mqtt_version="3.1.1")
 
 
 async def test_an_absent_foreign_broker_is_the_reason(broker: RunningBroker, tmp_path: Path) -> None:

@@ -8,7 +8,18 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from support.bridges.brokers import all_up, another_broker, configure, connect, mqtt_url, rule, shown, shows
+from support.bridges.brokers import (
+    all_up,
+    another_broker,
+    configure,
+    connect,
+    mqtt_url,
+    rule,
+    shown,
+    shows,
+    takes_the_right_certificates,
+    takes_the_right_password,
+)
 from support.broker.named_queues import create
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
@@ -213,21 +224,9 @@ async def test_a_bridge_gives_up_after_so_many_failures_until_an_operator_resume
 
 
 async def test_a_wrong_password_is_the_reason(broker: RunningBroker, tmp_path: Path) -> None:
-    password = tmp_path / "password"
-    password.write_text("wrong\n")
+    reason = "the connection was refused: Bad user name or password (0x86)"
     async with another_broker(tmp_path, me="right") as other:
-        told = {
-            "remote_url": mqtt_url(other),
-            "username": "me",
-            "password_file": str(password),
-            "outgoing": [{"topic": "a/#"}],
-        }
-        await configure(broker, told)
-        view = await shows(broker, lambda view: view.failures >= 1)
-        assert "the connection was refused: Bad user name or password (0x86)" in view.reason
-        password.write_text("right\n")
-        await configure(broker, told)
-        await shows(broker, all_up)
+        await takes_the_right_password(broker, mqtt_url(other), tmp_path, reason=reason)
 
 
 async def test_a_bridge_uses_tls_and_shows_its_certificate(broker: RunningBroker, tmp_path: Path) -> None:
@@ -235,18 +234,7 @@ async def test_a_bridge_uses_tls_and_shows_its_certificate(broker: RunningBroker
     tls = made.in_tls("listeners.mqtt_tls")
     async with another_broker(tmp_path, *tls, f"listeners.mqtt_tls.client_ca={made.authority}") as other:
         port = other.node.mqtt.listeners["mqtt_tls"].port
-        told = {"remote_url": f"mqtts://127.0.0.1:{port}", "outgoing": [{"topic": "a/#"}]}
-        await configure(broker, told)
-        view = await shows(broker, lambda view: view.failures >= 1)
-        assert "certificate verify failed" in view.reason
-        trusted = {
-            **told,
-            "tls_authorities_file": str(made.authority),
-            "tls_certificate_file": str(made.client),
-            "tls_certificate_key_file": str(made.client_key),
-        }
-        await configure(broker, trusted)
-        await shows(broker, all_up)
+        await takes_the_right_certificates(broker, made, remote_url=f"mqtts://127.0.0.1:{port}")
 
 
 async def test_a_paused_bridge_carries_nothing_and_a_resumed_one_all(broker: RunningBroker, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.bridges import BridgeRuleView, BridgeView
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
+from support.network.certificates import Certificates
 
 
 def bridges(*configured: dict[str, Any]) -> str:
@@ -68,3 +69,37 @@ async def another_broker(tmp_path: Path, *settings: str, **accounts: str) -> Asy
 
 def mqtt_url(broker: RunningBroker) -> str:
     return f"mqtt://127.0.0.1:{broker.port}"
+
+
+async def takes_the_right_password(broker: RunningBroker, url: str, folder: Path, *, reason: str) -> None:
+    """Configure a bridge with a wrong password for `me`, see the reason shown, and correct it to `right`."""
+    password = folder / "password"
+    password.write_text("wrong\n")
+    told = {
+        "remote_url": url,
+        "username": "me",
+        "password_file": str(password),
+        "outgoing": [{"topic": "a/#"}],
+    }
+    await configure(broker, told)
+    view = await shows(broker, lambda view: view.failures >= 1)
+    assert reason in view.reason
+    password.write_text("right\n")
+    await configure(broker, told)
+    await shows(broker, all_up)
+
+
+async def takes_the_right_certificates(broker: RunningBroker, made: Certificates, **told: Any) -> None:
+    """Configure a bridge that does not trust the other broker, see the reason shown, and give it its certificates."""
+    told["outgoing"] = [{"topic": "a/#"}]
+    await configure(broker, told)
+    view = await shows(broker, lambda view: view.failures >= 1)
+    assert "certificate verify failed" in view.reason
+    trusted = {
+        **told,
+        "tls_authorities_file": str(made.authority),
+        "tls_certificate_file": str(made.client),
+        "tls_certificate_key_file": str(made.client_key),
+    }
+    await configure(broker, trusted)
+    await shows(broker, all_up)
