@@ -4,8 +4,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from support.broker.named_queues import shows
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, http_client, publish
 from support.http.delivery_points import configure, point
+from support.http.stream_server import stream_server
 from support.http.web_server import Pushed, WebServer, read_request
 from support.mqtt.raw_client import DEADLINE_S
 from support.network.certificates import make_certificates
@@ -24,24 +24,6 @@ from support.network.certificates import make_certificates
 OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 FAILED: Final = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n"
 MORE_THAN_SOCKETS_TAKE: Final = 9_000_000  # bytes; both ends together
-
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-
-
-@asynccontextmanager
-async def web_server(serve: Serve) -> AsyncIterator[int]:
-    """A server whose connections are each served so; its port."""
-
-    async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            await serve(reader, writer)
-        writer.close()
-
-    server = await asyncio.start_server(served, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
 
 
 async def push_to(broker: RunningBroker, port: int, **consumer: Any) -> RestConsumer:
@@ -65,7 +47,7 @@ async def test_an_unsolicited_response_settles_no_message(broker: RunningBroker)
                 await settled.wait()
                 writer.write(OK)
 
-    async with web_server(serve) as port, http_client(broker) as client:
+    async with stream_server(serve) as port, http_client(broker) as client:
         await push_to(broker, port)
         await publish(client, "q", "1")
         await shows(broker, lambda view: view.settled_total == 1)
@@ -85,7 +67,7 @@ async def test_a_server_that_reads_nothing_holds_up_neither_a_reload_nor_a_stop(
         reached.set()
         await over.wait()
 
-    async with web_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
+    async with stream_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
         await publish(client, "q", "x" * MORE_THAN_SOCKETS_TAKE)
         deeds: list[Callable[[], Awaitable[object]]] = [lambda: configure(broker), broker.restart]
         for deed in deeds:
@@ -113,7 +95,7 @@ async def test_of_a_request_that_is_given_up_nothing_more_is_sent(broker: Runnin
                 count += len(piece)
         received_bytes.append(count)
 
-    async with web_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
+    async with stream_server(serve) as port, http_client(broker) as client, asyncio.timeout(DEADLINE_S):
         await publish(client, "q", "x" * MORE_THAN_SOCKETS_TAKE)
         consumer = await push_to(broker, port, max_post_wait_time_s=1)
         while not consumer.statuses.get("no-answer"):
@@ -177,7 +159,7 @@ async def test_a_put_whose_connection_breaks_is_pushed_again_as_redelivered(brok
                 return  # on a connection that was used before
             writer.write(OK)
 
-    async with web_server(serve) as port, http_client(broker) as client:
+    async with stream_server(serve) as port, http_client(broker) as client:
         await push_to(broker, port, http_method="put")
         await publish(client, "q", "1", "2")
         await shows(broker, lambda view: view.settled_total == 2)
@@ -201,7 +183,7 @@ async def test_the_beginning_of_an_unsolicited_response_ends_its_connection(brok
                 await settled.wait()
                 writer.write(OK[:-1])
 
-    async with web_server(serve) as port, http_client(broker) as client:
+    async with stream_server(serve) as port, http_client(broker) as client:
         await push_to(broker, port)
         await publish(client, "q", "1")
         await shows(broker, lambda view: view.settled_total == 1)

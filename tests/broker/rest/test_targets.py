@@ -21,6 +21,7 @@ from sluicegate.storage.interface import Table, TableWrite
 from support.broker.running_broker import RunningBroker
 from support.http.client import create, http_client, publish
 from support.http.delivery_points import configure, point, until_settled
+from support.http.stream_server import stream_server
 from support.http.web_server import WebServer
 from support.mqtt.raw_client import DEADLINE_S
 
@@ -236,26 +237,21 @@ async def test_a_redirect_to_elsewhere_is_not_followed(broker: RunningBroker) ->
 
     async def redirects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not await reader.readline():
-            writer.close()  # a look whether somebody is here
-            return
-        here = server.sockets[0].getsockname()[1]
+            return  # a look whether somebody is here
+        here = writer.get_extra_info("sockname")[1]
         target = b"http://127.0.0.1:%d/followed" % here
         writer.write(
             b"HTTP/1.1 307 Elsewhere\r\nLocation: %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % target
         )
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(redirects, "127.0.0.1", 0)
-    async with http_client(broker) as client:
+    async with stream_server(redirects) as port, http_client(broker) as client:
         node = NodeOperations(broker.node)
-        await node.create_rest_delivery_point(body(server.sockets[0].getsockname()[1]))
+        await node.create_rest_delivery_point(body(port))
         await publish(client, "q", "x")
         await until_settled(broker, "q")
         [consumer] = (await node.show_rest_delivery_point("p")).rest_consumers
         assert set(consumer.requests) == {"307"}
-    server.close()
-    await server.wait_closed()
 
 
 async def test_a_list_that_is_reloaded_is_in_force_for_points_that_run(broker: RunningBroker) -> None:

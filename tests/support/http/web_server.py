@@ -35,17 +35,21 @@ class WebServer:
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_stopped = False
 
     async def start(self) -> None:
+        self._has_stopped = False
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
+        self._has_stopped = True
         if self._server is not None:
             self._server.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # what was closed is released by the loop
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -64,6 +68,9 @@ class WebServer:
         return self.requests
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._has_stopped:  # it was being accepted
+            writer.transport.abort()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
