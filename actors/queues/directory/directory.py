@@ -343,8 +343,6 @@ class QueueDirectory(LoopActor):
         check_update(handle, config)
         if max(1, config.partition_count) < max(1, handle.definition.config.partition_count):
             self._check_no_readers(handle)
-        if self._rescales.pending(name) is not None:
-            raise UpdateRefused(f"another change of queue {name!r} is being stored; try again")
         topics_of(definition)
         is_lost = stays_lost(handle, config) and not message.gives_back
         changed = replace(handle, definition=definition, definition_lost=is_lost)
@@ -483,9 +481,13 @@ class QueueDirectory(LoopActor):
             self._go_on_later.add(name)
             return
         planned = self._rescales.plan(handle)
+        if planned is not None:  # a change of the definition is stored after the plan, whose row has the present one
+            self._updates.begin(name)
 
         def stored(_: str) -> None:
-            self._rescales.begin(handle, planned)
+            if planned is not None:
+                self._rescales.begin(handle, planned)
+                self._update_ended(name)
 
         if handle.durable:
             self._write(self._rows(handle), stored, takes_ids=True, until_done=True)

@@ -1,5 +1,7 @@
 """A change of `partition_count` on a running node: what operators see, and that waiting messages are delivered."""
 
+import asyncio
+
 import pytest
 
 import support.mqtt.packets as mqtt
@@ -8,6 +10,7 @@ from sluicegate.actors.messages.readers import DeleteCursor, ReplayQueue, Replay
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues import QueueView
+from support.broker.blocked_store import BlockedStore
 from support.broker.browser_client import Browser
 from support.broker.inside_client import InsideClient
 from support.broker.named_queues import change, create, shown, shows
@@ -113,6 +116,33 @@ async def test_a_queue_becomes_partitioned_and_plain_again_with_its_messages(bro
     assert in_order(await take(consumer, 2 * len(KEYS)), 2, 4)
     view = await shows(broker, lambda view: view.scale_status == "ready")
     assert (len(view.partitions), view.partition_operational_count) == (1, 0)
+
+
+async def test_a_change_waits_while_the_plan_of_the_one_before_is_stored(
+    broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(
+        broker, access_type="non-exclusive", partition_count=2, subscriptions=["t"], partition_rebalance_delay_s=0
+    )
+    publisher, consumer = await broker.connect(level=5), await broker.connect(level=5)
+    await consumer.subscribe("$queue/q", qos=1)
+    await publish_keyed(publisher, 0)
+    waiting = [await consumer.message() for _ in KEYS]
+    await change(broker, partition_count=4)
+    await shows(broker, lambda view: view.scale_status == "scaling-up")
+    await change(broker, partition_count=3)
+
+    with BlockedStore(broker, monkeypatch) as store:
+        consumer.acknowledge(*waiting)
+        await shows(broker, lambda view: view.scale_status == "ready")
+        changed = asyncio.create_task(change(broker, partition_count=5))
+        await shown(broker)  # what was asked before it has been looked at
+        assert not changed.done()
+        store.let_go()
+        await changed
+    await shows(broker, lambda view: is_through(view, 5))
+    await broker.restart()
+    assert is_through(await shown(broker), 5)
 
 
 async def test_counters_do_not_fall_when_partitions_retire(broker: RunningBroker) -> None:
