@@ -18,6 +18,7 @@ NAMED = "named"
 TEMPORARY = "temporary"  # like NAMED, but never written, and deleted some time after its last consumer left
 SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
+LINK = "link"  # the guaranteed messages for one neighbor broker
 FOR_CLIENTS = (NAMED, TEMPORARY)  # queues that clients reach by name
 
 

@@ -4,18 +4,28 @@ The publisher's broker has decided everything that is decided once in a network:
 destinations, what is retained, who gets a Deliver-To-One message, and which broker's member gets one of a shared group.
 """
 
+from collections.abc import Callable
 from random import Random
-from typing import final
+from typing import Final, final
 
+from sluicegate.actors.messages.data import Append
 from sluicegate.actors.publishing.publisher import Publisher, in_order, selected
 from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED
 from sluicegate.messaging.network.link import SUBSCRIBERS, LinkTargets
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
 from sluicegate.messaging.routing.routes import Route, TopicSpace
+
+# What becomes of guaranteed messages that arrive.
+STORING: Final = 1  # the store answers
+SETTLED: Final = 2  # nobody stores them
+NO_ROOM: Final = 3  # nothing was done: the message VPN, the node or the disk has no room
+
+_Taken = tuple[QueueTarget, list[int] | None, MessageBatch]  # rows of a batch for a queue; None: all
 
 
 @final
@@ -25,6 +35,103 @@ class LinkPublisher(Publisher):
     def __init__(self, *, space: TopicSpace, spool: Address, address: Address, rng: Random) -> None:
         super().__init__(space=space, spool=spool, address=address, rng=rng)
         self._hears = False
+        self.overrun_count = 0  # messages that queues took beyond their limits
+
+    def store(
+        self, batch: MessageBatch, *, row: Callable[[], tuple[bytes, bytes]], address: Address, token: int
+    ) -> int:
+        """Publish guaranteed messages of a neighbor; return STORING, SETTLED or NO_ROOM.
+
+        The commit that stores them stores `row()` as well. STORING: the address gets Confirmed or PublishFailed of the
+        token. The limits of a single queue hold up nothing: what the publisher's broker has confirmed is taken beyond
+        them. A queue that is shut down, or for which a message is too large, gets no copy and counts that.
+        """
+        queues: dict[QueueTarget, list[int] | None] = {}
+        direct: dict[Subscriber, list[int] | None] = {}
+        lost_count = 0
+        route = self._space.arriving_route(batch.topic) if batch.topics is None else None
+        if route is not None and route.choices is None and not asks_for_one(batch, None):
+            queues = dict.fromkeys(_queues_of(route, batch))
+            direct = dict.fromkeys(route.direct)
+            lost_count = 0 if queues or direct else batch.count
+        else:
+            before = self._space.arrived_unmatched_count
+            gathered = self._gathered(batch)
+            queues = {queue: _unless_all(batch, rows) for queue, rows in gathered.queues.items()}
+            direct = {subscriber: _unless_all(batch, rows) for subscriber, rows in gathered.direct.items()}
+            lost_count = self._space.arrived_unmatched_count - before
+            self._space.arrived_unmatched_count = before
+        taken = self._admitted(queues, batch)
+        if taken is None:
+            return NO_ROOM
+        self._space.arrived_unmatched_count += lost_count
+        found = self._put(taken, batch, row, address, token)
+        for subscriber, rows in direct.items():
+            self._post_direct(subscriber, batch if rows is None else batch.select(rows))
+        self.pressures.clear()
+        return found
+
+    def _gathered(self, batch: MessageBatch) -> "_Gathered":
+        """Return the receivers of each row among the subscribers."""
+        gathered = _Gathered()
+        rows_by_route: dict[Route, list[int]] = {}
+        for row in range(batch.count):
+            route = self._space.arriving_route(batch.topic_of(row))
+            chosen = route if route.choices is None else route.choices.route(batch, row)
+            rows_by_route.setdefault(chosen, []).append(row)
+        for route, rows in rows_by_route.items():
+            self._gather(gathered, route, batch, rows, SUBSCRIBERS)
+        return gathered
+
+    def _admitted(self, queues: dict[QueueTarget, list[int] | None], batch: MessageBatch) -> "list[_Taken] | None":
+        """Return the queues that take rows; None: the message VPN, the node or the disk has no room for all of them."""
+        spool = None
+        size = count = 0
+        found: list[_Taken] = []
+        for queue, rows in queues.items():
+            part = batch if rows is None else batch.select(rows)
+            found.append((queue, rows, part))
+            if queue.gate.spool is not None:
+                spool = queue.gate.spool
+                size += queue.gate.usage_of(part)
+                count += part.count
+        if spool is not None and spool.verdict_on_bytes(size) != ADMITTED:
+            return None
+        if spool is not None and spool.verdict_on_count(count) != ADMITTED:
+            return None
+        taken: list[_Taken] = []
+        for each in found:
+            queue, rows, part = each
+            if queue.gate.verdict_of_confirmed(part) == ADMITTED:
+                taken.append(each)
+            else:
+                taken += _taken_singly(queue, batch, list(range(batch.count)) if rows is None else rows)
+        return taken
+
+    def _put(
+        self,
+        taken: "list[_Taken]",
+        batch: MessageBatch,
+        row: Callable[[], tuple[bytes, bytes]],
+        address: Address,
+        token: int,
+    ) -> int:
+        """Put rows into queues, in one publication."""
+        parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
+        for queue, rows, part in taken:
+            if queue.gate.verdict_of_moved(part) != ADMITTED:
+                self.overrun_count += part.count
+            queue.gate.reserve(part)
+            parts += self._by_partition(queue, rows, part)
+        durable_count = sum([part[0].durable for part in parts])
+        publication: Publication | None = None
+        if durable_count:
+            publication = Publication(batch, publisher=address, token=token, partitions_count=durable_count)
+            publication.session_rows = [row()]
+        for queue, number, rows, part in parts:
+            own = publication if queue.durable else None
+            queue.partitions[number].address.post(Append(part, own, rows))
+        return SETTLED if publication is None else STORING
 
     def deliver(self, batch: MessageBatch, targets: LinkTargets) -> None:
         """Send a batch to the targets that its broker chose here. Drop and count what finds nobody.
@@ -158,6 +265,24 @@ class _Gathered:
         self.direct: dict[Subscriber, list[int]] = {}
         self.queues: dict[QueueTarget, list[int]] = {}
         self.groups: dict[ShareGroup, list[int]] = {}
+
+
+def _unless_all(batch: MessageBatch, rows: list[int]) -> list[int] | None:
+    """Return gathered rows in order, each once; None: all of them."""
+    found = in_order(batch, rows)
+    return None if len(found) == batch.count else found
+
+
+def _taken_singly(queue: QueueTarget, batch: MessageBatch, rows: list[int]) -> "list[_Taken]":
+    """Return the rows that a queue takes of a batch of which it does not take all, and count the others."""
+    kept: list[int] = []
+    for row in rows:
+        verdict = queue.gate.verdict_of_confirmed(selected(batch, [row]))
+        if verdict == ADMITTED:
+            kept.append(row)
+        else:
+            queue.gate.refuse(verdict, 1, hears=False)
+    return [(queue, None if len(kept) == batch.count else kept, selected(batch, kept))] if kept else []
 
 
 def _queues_of(route: Route, batch: MessageBatch) -> list[QueueTarget]:

@@ -196,7 +196,7 @@ class Publisher:
         unrouted_count = 0
         parts: LinkParts | None = None  # None: no neighbor wants any of the rows
         for route, rows in rows_by_route.items():
-            if route.is_empty:
+            if route.is_empty_for_direct and (route.is_empty or not guaranteed):
                 unrouted_count += len(rows)
             receivers = route.direct
             if not guaranteed:
@@ -207,6 +207,9 @@ class Publisher:
                         queues.setdefault(subscriber.queue, []).extend(rows)
             links = route.links
             if links is not None:
+                if guaranteed:
+                    for output in links.stored:
+                        queues.setdefault(self._space.link_queues[output], []).extend(rows)
                 if parts is None:
                     parts = self._parts(batch)
                 self._gather_linked(route, links, rows, receivers, parts, direct, groups)
@@ -285,7 +288,7 @@ class Publisher:
         if (route.takers and not guaranteed) or (links is not None and _is_divided(links, batch)):
             self._publish_mixed(batch, {route: list(range(batch.count))}, token, result)
             return
-        if route.queues or (guaranteed and (route.guaranteed or route.groups)):
+        if route.queues or (guaranteed and (route.guaranteed or route.groups or links is not None)):
             targets: dict[QueueTarget, list[int] | None] = dict.fromkeys(route.queues, rows)
             if guaranteed:
                 for subscriber in route.guaranteed:
@@ -294,14 +297,18 @@ class Publisher:
                 for group in route.groups:
                     if group.queue is not None:
                         targets[group.queue] = rows
+                if links is not None:
+                    for output in links.stored:
+                        targets[self._space.link_queues[output]] = rows
             if (targets or result.refusal != ADMITTED) and not self._spool_to(targets, batch, token, result):
                 return
         elif result.refusal != ADMITTED:  # a target queue that does not exist
             return
         if links is not None:
-            for output in links.outputs:
+            outputs = links.beside if guaranteed else links.outputs
+            for output in outputs:
                 output.send(batch, SUBSCRIBERS)
-            self._count_sent(batch, batch.count * len(links.outputs))
+            self._count_sent(batch, batch.count * len(outputs))
         receivers = route.direct if guaranteed or not route.guaranteed else route.direct + route.guaranteed
         if len(receivers) > 1 and asks_for_one(batch, None):
             for subscriber, its in self._hands(route, batch, list(range(batch.count)), receivers).items():
@@ -313,7 +320,7 @@ class Publisher:
         for group in route.groups:
             if not guaranteed or group.queue is None:
                 self._post_shared(group, batch)
-        if route.is_empty:
+        if route.is_empty_for_direct and (route.is_empty or not guaranteed):
             self._handle_unrouted(batch, result)
 
     def _handle_unrouted(self, batch: MessageBatch, result: PublishResult) -> None:
@@ -459,6 +466,7 @@ class Publisher:
                 publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
                 result.publication = publication
                 result.confirmations_pending += 1
+            publication.is_transaction = self._in_transaction
         for target, number, rows, part in parts:
             target.partitions[number].address.post(Append(part, publication if target.durable else None, rows))
             if target.pressure.over:

@@ -5,7 +5,7 @@ The cores outlive their actors: a restarted actor continues with the same partit
 
 from dataclasses import dataclass
 
-from sluicegate.actors.messages.directory import NAMED, TEMPORARY, QueueHandle
+from sluicegate.actors.messages.directory import LINK, NAMED, TEMPORARY, QueueHandle
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.queues.actor import QueueActor
@@ -82,7 +82,7 @@ def assemble_queue(
     """
     config = definition.config
     target = _target(services, config, slots, durable=durable)
-    rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY))
+    rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY), passes_on=kind == LINK)
     watch = QueueWatch(services.events, config.name, target.gate)
     expiry = QueueExpiry(services.runtime, grace_s=services.temporary_grace_s if kind == TEMPORARY else NEVER)
     core = QueueCore(

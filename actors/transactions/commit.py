@@ -156,7 +156,7 @@ class TransactionCommit(Address):
         count = 0
         refused_by: QueueTarget | None = None
         for row in range(batch.count):
-            for target in self._space.route_of_row(batch, row).all_queues():
+            for target in self._space.queues_of(self._space.route_of_row(batch, row)):
                 if target.name == result.refused_by:
                     refused_by = target
                     count += 1

@@ -148,7 +148,7 @@ class StagedCommit:
         rows_by_target: dict[QueueTarget, list[int]] = {}
         for row in range(batch.count):
             route = self._space.route_of_row(batch, row)
-            for target in route.all_queues():
+            for target in self._space.queues_of(route):
                 rows_by_target.setdefault(target, []).append(row)
         return [
             (target, batch if len(rows) == batch.count else batch.select(rows))

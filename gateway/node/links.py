@@ -4,7 +4,6 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell, Role, TimerHandle
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
@@ -12,6 +11,7 @@ from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.link_settings import link_settings
 from sluicegate.gateway.config.sections.links import Link, NamedLink
+from sluicegate.gateway.node.link_queues import LinkQueues
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, ProvisionedObjects, kind_of_sections
@@ -54,7 +54,7 @@ class NodeLinks:
         self._dialed = runtime.spawn(
             SupervisorActor, kind="connections", name="dialed-links", policy=VITAL, parent=services.root
         )
-        self._linked: dict[str, tuple[MessageVpn, LinkedVpn]] = {}
+        self._queues = LinkQueues(services, message_vpns, self._cell.inbox)
         self._settings: dict[str, LinkSettings] = {}
         self._errors: dict[str, str] = {}  # why an enabled link does not run, by the name of its neighbor
         self._ticker: TimerHandle | None = None
@@ -127,6 +127,7 @@ class NodeLinks:
         except (OSError, ValueError) as error:
             raise Refused(f"a file that it names cannot be used: {error}") from None
         await self._provisioned.put(link.name, link)
+        await self.prepare()
         self.configure()
 
     def _configured(self) -> dict[str, Link]:
@@ -140,24 +141,38 @@ class NodeLinks:
         origin = OPERATOR if link is self._provisioned.objects.get(name) else CONFIGURATION
         return link_view(named, self.links.neighbors.get(name), origin=origin, reason=self._errors.get(name, ""))
 
+    async def forget(self, name: str, *, force: bool) -> None:
+        """Delete all that is kept for a neighbor. Raises LinkNotFound and Refused."""
+        link = self._definitions().get(name)
+        if link is not None and link.enabled:
+            raise Refused(f"there is a link to {name}: delete it, or set enabled=false, and then forget the neighbor")
+        if link is None and not self._queues.knows(name):
+            raise LinkNotFound(name)
+        await self._queues.forget(name, force=force)
+
+    def overruns(self) -> dict[str, int]:
+        """Return how many messages of neighbors queues took beyond their limits, by message VPN."""
+        return self._queues.overruns()
+
     # --- start, reload, stop ---
 
     def configure(self) -> None:
-        """Put the configuration in force. Links whose files cannot be read are not there."""
+        """Put the configuration in force. Links whose files cannot be read do not run; their neighbors stay known."""
         if self._is_stopped:
             return
         self._errors.clear()
         settings: dict[str, LinkSettings] = {}
-        for name, link in self._definitions().items():
-            if not link.enabled:
-                continue
+        enabled = self._enabled()
+        for name, link in enabled.items():
             try:
                 settings[name] = link_settings(name, link, broker=self.links.broker)
             except (OSError, ValueError) as error:
                 self._errors[name] = str(error)
                 log.error("there is no link to %s: %s", name, error)
         self._settings = settings
+        self._queues.expect_only(enabled)
         self.links.configure(settings)
+        self._queues.expect({name: enabled[name] for name in self._errors})
         if settings and self._ticker is None:
             self._tick()
 
@@ -178,25 +193,47 @@ class NodeLinks:
                     connection.tick(now_ms)
                 except Exception as error:  # it costs this connection only, not the others
                     cell.failed(error)
+        if self._lacks_queues():
+            runtime = self._services.runtime
+            runtime.keep(runtime.loop.create_task(self._prepare_and_configure()))
         self.links.configure(self._settings)
+
+    def _lacks_queues(self) -> bool:
+        """Return whether a message VPN of a link has come, or a queue could not be made before."""
+        if self._queues.is_busy or self._is_stopped:
+            return False
+        return self._queues.has_failed or any(
+            self._queues.is_missing(here, name)
+            for name, settings in self._settings.items()
+            for here, _ in settings.vpns
+        )
+
+    async def restore(self) -> None:
+        """Store what is published for neighbors that are known, before anything is: links begin with `configure`."""
+        await self.prepare()
+        self._queues.expect(self._enabled())
+
+    async def prepare(self) -> None:
+        """Make the queues of enabled links, or change them as configured. A message VPN without is not linked."""
+        await self._queues.make(self._enabled())
+
+    def _enabled(self) -> dict[str, Link]:
+        return {name: link for name, link in self._definitions().items() if link.enabled}
+
+    async def _prepare_and_configure(self) -> None:
+        await self.prepare()
+        self.configure()
 
     def _tick(self) -> None:
         self.tick()
         self._ticker = self._services.runtime.after(TICK_MS, self._tick) if self._settings else None
 
-    def _vpn(self, name: str) -> LinkedVpn | None:
+    def _vpn(self, name: str, neighbor: str) -> LinkedVpn | None:
+        """Return a message VPN that is up, and has a queue for a neighbor."""
         vpn = self._message_vpns.get(name)
         if vpn is None or not vpn.is_up:
             return None
-        known = self._linked.get(name)
-        if known is None or known[0] is not vpn:
-            services = self._services
-            publisher = LinkPublisher(
-                space=vpn.space, spool=services.spool.inbox, address=self._cell.inbox, rng=services.runtime.rng
-            )
-            linked = LinkedVpn(name=name, space=vpn.space, router=vpn.router, publisher=publisher)
-            known = self._linked[name] = (vpn, linked)
-        return known[1]
+        return self._queues.linked(vpn, neighbor)
 
     def _dial(self, neighbor: Neighbor, greeting: Greeting) -> None:
         runtime = self._services.runtime

@@ -218,6 +218,7 @@ class Node:
             text = f"{services.recovered.damaged_count} damaged records were set aside at the start"
             services.runtime.events.emit(SYSTEM_RECORD_QUARANTINED, text)
         await self._wait_for_spool()  # the store has sequences reserved before any is assigned
+        await self.links.restore()
         for name, vpn in self.vpns.items():
             await vpn.start(services.recovered.stored(name))
         services.recovered.records.clear()
@@ -286,6 +287,7 @@ class Node:
             await self._reload_vpn(vpn)
         for server in self.servers:
             server.reload()
+        await self.links.prepare()
         self.links.configure()
         for vpn in self.vpns.values():
             if not vpn.config.enabled:

@@ -125,7 +125,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_link_guaranteed_sent_total",
         COUNTER,
-        "Guaranteed messages sent to neighbor brokers, at most once",
+        "Guaranteed messages sent to direct subscribers of neighbor brokers only, at most once",
     ),
     Metric("sluicegate_messages_refused_total", COUNTER, "Guaranteed messages refused to their publisher", ("reason",)),
     Metric(
@@ -327,6 +327,51 @@ METRICS: Final[tuple[Metric, ...]] = (
         GAUGE,
         "Topics, groups and priorities that a neighbor broker wants",
         ("neighbor", "vpn"),
+    ),
+    Metric("sluicegate_link_queue_messages", GAUGE, "Guaranteed messages in the queue of a link", ("neighbor", "vpn")),
+    Metric("sluicegate_link_queue_bytes", GAUGE, "Usage of the queue of a link", ("neighbor", "vpn")),
+    Metric("sluicegate_link_queue_quota_bytes", GAUGE, "Quota of the queue of a link", ("neighbor", "vpn")),
+    Metric(
+        "sluicegate_link_guaranteed_in_flight",
+        GAUGE,
+        "Guaranteed messages sent to a neighbor broker and not answered",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_guaranteed_stored_total",
+        COUNTER,
+        "Guaranteed messages that a neighbor broker has stored, or nobody there wants",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_guaranteed_too_large_total",
+        COUNTER,
+        "Guaranteed messages that no frame of a neighbor broker takes",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_guaranteed_received_total",
+        COUNTER,
+        "Guaranteed messages that came from a neighbor broker, also again",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_guaranteed_repeated_total",
+        COUNTER,
+        "Guaranteed messages of a neighbor broker that were stored already",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_guaranteed_waiting",
+        GAUGE,
+        "Guaranteed messages of a neighbor broker that wait for room",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_overrun_total",
+        COUNTER,
+        "Messages of neighbor brokers that queues took beyond their limits",
+        ("vpn",),
     ),
     Metric(
         "sluicegate_rest_delivery_point_up",

@@ -259,7 +259,13 @@ class _Explaining:
         """Yield the neighbor brokers that want messages of a topic."""
         assert self._space.neighbors is not None, "one wants them"
         filters = self._space.neighbors.filters(topic)
+        stored = links.stored if self._message.is_guaranteed else []
+        for output in stored:
+            queue = self._space.link_queues[output]
+            yield self._queue(queue, "neighbor", output.neighbor, ", ".join(filters[output]), topic)
         for match in links.matches:
+            if match.output in stored:
+                continue
             name, filter_text = match.output.neighbor, ", ".join(filters[match.output])
             reason = "sent over the link, at most once" if self._message.is_guaranteed else "sent over the link"
             if not self._message.deliver_to_one or match.always or self._message.is_guaranteed:

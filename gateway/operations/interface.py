@@ -294,7 +294,13 @@ class NodeInterface(Protocol):
         """Change a link that an operator created; it begins anew. Raises LinkNotFound, QueueInvalid, Refused."""
 
     async def delete_link(self, name: str) -> None:
-        """Delete a link that an operator created. Raises LinkNotFound, Refused."""
+        """Delete a link that an operator created. What is kept for the neighbor stays. Raises LinkNotFound, Refused."""
+
+    async def forget_neighbor(self, name: str, *, force: bool) -> None:
+        """Delete what is kept for a neighbor broker that has no link: its queues, what it wants, what is stored of it.
+
+        Raises LinkNotFound; Refused while there is an enabled link, and without `force` while messages wait for it.
+        """
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
         """Return a page of the subscriptions of clients and queues, by destination."""

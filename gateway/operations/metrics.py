@@ -18,6 +18,7 @@ from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatches
 from sluicegate.gateway.operations.views import cursor_view
 from sluicegate.gateway.provisioning.bridges import Bridges
+from sluicegate.gateway.provisioning.queues import LINK_PREFIX
 from sluicegate.messaging.message.outcomes import OUTCOMES
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSED_NO_MATCH
 from sluicegate.messaging.observability.latency import LatencyHistogram
@@ -258,6 +259,8 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
 
 def _links(node: Node) -> Iterator[Sample]:
     links = node.links.links
+    for vpn, count in node.links.overruns().items():
+        yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
     for reason, count in links.refusals.items():
         yield Sample("sluicegate_link_refusals_total", count, ("", reason))
     for name, neighbor in links.neighbors.items():
@@ -277,6 +280,15 @@ def _links(node: Node) -> Iterator[Sample]:
                 "sluicegate_link_messages_received_total": each.received_count,
                 "sluicegate_link_exported_interests": each.sender.interests.count,
                 "sluicegate_link_imported_interests": each.receiver.interests.count,
+                "sluicegate_link_queue_messages": int(each.queue_sender.queue.target.gate.usage_count),
+                "sluicegate_link_queue_bytes": int(each.queue_sender.queue.target.gate.usage_bytes),
+                "sluicegate_link_queue_quota_bytes": int(each.queue_sender.queue.target.gate.usage_bytes_max),
+                "sluicegate_link_guaranteed_in_flight": each.queue_sender.unanswered_count,
+                "sluicegate_link_guaranteed_stored_total": each.queue_sender.stored_count,
+                "sluicegate_link_guaranteed_too_large_total": each.queue_sender.too_large_count,
+                "sluicegate_link_guaranteed_received_total": each.arrivals.received_count,
+                "sluicegate_link_guaranteed_repeated_total": each.arrivals.repeated_count,
+                "sluicegate_link_guaranteed_waiting": each.arrivals.waiting_count,
             }
             for metric, value in figures.items():
                 yield Sample(metric, value, labels, vpn=each.vpn.name)
@@ -405,8 +417,8 @@ def _actors(roots: Sequence[ActorOverview], ended: Mapping[str, EndedActors]) ->
 
 
 def queue_label(name: str) -> str:
-    """Return the label of a queue. The broker's own queues are as many as clients, and share one label."""
-    return name if is_named(name) else SESSIONS
+    """Return the label of a queue. Queues of sessions are as many as clients, and share one label."""
+    return name if is_named(name) or name.startswith(LINK_PREFIX) else SESSIONS
 
 
 def _walk(actors: Sequence[ActorOverview]) -> Iterator[ActorOverview]:

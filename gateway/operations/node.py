@@ -9,6 +9,7 @@ from pykka import ActorDeadError
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
+    LINK,
     DeclareQueue,
     DefinitionLost,
     DeleteQueue,
@@ -182,7 +183,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         await self._update(queue, removed)
 
     async def _update(self, name: str, change: Callable[[QueueHandle], QueueDefinition]) -> None:
-        await self._find(name)
+        _check_not_of_a_link(await self._find(name))
         try:
             await self._vpn.queues.ask(UpdateQueue(name, change))
         except (StoreRefused, UpdateRefused) as refusal:
@@ -190,7 +191,7 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds."""
-        await self._find(name)
+        _check_not_of_a_link(await self._find(name))
         await self._vpn.queues.ask(DeleteQueue(name))
 
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
@@ -485,6 +486,10 @@ class NodeOperations(AccountOperations, NodeInterface):
         """Delete a link."""
         await self._node.links.delete(name)
 
+    async def forget_neighbor(self, name: str, *, force: bool) -> None:
+        """Delete what is kept for a neighbor broker."""
+        await self._node.links.forget(name, force=force)
+
     async def list_bridges(self) -> Sequence[BridgeView]:
         """Return every bridge by name."""
         return self._vpn.bridges.views()
@@ -575,6 +580,14 @@ class NodeOperations(AccountOperations, NodeInterface):
         view = queue_view(handle, overview, incarnation, rate, now_ms=now_ms)
         warning = lost_dead_messages(view, durable, self._vpn.name)
         return replace(view, warnings=(warning,)) if warning else view
+
+
+def _check_not_of_a_link(handle: QueueHandle) -> None:
+    if handle.kind == LINK:
+        raise Refused(
+            f"{handle.name!r} is the queue of a link: queue_share_percent and when_full of the link change it, and it"
+            " is deleted when the neighbor is forgotten"
+        )
 
 
 def _check_partition(handle: QueueHandle, partition: int | None) -> None:

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
+    LINK,
     NAMED,
     SESSION,
     SHARED,
@@ -29,8 +30,8 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
-from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, quoted
-from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
+from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, REJECT_ALWAYS, quoted
+from sluicegate.messaging.queues.definition import MEGABYTE, QueueConfig, QueueDefinition
 from sluicegate.protocols.amqp.registry import SubscriptionQueue
 
 log = logging.getLogger("sluicegate.node")
@@ -125,6 +126,7 @@ def _virtual_destination_warnings(vpn: str, section: VirtualDestinationsSection)
 # mark its publishers are slowed down; beyond the quota, once they no longer wait, messages for this client are dropped.
 TEMPORARY_SPOOL_MB: Final = 64
 REJECT_NEVER: Final = "never"
+LINK_PREFIX: Final = "#link/"  # of the names of links' queues; the neighbor's name follows
 MESSAGE_BYTES_MAX: Final = 30_000_000  # the most the attribute allows
 
 
@@ -141,10 +143,27 @@ def group_queue(name: str, durable: bool, partition_count: int) -> QueueDefiniti
     return QueueDefinition(replace(config, partition_count=partition_count))
 
 
+def link_queue(neighbor: str, quota_bytes: int, *, refuses: bool = True) -> QueueDefinition:
+    """Return the definition of the queue of a link: one order, and nothing in it that could change the order.
+
+    `refuses`: its publisher is told when it is full; else the copy for this neighbor is dropped and counted.
+    """
+    quota_mb = max(1, min(quota_bytes // MEGABYTE, 6_000_000))  # what the attribute allows
+    config = replace(
+        _config(LINK_PREFIX + neighbor, EXCLUSIVE),
+        max_msg_spool_usage=quota_mb,
+        respect_dmq_eligible_enabled=True,
+        reject_msg_to_sender_on_discard_behavior=REJECT_ALWAYS if refuses else REJECT_NEVER,
+    )
+    return QueueDefinition(config)
+
+
 def own_queue(kind: str, name: str, partition_count: int) -> QueueDefinition | None:
     """Return the definition of a durable queue of the broker's own; None if only its client knows the definition."""
     if kind == SESSION:
         return session_queue(name, True)
+    if kind == LINK:
+        return link_queue(name.removeprefix(LINK_PREFIX), QueueConfig(name).max_msg_spool_usage * MEGABYTE)
     return group_queue(name, True, partition_count) if kind == SHARED else None
 
 

@@ -22,6 +22,16 @@ class VpnLinkView:
     exported_count: int  # topics, groups and priorities that this broker wants of the neighbor
     imported_count: int  # the same, that the neighbor wants of this broker
     messages_received: int
+    # Guaranteed messages.
+    queue_name: str
+    queued_count: int  # that wait for the neighbor, or for its answer
+    queued_bytes: int  # usage of the queue
+    queue_quota_bytes: int
+    in_flight_count: int  # of those: sent, and not answered
+    guaranteed_sent: int  # that the neighbor has stored
+    guaranteed_received: int  # with those that came again
+    guaranteed_repeated: int  # that came again, and were stored already
+    waiting_for_room: int  # that came, and for which the message VPN, the node or the disk has no room
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +112,8 @@ def link_view(definition: NamedLink, running: "Neighbor | None", *, origin: str,
 
 
 def _vpn_view(vpn: "VpnLink") -> VpnLinkView:
+    sender = vpn.queue_sender
+    gate = sender.queue.target.gate
     return VpnLinkView(
         vpn_name=vpn.vpn.name,
         neighbor_vpn_name=vpn.there,
@@ -110,4 +122,13 @@ def _vpn_view(vpn: "VpnLink") -> VpnLinkView:
         exported_count=vpn.sender.interests.count,
         imported_count=vpn.receiver.interests.count,
         messages_received=vpn.received_count,
+        queue_name=sender.queue.name,
+        queued_count=int(gate.usage_count),
+        queued_bytes=int(gate.usage_bytes),
+        queue_quota_bytes=int(gate.usage_bytes_max),
+        in_flight_count=sender.unanswered_count,
+        guaranteed_sent=sender.stored_count,
+        guaranteed_received=vpn.arrivals.received_count,
+        guaranteed_repeated=vpn.arrivals.repeated_count,
+        waiting_for_room=vpn.arrivals.waiting_count,
     )

@@ -39,6 +39,7 @@ class Publication:
     __slots__ = (
         "batch",
         "confirmed",
+        "is_transaction",
         "matches",
         "only_moves",
         "open_count",
@@ -68,6 +69,7 @@ class Publication:
         # Sequences in other partitions that it settles: its messages came from there, or its publisher consumed them.
         # Partition, first, end.
         self.settlements: list[tuple[int, int, int]] | None = None
+        self.is_transaction = False  # a link sends nothing of it to a neighbor before it is stored
         self.only_moves = False  # it removes as much from the spool as it adds
 
     def sequenced(self, partition_id: int, first_sequence: int, rows: list[int] | None) -> bool:

@@ -54,12 +54,13 @@ class Interest(NamedTuple):
     priority: int  # of SUBSCRIBERS for Deliver-To-One: 1 (the best) to 4; 0: deliver always
     # Every subscription of it has a selector, or its client is away: some messages of the topic are wanted by nobody.
     selects: bool
+    # A queue or a subscription of QoS 1 or 2 wants it: guaranteed messages are stored for the neighbor.
+    is_guaranteed: bool = False
 
     def hash(self) -> int:
         """Return the 64 bits that stand for it in digests; the same on every broker."""
-        text = (
-            f"{self.kind:d}\0{self.syntax.value}\0{self.priority}\0{self.selects:d}\0{self.group}\0{self.topic_filter}"
-        )
+        flags = f"{self.selects:d}{self.is_guaranteed:d}"
+        text = f"{self.kind:d}\0{self.syntax.value}\0{self.priority}\0{flags}\0{self.group}\0{self.topic_filter}"
         return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
     def filter(self) -> TopicFilter:
@@ -67,21 +68,23 @@ class Interest(NamedTuple):
         return parse_filter(self.topic_filter, self.syntax)
 
 
-def subscribers(topic_filter: TopicFilter, priority: int, *, selects: bool = False) -> Interest | None:
+def subscribers(
+    topic_filter: TopicFilter, priority: int, *, selects: bool = False, is_guaranteed: bool = False
+) -> Interest | None:
     """Return the interest of a subscription. None: no broker could parse its filter."""
-    return _interest(InterestKind.SUBSCRIBERS, topic_filter, "", priority, selects)
+    return _interest(InterestKind.SUBSCRIBERS, topic_filter, "", priority, selects, is_guaranteed)
 
 
 def shared(topic_filter: TopicFilter, group: str, *, selects: bool = False) -> Interest | None:
     """Return the interest of a shared group. None: no broker could parse its filter."""
-    return _interest(InterestKind.SHARED, topic_filter, group, 0, selects)
+    return _interest(InterestKind.SHARED, topic_filter, group, 0, selects, False)
 
 
 def _interest(
-    kind: InterestKind, topic_filter: TopicFilter, group: str, priority: int, selects: bool
+    kind: InterestKind, topic_filter: TopicFilter, group: str, priority: int, selects: bool, is_guaranteed: bool
 ) -> Interest | None:
     written = text_of(topic_filter)
-    return None if written is None else Interest(kind, written[0], written[1], group, priority, selects)
+    return None if written is None else Interest(kind, written[0], written[1], group, priority, selects, is_guaranteed)
 
 
 def text_of(topic_filter: TopicFilter) -> tuple[str, Syntax] | None:

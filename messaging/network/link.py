@@ -51,12 +51,14 @@ class LinkOutput:
     """The way out to one neighbor, for one message VPN. A class and not a Protocol, like `Address`.
 
     There is one for as long as the link is configured. While the neighbor is away routing keeps what it wants, and
-    sends it nothing; `send` drops what it is given.
+    sends it nothing; `send` drops what it is given. Guaranteed messages do not go through it: they are stored in the
+    link's queue, whether the neighbor is there or not.
     """
 
     def __init__(self, neighbor: str) -> None:
         self.neighbor: Final = neighbor  # name of the neighbor broker
         self.is_up = True  # routes that were resolved before a change have to be resolved again
+        self.has_queue = False  # the link has a queue for guaranteed messages; the same holds for it
 
     def send(self, batch: MessageBatch, targets: LinkTargets) -> None:
         """Send direct messages. Never blocks: beyond a bound the oldest batches are dropped and counted.

@@ -33,12 +33,13 @@ class Neighbor:
 class _Want:
     """What a neighbor wants of the topics of a filter. Shared by the entries of all filters that it wants it of."""
 
-    __slots__ = ("neighbor", "priority", "selects")
+    __slots__ = ("is_guaranteed", "neighbor", "priority", "selects")
 
-    def __init__(self, neighbor: Neighbor, priority: int, selects: bool) -> None:
+    def __init__(self, neighbor: Neighbor, priority: int, selects: bool, is_guaranteed: bool) -> None:
         self.neighbor: Final = neighbor
         self.priority: Final = priority
         self.selects: Final = selects
+        self.is_guaranteed: Final = is_guaranteed
 
 
 @final
@@ -117,14 +118,20 @@ class NeighborMatch:
 
 @final
 class LinkRoute:
-    """The neighbors that want the messages of one topic. Immutable, but for turns."""
+    """The neighbors that want the messages of one topic. Immutable, but for turns.
 
-    __slots__ = ("_candidates", "groups", "matches", "outputs")
+    A guaranteed message goes into the queues of the links in `stored`, also for direct subscribers there, and directly
+    to the neighbors in `beside`. A direct message goes to those in `outputs`.
+    """
 
-    def __init__(self, matches: list[NeighborMatch], groups: list[RemoteGroup]) -> None:
-        self.matches: Final = matches  # each neighbor once, in the order of their interest
+    __slots__ = ("_candidates", "beside", "groups", "matches", "outputs", "stored")
+
+    def __init__(self, matches: list[NeighborMatch], groups: list[RemoteGroup], stored: dict[LinkOutput, None]) -> None:
+        self.matches: Final = matches  # neighbors that are there, each once, in the order of their interest
         self.groups: Final = groups
         self.outputs: Final = [match.output for match in matches]
+        self.stored: Final = list(stored)  # neighbors that want guaranteed messages, also those that are away
+        self.beside: Final = [output for output in self.outputs if output not in stored]
         best = min([match.rank for match in matches if match.rank], default=0)
         self._candidates: Final = [match.neighbor for match in matches if match.rank and match.rank == best]
 
@@ -136,7 +143,7 @@ class LinkRoute:
     @property
     def places_count(self) -> int:
         """The cost of caching it."""
-        return len(self.matches) + len(self.groups)
+        return len(self.matches) + len(self.groups) + len(self.stored)
 
     def candidate(self) -> Neighbor:
         """Return the neighbor with the best candidates for Deliver-To-One that was chosen the longest ago."""
@@ -168,7 +175,7 @@ class NeighborInterest:
         self.turns_count = 0  # Deliver-To-One messages for which a neighbor was chosen
         self._index: SubscriptionIndex[_Want | RemoteGroup] = SubscriptionIndex()
         self._neighbors: dict[LinkOutput, Neighbor] = {}
-        self._wants: dict[tuple[LinkOutput, int, bool], _Want] = {}
+        self._wants: dict[tuple[LinkOutput, int, bool, bool], _Want] = {}
         self._groups: dict[GroupKey, RemoteGroup] = {}
         self._held: dict[LinkOutput, dict[Interest, TopicFilter]] = {}
 
@@ -211,26 +218,30 @@ class NeighborInterest:
         return True
 
     def route(self, topic: str) -> LinkRoute | None:
-        """Return the neighbors that are there and want messages of a topic; None: no neighbor does."""
+        """Return the neighbors that messages of a topic are for; None: for no neighbor."""
         found = self._index.match(topic)
         if not found:
             return None
         matches: dict[Neighbor, NeighborMatch] = {}
         groups: dict[RemoteGroup, None] = {}
+        stored: dict[LinkOutput, None] = {}
         for each in found:
             if isinstance(each, RemoteGroup):
                 if each.is_up:
                     groups[each] = None
                 continue
-            if not each.neighbor.output.is_up:
+            output = each.neighbor.output
+            if each.is_guaranteed and output.has_queue:
+                stored[output] = None
+            if not output.is_up:
                 continue
             match = matches.get(each.neighbor)
             if match is None:
                 match = matches[each.neighbor] = NeighborMatch(each.neighbor)
             match.add(each.priority, selects=each.selects)
-        if not matches and not groups:
+        if not matches and not groups and not stored:
             return None
-        return LinkRoute(list(matches.values()), list(groups))
+        return LinkRoute(list(matches.values()), list(groups), stored)
 
     def filters(self, topic: str) -> dict[LinkOutput, list[str]]:
         """Return the filters by which each neighbor wants messages of a topic, without those of groups."""
@@ -273,10 +284,10 @@ class NeighborInterest:
                 self._index.add(topic_filter, key, group)
             group.join(neighbor, selects=interest.selects)
             return
-        place = (output, interest.priority, interest.selects)
+        place = (output, interest.priority, interest.selects, interest.is_guaranteed)
         want = self._wants.get(place)
         if want is None:
-            want = self._wants[place] = _Want(neighbor, interest.priority, interest.selects)
+            want = self._wants[place] = _Want(neighbor, interest.priority, interest.selects, interest.is_guaranteed)
         self._index.add(topic_filter, (output, interest), want)
 
     def _discard(self, output: LinkOutput, interest: Interest, topic_filter: TopicFilter) -> None:

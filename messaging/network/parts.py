@@ -40,6 +40,7 @@ class LinkParts:
     def __init__(self, interest: NeighborInterest, batch: MessageBatch) -> None:
         self._interest = interest
         self.batch: Final = batch
+        self._is_guaranteed: Final = batch.qos != AT_MOST_ONCE
         self._plain: dict[LinkOutput, list[int]] = {}  # rows for subscribers, of neighbors that get nothing else
         self._mixed: dict[LinkOutput, dict[int, _RowTargets]] = {}
 
@@ -55,13 +56,15 @@ class LinkParts:
         if unclaimed is not None:
             self._add_asking(links, rows, unclaimed)
             return
-        for output in links.outputs:
+        for output in links.beside if self._is_guaranteed else links.outputs:
             self._plain.setdefault(output, []).extend(rows)
 
     def _add_asking(self, links: LinkRoute, rows: list[int], unclaimed: list[int]) -> None:
         """Add rows some of which ask for Deliver-To-One."""
-        is_guaranteed = self.batch.qos != AT_MOST_ONCE
+        is_guaranteed = self._is_guaranteed
         for match in links.matches:
+            if is_guaranteed and match.output not in links.beside:
+                continue  # they get it from the link's queue, as queues there do
             for row in rows:
                 headers = self.batch.headers_of(row)
                 # Of a guaranteed message only the direct copies are shared out; every queue gets it.

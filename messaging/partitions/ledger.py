@@ -70,7 +70,7 @@ class Ledger(LedgerState):
         self.waiting_count += count
         self.waiting_bytes += size
         self.memory_bytes += batch.memory_bytes()
-        if self.rules.after_commit:
+        if self.rules.after_commit or (self.rules.passes_on and self._awaits_its_commit(publication)):
             self._hold_until_stored(segment)
         if batch.headers() is not None or self.rules.watches_the_clock():
             self.may_expire = True
@@ -87,6 +87,19 @@ class Ledger(LedgerState):
     # message again, and it is delivered twice. A queue with `after_commit` pays the commit for each message, and its
     # consumers never have a message that the store lost. Order is kept: a stored message waits while an older message
     # of the partition is not stored.
+
+    def _awaits_its_commit(self, publication: Publication | None) -> bool:
+        """Return whether a new message of a link's queue has to be stored first, or is behind one that has to be.
+
+        What a crash would take back must not be at a neighbor already, where it would stay: a publisher that is
+        promised to be stored once sends it again, and gets a new sequence. Of a transaction nothing would be left here.
+        """
+        if self.unstored.total > 0:
+            return True
+        if publication is None:
+            return False
+        comes_with_more = publication.session_rows is not None or publication.settlements is not None
+        return comes_with_more or publication.is_transaction
 
     def _hold_until_stored(self, segment: Segment) -> None:
         """Hold the messages of a new segment, unless they are stored already or never will be."""

@@ -184,6 +184,12 @@ class QueueGate:
             return REFUSED_QUEUE_COUNT
         return ADMITTED
 
+    def verdict_of_confirmed(self, batch: MessageBatch) -> i64:
+        """Return the verdict on messages that another broker has confirmed: no limit refuses them that may pass."""
+        if batch.payload_bytes > self.message_bytes_max and _largest(batch) > self.message_bytes_max:
+            return REFUSED_MESSAGE_TOO_LARGE
+        return ADMITTED if self.ingress_enabled else REFUSED_SHUT_DOWN
+
     def refuses_publisher(self, verdict: int) -> bool:
         """Return whether a verdict is reported to the publisher; else the message is only dropped here."""
         return refuses_publisher(verdict, self.reject_behavior)

@@ -162,10 +162,11 @@ def _interests_of(topic_filter: TopicFilter, destination: Destination) -> list[I
             return _NOTHING
         selects = is_away or destination.selector is not None
         priorities = destination.priorities or (subscriber.priority,)
-        found = [subscribers(topic_filter, priority, selects=selects) for priority in priorities]
+        wants = destination.qos > 0
+        found = [subscribers(topic_filter, each, selects=selects, is_guaranteed=wants) for each in priorities]
     else:
         found = [
-            subscribers(topic_filter, priority, selects=destination.selector is not None)
+            subscribers(topic_filter, priority, selects=destination.selector is not None, is_guaranteed=True)
             for priority in _priorities_of(destination)
         ]
     return [each for each in found if each is not None]

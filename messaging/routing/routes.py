@@ -111,6 +111,7 @@ class Route:
         "groups",
         "guaranteed",
         "is_empty",
+        "is_empty_for_direct",
         "links",
         "only_queue",
         "places_count",
@@ -138,6 +139,11 @@ class Route:
         self.takers = [queue.turns for queue in queues if queue.turns is not None]  # clients of queues that take turns
         has_receiver = bool(direct or guaranteed or queues or groups or links is not None)
         self.is_empty = not (has_receiver or choices is not None or forwarding is not None)
+        # The same for direct messages: neighbors that are away get guaranteed ones only.
+        self.is_empty_for_direct = self.is_empty
+        if links is not None and not (links.outputs or links.groups):
+            has_local = bool(direct or guaranteed or queues or groups)
+            self.is_empty_for_direct = not (has_local or choices is not None or forwarding is not None)
         self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # the cost of caching it
         if links is not None:
             self.places_count += links.places_count
@@ -162,6 +168,14 @@ class Route:
         if self.forwarding is not None:
             for copy in self.forwarding.copies:
                 found.update(dict.fromkeys(copy.route.all_queues()))
+        return list(found)
+
+    def neighbors_to_store_for(self) -> list[LinkOutput]:
+        """Return every neighbor for which a guaranteed message or one of its copies is stored, each once."""
+        found: dict[LinkOutput, None] = {} if self.links is None else dict.fromkeys(self.links.stored)
+        if self.forwarding is not None:
+            for copy in self.forwarding.copies:
+                found.update(dict.fromkeys(copy.route.neighbors_to_store_for()))
         return list(found)
 
     def groups_elsewhere(self, *, guaranteed: bool) -> list[RemoteGroup]:
@@ -299,6 +313,7 @@ class TopicSpace:
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
         self.interests: LocalInterests | None = None  # for neighbor brokers; None: there is no link
+        self.link_queues: dict[LinkOutput, QueueTarget] = {}  # of links whose `has_queue` is set
         self.subscriptions_bytes = 0  # usage of the subscriptions and of group members
         self._selectors_bytes: dict[tuple[TopicFilter, Hashable], int] = {}  # of subscriptions that have one
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
@@ -454,6 +469,20 @@ class TopicSpace:
         """End everything that a neighbor wants."""
         if self.neighbors is not None and self.neighbors.forget(output):
             self._forget_routes(None)
+
+    def queues_of(self, route: Route) -> list[QueueTarget]:
+        """Return every queue that gets a guaranteed message of a route, or one of its copies, also those of links."""
+        links = route.neighbors_to_store_for()
+        return route.all_queues() + [self.link_queues[output] for output in links] if links else route.all_queues()
+
+    def keep_for(self, output: LinkOutput, queue: QueueTarget | None) -> None:
+        """Store guaranteed messages for a neighbor in this queue from now on; None: in none."""
+        if queue is None:
+            self.link_queues.pop(output, None)
+        else:
+            self.link_queues[output] = queue
+        output.has_queue = queue is not None
+        self.neighbor_presence_changed(output)
 
     def neighbor_presence_changed(self, output: LinkOutput) -> None:
         """Resolve routes again: a neighbor is there, or no longer. What it wants stays known."""

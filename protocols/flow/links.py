@@ -4,9 +4,10 @@ The broker that connects makes the connection itself (`protocols.network.dialed`
 listener of the flow protocol, and a `FlowConnection` becomes a link when it is greeted with LINK. Both give a
 `LinkWire` to the link, which is theirs no more than a message passes through here.
 
-What goes out has two classes. Control frames, which are few and bounded by the exchange of interests, go first. Direct
-messages wait while the socket is full; beyond a bound the oldest batches are dropped and counted. A link is always
-read: `ReadControl` has no say in it.
+What goes out has three classes. Control frames, which are few and bounded by the exchange of interests, go first.
+Messages wait while the socket is full, guaranteed and direct ones in turns. Direct ones are bounded: the oldest batches
+are dropped and counted. Guaranteed ones are bounded by the window of their link queue. A link is always read:
+`ReadControl` has no say in it.
 """
 
 from collections import deque
@@ -19,7 +20,7 @@ from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.codes import NONE
-from sluicegate.protocols.flow.codec.frames.link import Link, LinkFrame, LinkMessages
+from sluicegate.protocols.flow.codec.frames.link import Link, LinkFrame, LinkMessages, LinkStore
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.transport.interface import ByteTransport
 
@@ -73,6 +74,7 @@ class LinkWire(Flushed):
         self._transport: ByteTransport | None = transport
         self._hang_up = hang_up
         self._control: list[bytes] = []
+        self._stores: deque[LinkStore] = deque()
         self._direct: deque[LinkMessages] = deque()
         self._direct_counts: deque[int] = deque()  # messages in each
         self._direct_bytes = 0
@@ -96,6 +98,11 @@ class LinkWire(Flushed):
     def control(self, data: bytes) -> None:
         """Send a control frame at the end of this turn."""
         self._control.append(data)
+        self._ask_flush()
+
+    def store(self, messages: LinkStore) -> None:
+        """Send guaranteed messages at the end of this turn, or when the socket takes them. Their queue keeps them."""
+        self._stores.append(messages)
         self._ask_flush()
 
     def direct(self, messages: LinkMessages, count: int) -> None:
@@ -126,7 +133,7 @@ class LinkWire(Flushed):
     def resumed(self) -> None:
         """The socket takes more."""
         self.is_full = False
-        if self._direct or self._control:
+        if self._stores or self._direct or self._control:
             self._ask_flush()
         if self.user is not None:
             self.user.resumed()
@@ -136,6 +143,7 @@ class LinkWire(Flushed):
         self._transport = None
         self._hang_up = _nothing
         self._control.clear()
+        self._stores.clear()
         self.dropped_count += sum(self._direct_counts)
         self._direct.clear()
         self._direct_counts.clear()
@@ -149,7 +157,7 @@ class LinkWire(Flushed):
         return self._cell
 
     def flush(self) -> None:
-        """Write what the socket takes: control frames first."""
+        """Write what the socket takes: control frames first, then guaranteed and direct messages in turns."""
         self._is_asked = False
         engine, transport = self._engine, self._transport
         if transport is None:
@@ -158,10 +166,16 @@ class LinkWire(Flushed):
             engine.send(b"".join(self._control))
             self._control.clear()
         self._write(transport)
-        while self._direct and not self._is_stopped():
+        while (self._stores or self._direct) and not self._is_stopped():
             size = 0
             wall_ms = self._cell.runtime.clock.wall_ms()
             frames: list[bytes] = []
+            share = WRITTEN_BYTES_MAX // 2 if self._direct else WRITTEN_BYTES_MAX
+            while self._stores and size < share:
+                stores = self._stores.popleft()
+                size += len(stores.batch)
+                stores.sent_ms = wall_ms
+                frames.append(stores.encode())
             while self._direct and size < WRITTEN_BYTES_MAX:
                 messages = self._direct.popleft()
                 self.sent_count += self._direct_counts.popleft()

@@ -14,7 +14,15 @@ from sluicegate.protocols.flow.client.session.authentication import Login
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.compression import DEFLATE
-from sluicegate.protocols.flow.codec.frames.link import Link, LinkAck, LinkDigests, LinkInterests, LinkMessages
+from sluicegate.protocols.flow.codec.frames.link import (
+    Link,
+    LinkAck,
+    LinkDigests,
+    LinkInterests,
+    LinkMessages,
+    LinkStore,
+    LinkStored,
+)
 from sluicegate.protocols.flow.codec.frames.session import (
     AuthAnswer,
     Close,
@@ -33,7 +41,7 @@ from sluicegate.protocols.transport.interface import ByteTransport
 
 log = logging.getLogger("sluicegate.network")
 
-_LINK_FRAMES: Final = (LinkMessages, LinkInterests, LinkAck, LinkDigests)
+_LINK_FRAMES: Final = (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests)
 
 
 @final

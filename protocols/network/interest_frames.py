@@ -18,6 +18,7 @@ SYNCHRONISED: Final = 3
 
 SELECTS: Final = 0x01
 IS_MQTT: Final = 0x02
+IS_GUARANTEED: Final = 0x04
 
 _HEAD: Final = struct.Struct(">QBBBBII")
 _INTEREST: Final = struct.Struct(">BBBBHH")
@@ -68,11 +69,30 @@ def _notice_in(body: bytes) -> Notice:
     return BucketPart(number, bucket, interests, is_last != 0)
 
 
+def interest_value(interest: Interest) -> bytes:
+    """Return the bytes of one interest, as a row of the store has them."""
+    return _encoded(interest)
+
+
+def interest_in(value: bytes) -> Interest:
+    """Return the interest in a row of the store. Raises ValueError."""
+    found: list[Interest] = []
+    try:
+        end = _read(value, 0, found)
+    except struct.error as error:
+        raise ValueError(f"an interest of {len(value)} bytes: {error}") from None
+    if end != len(value):
+        raise ValueError(f"{len(value) - end} bytes behind an interest")
+    return found[0]
+
+
 def _encoded(interest: Interest) -> bytes:
     group, topic_filter = interest.group.encode("utf-8"), interest.topic_filter.encode("utf-8")
     flags = SELECTS if interest.selects else 0
     if interest.syntax is Syntax.MQTT:
         flags |= IS_MQTT
+    if interest.is_guaranteed:
+        flags |= IS_GUARANTEED
     head = _INTEREST.pack(interest.kind, flags, interest.priority, 0, len(group), len(topic_filter))
     return head + group + topic_filter
 
@@ -91,5 +111,6 @@ def _read(body: bytes, at: int, interests: list[Interest]) -> int:
         raise ValueError(f"LINK_INTERESTS ends within an interest, {end - len(body)} bytes early")
     syntax = Syntax.MQTT if flags & IS_MQTT else Syntax.SMF
     group, topic_filter = body[group_at:filter_at].decode("utf-8"), body[filter_at:end].decode("utf-8")
-    interests.append(Interest(known, topic_filter, syntax, group, priority, flags & SELECTS != 0))
+    selects, is_guaranteed = flags & SELECTS != 0, flags & IS_GUARANTEED != 0
+    interests.append(Interest(known, topic_filter, syntax, group, priority, selects, is_guaranteed))
     return end

@@ -36,10 +36,14 @@ class Links(LinkAcceptor):
         broker: str,
         network: str,
         incarnation: int,
-        vpn: Callable[[str], LinkedVpn | None],
+        vpn: Callable[[str, str], LinkedVpn | None],
         dial: Callable[[Neighbor, Link], None],
     ) -> None:
-        """`vpn` returns a message VPN that is up; `dial` makes one connection, and reports how it went."""
+        """Begin without links.
+
+        `vpn` returns a message VPN by its name if it is up, for a neighbor by its name; `dial` makes one connection,
+        and reports how it went.
+        """
         self.broker: Final = broker
         self.network: Final = network
         self.incarnation: Final = incarnation
@@ -177,7 +181,7 @@ class Links(LinkAcceptor):
         cell = self._cell.runtime.spawn(lambda cell: actor, kind="link", name=name, policy=ONE_LINK, parent=self._cell)
         vpns: list[VpnLink] = []
         for here, there in settings.vpns:
-            vpn = self._vpn(here)
+            vpn = self._vpn(here, name)
             if vpn is not None:
                 vpns.append(VpnLink(cell, name, vpn, there=there, rules=settings.export))
         neighbor = Neighbor(cell, settings, self._events, vpns, dial=self._dial_to)
@@ -197,5 +201,5 @@ class Links(LinkAcceptor):
     def _has_other_vpns(self, name: str) -> bool:
         """Return whether message VPNs of a link have been created or deleted, shut down or enabled."""
         neighbor = self.neighbors[name]
-        there_are = [vpn for vpn in [self._vpn(here) for here, _ in neighbor.settings.vpns] if vpn is not None]
+        there_are = [vpn for vpn in [self._vpn(here, name) for here, _ in neighbor.settings.vpns] if vpn is not None]
         return there_are != [each.vpn for each in neighbor.vpns]

@@ -26,6 +26,8 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkFrame,
     LinkInterests,
     LinkMessages,
+    LinkStore,
+    LinkStored,
 )
 from sluicegate.protocols.flow.links import LinkUser, LinkWire
 from sluicegate.protocols.network.settings import LinkSettings
@@ -210,12 +212,17 @@ class Neighbor(LinkUser):
 
     def received(self, frame: LinkFrame) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
-        if isinstance(frame, (LinkMessages, LinkInterests, LinkAck, LinkDigests)):
+        if isinstance(frame, (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests)):
             vpn = self.linked.get(frame.flow_id)
             if vpn is None:
                 text = f"message VPN number {frame.flow_id} of a link with {len(self.linked)}"
                 raise PeerViolation(codes.FLOW_ID_UNUSABLE, text)
             vpn.received(frame)
+
+    def take(self, message: object) -> None:
+        """Take a message to the link's actor."""
+        for vpn in self.vpns:
+            vpn.take(message)
 
     def resumed(self) -> None:
         """The socket takes more."""
@@ -253,7 +260,9 @@ class NeighborActor(Behaviour):
         self.neighbor: Neighbor | None = None  # None while it is made
 
     def receive(self, message: object) -> None:
-        """Ignore a confirmation: what came over a link is confirmed to nobody."""
+        """Pass it on."""
+        if self.neighbor is not None:
+            self.neighbor.take(message)
 
     def turn_ended(self) -> None:
         """Do nothing."""

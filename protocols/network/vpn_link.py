@@ -1,20 +1,24 @@
-"""One message VPN of one link: the exchange of interests, and direct messages both ways.
+"""One message VPN of one link: the exchange of interests, and messages both ways.
 
 It exists for as long as the link is configured. Between connections it keeps what the neighbor wants, so that a break
-costs little, and its router sends nothing there.
+costs little. Its router then sends no direct messages there, and stores guaranteed ones in the link's queue
+(`link_queue`, the way out; `arrivals`, the way in).
 """
 
 import logging
 from collections import deque
 from typing import Any, Final, final
 
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SessionRows
+from sluicegate.actors.messages.queues import FlowGone
 from sluicegate.actors.messages.router import ChangeNeighborInterest, NeighborGone, NeighborPresenceChanged
 from sluicegate.actors.network.link_batches import link_batch, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
 from sluicegate.messaging.network.interest import BUCKETS, Change, text_of
 from sluicegate.messaging.network.link import GroupKey, LinkOutput, LinkTargets
@@ -25,33 +29,99 @@ from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frames import link as frames
-from sluicegate.protocols.flow.codec.frames.link import LinkAck, LinkDigests, LinkGroup, LinkInterests, LinkMessages
+from sluicegate.protocols.flow.codec.frames.link import (
+    LinkAck,
+    LinkDigests,
+    LinkGroup,
+    LinkInterests,
+    LinkMessages,
+    LinkStore,
+    LinkStored,
+)
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.network.arrivals import LinkArrivals
 from sluicegate.protocols.network.interest_frames import notice_body, notice_in
+from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.link_queue import LinkQueueSender
 
 log = logging.getLogger("sluicegate.network")
 
 NOTICES_PER_TURN: Final = 8  # then others have their turn; each has up to 1,000 interests
 PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
+STORE_AGAIN_MS: Final = 1_000  # after the store has refused what a neighbor wants
 FRAME_HEAD_BYTES: Final = 4_096  # room for everything in a frame beside the messages and the names of groups
 _NO_DIGESTS: Final = [0] * BUCKETS
+
+
+@final
+class AbsentNeighbor(LinkOutput):
+    """A neighbor before its link begins: guaranteed messages are stored for it, and nothing is sent."""
+
+    def __init__(self, neighbor: str) -> None:
+        super().__init__(neighbor)
+        self.is_up = False
 
 
 @final
 class LinkedVpn:
     """A message VPN of this broker, as its links use it."""
 
-    def __init__(self, *, name: str, space: TopicSpace, router: ActorCell, publisher: LinkPublisher) -> None:
+    def __init__(
+        self,
+        *,
+        name: str,
+        space: TopicSpace,
+        router: ActorCell,
+        publisher: LinkPublisher,
+        spool: Address,
+        kept: dict[str, KeptLink],
+    ) -> None:
+        """`kept` has neighbors by their names, those that were made so far."""
         self.name = name
         self.space = space
         self.router = router
         self.publisher = publisher
+        self.spool = spool
+        self.kept = kept
+        self._arrivals: dict[str, LinkArrivals] = {}
+        self._absent: dict[str, AbsentNeighbor] = {}
+
+    def expect(self, neighbor: str) -> None:
+        """Store guaranteed messages for a neighbor that is known, and whose link begins later.
+
+        At the start something may be published before links begin: delayed wills, and commits that were decided.
+        """
+        kept = self.kept[neighbor]
+        if kept.queue is None or neighbor in self._absent:
+            return
+        output = self._absent[neighbor] = AbsentNeighbor(neighbor)
+        self.space.change_neighbor(output, Change(list(kept.interests), []))
+        self.space.keep_for(output, kept.queue.target)
+
+    def expect_no_more(self, neighbor: str) -> None:
+        """End that: its link begins, or it has none any more."""
+        output = self._absent.pop(neighbor, None)
+        if output is not None:
+            self.space.keep_for(output, None)
+            self.space.forget_neighbor(output)
+
+    def arrivals_of(self, neighbor: str) -> LinkArrivals:
+        """Return the way in of a neighbor's guaranteed messages."""
+        found = self._arrivals.get(neighbor)
+        if found is None:
+            found = self._arrivals[neighbor] = LinkArrivals(self.kept[neighbor], self.publisher)
+        return found
+
+    def forget(self, neighbor: str) -> None:
+        """Forget what was kept of a neighbor that has no link."""
+        self.kept.pop(neighbor, None)
+        self._arrivals.pop(neighbor, None)
 
 
 @final
 class VpnLink(LinkOutput, Flushed):
-    """One message VPN of one link."""
+    """One message VPN of one link. Its queue is made before it is."""
 
     def __init__(self, cell: ActorCell, neighbor: str, vpn: LinkedVpn, *, there: str, rules: ExportRules) -> None:
         super().__init__(neighbor)
@@ -71,23 +141,46 @@ class VpnLink(LinkOutput, Flushed):
         self._is_asked = False
         # Changes for the router, with the number of each and its connection; it has the first. One at a time: a
         # neighbor that wants 100,000 topics would else have its turn for a second.
+        # What concerns guaranteed messages is stored before that.
         self._changes: deque[tuple[Change, int, LinkWire | None]] = deque()
+        self._storing: dict[int, Change] = {}  # token -> a change whose rows are being written
+        self._storing_token = 0  # of the first change; 0: none of its rows are being written
         self._acked_number = 0
         self._in_force_number = 0
         self.is_up = False
+        kept = self.kept = vpn.kept[neighbor]
+        queue = kept.queue
+        assert queue is not None, "the queue is made before the link"
+        self.queue_sender: Final = LinkQueueSender(cell, neighbor, queue, kept.lineages)
+        self.arrivals: Final = vpn.arrivals_of(neighbor)
+        self._begin_from_the_store()
+        vpn.expect_no_more(neighbor)
+        vpn.space.change_neighbor(self, Change(list(kept.interests), []))
+        vpn.space.keep_for(self, queue.target)
         self.sender.change(vpn.space.exported().export_to(self, self._interest_changed, rules))
 
     def stop(self) -> None:
         """End for good."""
         self.disconnected()
-        self._forget()
+        self._changes.clear()
+        self.vpn.space.keep_for(self, None)
+        self.vpn.router.ask(NeighborGone(self))
         self.vpn.space.exported().end_export(self)
 
-    def _forget(self) -> None:
-        """Begin from nothing with the next connection."""
+    def _begin_from_the_store(self) -> None:
+        """Begin with what the store has of what the neighbor wants."""
         self.receiver = InterestReceiver()
+        for interest in self.kept.interests:
+            self.receiver.interests.add(interest)
+
+    def _forget(self) -> None:
+        """Begin with the next connection from what the store has: that stays in force meanwhile."""
+        known = [*self.receiver.interests.all(), *[each for change, _, _ in self._changes for each in change.removed]]
+        self._begin_from_the_store()
         self._changes.clear()
-        self.vpn.router.ask(NeighborGone(self))
+        self._storing_token = 0
+        gone = [each for each in known if each not in self.kept.interests]
+        self.vpn.router.ask(ChangeNeighborInterest(self, Change(list(self.kept.interests), gone)))
 
     # --- the connection ---
 
@@ -100,6 +193,8 @@ class VpnLink(LinkOutput, Flushed):
         digests = self.receiver.connected()
         known = self.receiver.interests.count > 0
         wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
+        self.arrivals.connected(self._cell, wire, flow_id, self._ask_flush)
+        self.queue_sender.connected(wire, flow_id, frame_bytes_max)
         self._set_up(True)
 
     def disconnected(self) -> None:
@@ -107,16 +202,24 @@ class VpnLink(LinkOutput, Flushed):
         if self._wire is not None:
             self._wire = None
             self.sender.disconnected()
+            self.arrivals.disconnected()
+            self.queue_sender.disconnected()
             self._set_up(False)
 
     def _set_up(self, is_up: bool) -> None:
         self.is_up = is_up
         self.vpn.router.inbox.post(NeighborPresenceChanged(self))
 
-    def received(self, frame: LinkDigests | LinkInterests | LinkAck | LinkMessages) -> None:
+    def received(self, frame: LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
         if isinstance(frame, LinkMessages):
             self._arrived(frame)
+            return
+        if isinstance(frame, LinkStore):
+            self.arrivals.arrived(frame, self._guaranteed(frame.batch))
+            return
+        if isinstance(frame, LinkStored):
+            self.queue_sender.answered(frame.ranges)
             return
         try:
             if isinstance(frame, LinkInterests):
@@ -129,8 +232,26 @@ class VpnLink(LinkOutput, Flushed):
         except ValueError as error:
             raise self._malformed(error) from error
 
+    def _guaranteed(self, body: bytes) -> MessageBatch:
+        try:
+            batch = link_batch(body)
+        except ValueError as error:
+            raise self._malformed(error) from error
+        if batch.qos == AT_MOST_ONCE:
+            raise self._malformed(ValueError("LINK_STORE with direct messages"))
+        return batch
+
     def _malformed(self, error: ValueError) -> PeerViolation:
         return PeerViolation(MALFORMED, f"message VPN {self.vpn.name}: {error}")
+
+    def take(self, message: object) -> None:
+        """Take a message to the link's actor: from the link's queue, or of the store. Others' are ignored."""
+        if isinstance(message, Deliveries):
+            self.queue_sender.deliver(message)
+        elif isinstance(message, FlowGone):
+            self.queue_sender.gone(message)
+        elif isinstance(message, (Confirmed, PublishFailed)):
+            self._interest_stored(message)
 
     # --- interests ---
 
@@ -149,11 +270,12 @@ class VpnLink(LinkOutput, Flushed):
             self._cell.runtime.dispatcher.at_turn_end(self)
 
     def flush(self) -> None:
-        """Send notices and acknowledgements."""
+        """Send answers, acknowledgements and notices."""
         self._is_asked = False
         wire = self._wire
         if wire is None:
             return
+        self.arrivals.flush()
         if self._in_force_number > self._acked_number:
             self._acked_number = self._in_force_number
             wire.control(LinkAck(self._flow_id, self._in_force_number).encode())
@@ -180,15 +302,58 @@ class VpnLink(LinkOutput, Flushed):
             raise PeerViolation(codes.LINK_OUT_OF_STEP, f"message VPN {self.vpn.name}: {error}") from error
         self._changes.append((change, notice.number, self._wire))
         if len(self._changes) == 1:
-            self._ask_router()
+            self._make_changes()
 
-    def _ask_router(self) -> None:
-        """Have the router make the first of the changes, and then the others."""
+    def _make_changes(self) -> None:
+        """Have the store and the router make the first of the changes, and then the others."""
         changes = self._changes
         while changes and not (changes[0][0].added or changes[0][0].removed):
             self._in_force(changes.popleft())
         if not changes:
             return
+        rows = self.kept.interest_rows(changes[0][0])
+        if rows:
+            self._storing_token = self._cell.runtime.next_urn()
+            self._storing[self._storing_token] = changes[0][0]
+            self.vpn.spool.post(SessionRows(rows, self._cell.inbox, self._storing_token))
+        else:
+            self._ask_router()
+
+    def _interest_stored(self, message: Confirmed | PublishFailed) -> None:
+        """Go on: the store has what the neighbor wants, or refuses it, which is tried again."""
+        change = self._storing.pop(message.token, None)
+        if change is None:
+            return  # another message VPN's
+        is_first = message.token == self._storing_token
+        if isinstance(message, Confirmed):
+            self.kept.interests_stored(change)
+            if is_first:
+                self._storing_token = 0
+                self._ask_router()
+            else:
+                self._store_again(change)
+            return
+        if is_first:
+            self._storing_token = 0
+            log.warning("what neighbor %s wants could not be stored: %s", self.neighbor, message.reason)
+            self._cell.after(STORE_AGAIN_MS, lambda: self._try_again(change))
+
+    def _try_again(self, change: Change) -> None:
+        """Make the first change, if it is still this one: the neighbor waits for its acknowledgement."""
+        if self._changes and self._changes[0][0] is change and self._storing_token == 0:
+            self._make_changes()
+
+    def _store_again(self, change: Change) -> None:
+        """Undo a change that was given up while its rows were being written, as far as it has ended something."""
+        again = Change([each for each in change.removed if each in self.receiver.interests], [])
+        rows = self.kept.interest_rows(again)
+        if rows:
+            self.vpn.spool.post(SessionRows(rows, None, 0, until_done=True))
+            self.kept.interests_stored(again)
+
+    def _ask_router(self) -> None:
+        """Have the router make the first of the changes."""
+        changes = self._changes
         first = changes[0]
 
         def done(answer: LoopFuture[Any]) -> None:
@@ -197,7 +362,7 @@ class VpnLink(LinkOutput, Flushed):
                 changes.popleft()
                 if answer.error() is None:  # else the message VPN was deleted
                     self._in_force(first)
-                self._ask_router()
+                self._make_changes()
 
         self.vpn.router.ask(ChangeNeighborInterest(self, first[0])).then(done)
 

@@ -5,18 +5,29 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from sluicegate.gateway.admin.operation import BAD_BODY, PROBLEM, REFUSED, Answer, Operations
+from sluicegate.gateway.admin.operation import (
+    BAD_BODY,
+    INVALID_PARAMETER,
+    PROBLEM,
+    REFUSED,
+    Answer,
+    Operations,
+    TextParameter,
+)
 from sluicegate.gateway.admin.problems import permit
-from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
+from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, text, view_answer, view_json
 from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.config.sections.admin import AccessLevel
 from sluicegate.gateway.config.sections.links import NamedLink
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.links import LinksView, LinkView
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 LINKS: Final = Operations()
 
 BODY: Final = section_body("Link", NamedLink)
+FORCE: Final = TextParameter("force", "true: also if messages wait for it; they are lost; default: false", 5)
+TRUTHS: Final = {"true": True, "false": False}
 NO_LINK: Final = Answer(404, "No link to a broker of that name exists", PROBLEM)
 
 
@@ -66,6 +77,25 @@ async def update_link(node: NodeInterface, request: Request) -> Response:
 async def delete_link(node: NodeInterface, request: Request) -> Response:
     """Delete a link that an operator created."""
     await node.delete_link(path_name(request))
+    return Response(status_code=204)
+
+
+@LINKS.operation(
+    "DELETE",
+    "/neighbors/{name}",
+    Answer(204, "Forgotten"),
+    NO_LINK,
+    REFUSED,
+    INVALID_PARAMETER,
+    parameters=(FORCE,),
+    of_vpn=False,
+)
+async def forget_neighbor(node: NodeInterface, request: Request) -> Response:
+    """Delete what is kept for a neighbor broker that has no link; messages must not wait for it, unless forced."""
+    given = text(request, FORCE) or "false"
+    if given not in TRUTHS:
+        raise QueueInvalid(FORCE.name, f"{given!r} is not allowed", ", ".join(TRUTHS))
+    await node.forget_neighbor(path_name(request), force=TRUTHS[given])
     return Response(status_code=204)
 
 

@@ -56,6 +56,10 @@ class AdminObjects(AdminClient):
         """Delete a link."""
         self._port.ask("DELETE", _link_path(name))
 
+    def forget_neighbor(self, name: str, *, force: bool) -> None:
+        """Delete what is kept for a neighbor broker."""
+        self._port.ask("DELETE", f"/neighbors/{quote(name, safe='')}?force={str(force).lower()}")
+
     def bridges(self) -> BridgesView:
         """Return every bridge."""
         return read_view(BridgesView, self._port.ask("GET", "/bridges"))

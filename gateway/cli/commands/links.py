@@ -71,6 +71,14 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
                 f"imported {vpn.imported_count}; messages received {vpn.messages_received}",
             )
         )
+        rows.append(
+            (
+                f"queue of vpn {vpn.vpn_name}",
+                f"{vpn.queued_count} messages, {vpn.queued_bytes} of {vpn.queue_quota_bytes} bytes; "
+                f"{vpn.in_flight_count} in flight; sent {vpn.guaranteed_sent}, received {vpn.guaranteed_received}, "
+                f"repeated {vpn.guaranteed_repeated}, waiting for room {vpn.waiting_for_room}",
+            )
+        )
     for key, value in view.definition.to_dict().items():
         rows.append((key, orjson.dumps(value).decode() if isinstance(value, list | dict) else shown(value)))
     print_table(("field", "value"), rows)
@@ -94,6 +102,21 @@ def delete(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption
         print_json({"deleted": name})
     else:
         typer.echo(f"deleted the link to {name}")
+
+
+@app.command("forget")
+def forget(
+    name: NameArgument,
+    force: Annotated[bool, typer.Option("--force", help="Also if messages wait for it. Default: refuse.")] = False,
+    url: UrlOption = URL_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete what is kept for a neighbor that has no link: queued messages, what it wants, what is stored of it."""
+    AdminObjects(url).forget_neighbor(name, force=force)
+    if as_json:
+        print_json({"forgotten": name})
+    else:
+        typer.echo(f"forgot neighbor {name}")
 
 
 def link_state(view: LinkView) -> str:

@@ -1,7 +1,7 @@
 """The section of links to other brokers of the network. Numbers have their unit in the name."""
 
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -83,6 +83,19 @@ class Link(Section):
         ge=64 * KIB,
         le=GIB,
         description="direct messages that may wait for a slow neighbor; beyond, the oldest are dropped",
+    )
+
+    queue_share_percent: int = Field(
+        default=50,
+        ge=1,
+        le=100,
+        description="quota of the link's queue, which keeps guaranteed messages until the neighbor has them, in percent"
+        " of the message VPN's quota",
+    )
+    when_full: Literal["refuse", "discard"] = Field(
+        default="refuse",
+        description="what becomes of a guaranteed message when that queue is full: it is refused to its publisher, or"
+        " only the neighbor's copy is dropped and counted",
     )
 
     @model_validator(mode="after")

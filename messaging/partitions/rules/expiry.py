@@ -63,6 +63,8 @@ def hold_delayed(state: LedgerState, segment: Segment, applied_ms: int) -> None:
     """
     rules = state.rules
     batch = segment.batch
+    if rules.passes_on:
+        return
     if batch is None:
         assert segment.page is not None
         marks = segment.page.marks

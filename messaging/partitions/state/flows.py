@@ -146,6 +146,7 @@ class DeliveryRules:
         last_value_only: bool = False,
         key_source: KeySource | None = None,
         after_commit: bool = False,
+        passes_on: bool = False,
     ) -> None:
         self.redelivery_count_max = redelivery_count_max  # 0: no limit
         self.unacked_count_max = unacked_count_max  # per flow
@@ -170,6 +171,9 @@ class DeliveryRules:
         self.last_value_only = last_value_only  # a message replaces the older ones
         self.key_source = key_source  # of keys that publishers did not set; None: those messages have no key
         self.after_commit = after_commit  # a message is delivered only after it is stored
+        # The queue of a link: it keeps one order, and the neighbor's queues wait for the time of delivery. A message
+        # that comes with something else to store is delivered only with it in the store, and nothing overtakes it.
+        self.passes_on = passes_on
         self.generation: i64 = 0
 
     def watches_the_clock(self) -> bool:

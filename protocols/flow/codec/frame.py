@@ -65,8 +65,17 @@ LINK_DIGESTS: Final = 0x71
 LINK_INTERESTS: Final = 0x72
 LINK_ACK: Final = 0x73
 LINK_MESSAGES: Final = 0x74
+LINK_STORE: Final = 0x75
+LINK_STORED: Final = 0x76
 
-OF_LINKS: Final[tuple[int, ...]] = (LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES)  # once LINK is answered
+OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
+    LINK_DIGESTS,
+    LINK_INTERESTS,
+    LINK_ACK,
+    LINK_MESSAGES,
+    LINK_STORE,
+    LINK_STORED,
+)
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
 REQUESTS_OF_SESSION: Final[tuple[int, ...]] = (
@@ -124,6 +133,8 @@ NAMES: Final[dict[int, str]] = {
     LINK_INTERESTS: "LINK_INTERESTS",
     LINK_ACK: "LINK_ACK",
     LINK_MESSAGES: "LINK_MESSAGES",
+    LINK_STORE: "LINK_STORE",
+    LINK_STORED: "LINK_STORED",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

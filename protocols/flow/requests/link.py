@@ -5,11 +5,19 @@ from typing import Final
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frame import SESSION
-from sluicegate.protocols.flow.codec.frames.link import Link, LinkAck, LinkDigests, LinkFrame, LinkInterests
+from sluicegate.protocols.flow.codec.frames.link import (
+    Link,
+    LinkAck,
+    LinkDigests,
+    LinkFrame,
+    LinkInterests,
+    LinkStore,
+    LinkStored,
+)
 from sluicegate.protocols.flow.links import LinkRefused
 from sluicegate.protocols.flow.peer import FlowPeer
 
-LINK_FRAMES: Final = (LinkInterests, LinkAck, LinkDigests)
+LINK_FRAMES: Final = (LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests)
 
 NOT_PERMITTED: Final = (
     "the client profile of user {user} does not allow links: allow_bridge_connections_enabled is false"

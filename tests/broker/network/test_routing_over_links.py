@@ -99,12 +99,12 @@ async def test_a_session_that_is_away_keeps_guaranteed_messages_of_other_brokers
     assert await publisher.publish("t", b"kept") == 0
     await publisher.publish("t", b"not kept", qos=0)
     link = network["b"].neighbor("a").vpns[0]
-    await until(lambda: link.received_count == 2, "both have crossed")
+    await until(lambda: (link.arrivals.received_count, link.received_count) == (1, 1), "both have crossed")
 
     back = await network["b"].connect_durable("session")
     [message] = await back.messages(1)
     assert (message.payload, message.qos) == (b"kept", 1)
-    assert network["a"].node.default.space.sent_at_most_once_count == 1
+    assert network["a"].node.default.space.sent_at_most_once_count == 0
 
 
 async def test_a_message_for_one_goes_to_one_client_of_the_network(network: Brokers) -> None:

@@ -39,6 +39,8 @@ class LinkProxy:
         self._tasks: list[asyncio.Task[None]] = []
         self._flows = asyncio.Event()
         self._flows.set()
+        self._answers = asyncio.Event()  # the way back
+        self._answers.set()
         self._is_open = True
 
     @property
@@ -55,6 +57,7 @@ class LinkProxy:
         self._server.close()
         self.cut()
         self._flows.set()
+        self._answers.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.sleep(0)  # what was aborted is closed by the loop
 
@@ -68,10 +71,15 @@ class LinkProxy:
     def heal(self) -> None:
         self._is_open = True
         self._flows.set()
+        self._answers.set()
 
     def freeze(self) -> None:
         """Pass on nothing more; neither side is told."""
         self._flows.clear()
+
+    def freeze_answers(self) -> None:
+        """Pass on nothing more of what the broker sends back."""
+        self._answers.clear()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted_count += 1
@@ -90,14 +98,15 @@ class LinkProxy:
             return
         self._writers.append(onwards)
         self._tasks += [
-            asyncio.ensure_future(self._carry(reader, onwards)),
-            asyncio.ensure_future(self._carry(there, writer)),
+            asyncio.ensure_future(self._carry(reader, onwards, self._flows)),
+            asyncio.ensure_future(self._carry(there, writer, self._flows, self._answers)),
         ]
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *gates: asyncio.Event) -> None:
         with suppress(OSError):
             while data := await reader.read(65_536):
-                await self._flows.wait()
+                for gate in gates:
+                    await gate.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()

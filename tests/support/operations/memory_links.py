@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.sections.links import NamedLink
 from sluicegate.gateway.provisioning.store import OPERATOR
-from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound
+from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
 from sluicegate.gateway.views.links import LinksView, LinkView, link_view
 
 
@@ -15,6 +15,7 @@ class MemoryLinks:
     """The part of a node that is about links."""
 
     links: dict[str, NamedLink] = field(default_factory=dict)
+    forgettable: set[str] = field(default_factory=set)  # neighbors whose link was deleted; a message waits for each
 
     async def list_links(self) -> LinksView:
         return LinksView("a", "default", {}, [self._link_view(each) for _, each in sorted(self.links.items())])
@@ -40,6 +41,16 @@ class MemoryLinks:
     async def delete_link(self, name: str) -> None:
         if self.links.pop(name, None) is None:
             raise LinkNotFound(name)
+        self.forgettable.add(name)
+
+    async def forget_neighbor(self, name: str, *, force: bool) -> None:
+        if name in self.links:
+            raise Refused(f"there is a link to {name}")
+        if name not in self.forgettable:
+            raise LinkNotFound(name)
+        if not force:
+            raise Refused(f"1 messages wait for {name}")
+        self.forgettable.remove(name)
 
     def _link_view(self, link: NamedLink) -> LinkView:
         return link_view(link, None, origin=OPERATOR, reason="")

@@ -66,10 +66,11 @@ def links(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
         exported = sum(each.exported_count for each in link.message_vpns)
         imported = sum(each.imported_count for each in link.message_vpns)
         names = ", ".join(each.vpn_name for each in link.message_vpns)
-        figures = (exported, imported, link.messages_sent, received, link.messages_dropped)
+        backlog = sum(each.queued_count for each in link.message_vpns)
+        figures = (exported, imported, link.messages_sent, received, link.messages_dropped, backlog)
         rows.append((link.name, f"({link.origin})", state, about, names, *figures))
     columns = ("Neighbor", "Origin", "State", "Address or Reason", "VPNs")
-    print_table((*columns, "Exported", "Imported", "Sent", "Received", "Dropped"), rows)
+    print_table((*columns, "Exported", "Imported", "Sent", "Received", "Dropped", "Backlog"), rows)
     for reason, count in sorted(view.refusals.items()):
         typer.echo(f"refused without a link: {reason} {count}")
 

@@ -2,7 +2,11 @@
 
 Flow: links. LINK is a request of the broker that connects. Its answer makes the connection a link: from then on both
 ends send the same frames, each about one message VPN, whose number is the flow id. The bodies of LINK_INTERESTS, and
-the messages in LINK_MESSAGES, are read elsewhere (`protocols.network`): clients need none of it.
+the messages in LINK_MESSAGES and LINK_STORE, are read elsewhere (`protocols.network`): clients need none of it.
+
+LINK_STORE has guaranteed messages, with the sequences of the sender's link queue. It may come again after a break, with
+other messages beside it or in other pieces; the receiver knows by the sequences what it has. LINK_STORED, the answer,
+says what will not be needed again: it is stored for its receivers, or nobody wants it.
 """
 
 import struct
@@ -18,13 +22,15 @@ from sluicegate.protocols.flow.codec.frame import (
     LINK_DIGESTS,
     LINK_INTERESTS,
     LINK_MESSAGES,
+    LINK_STORE,
+    LINK_STORED,
     NAMES,
     RESPONSE,
     SESSION,
     Frame,
     encode_frame,
 )
-from sluicegate.protocols.flow.codec.limits import LINK_VPNS_MAX, NAME_BYTES_MAX, TOPIC_FILTER_BYTES_MAX
+from sluicegate.protocols.flow.codec.limits import LINK_VPNS_MAX, NAME_BYTES_MAX, RANGES_MAX, TOPIC_FILTER_BYTES_MAX
 
 LINK_VERSION: Final = 1  # of the frames in this module
 DIGESTS_COUNT: Final = 256
@@ -37,6 +43,8 @@ _NUMBER: Final = struct.Struct(">Q")
 _U16: Final = struct.Struct(">H")
 _MESSAGES: Final = struct.Struct(">BBHQ")
 _GROUP: Final = struct.Struct(">BH")
+_STORE: Final = struct.Struct(">IQQQQ")
+_RANGE: Final = struct.Struct(">QQ")
 
 LinkGroup = tuple[bool, str, str]  # whether its filter is in MQTT's syntax, share name, topic filter
 
@@ -142,9 +150,54 @@ class LinkMessages:
         return encode_frame(LINK_MESSAGES, 0, self.flow_id, fields, head + self.batch)
 
 
-LinkFrame: TypeAlias = Link | LinkDigests | LinkInterests | LinkAck | LinkMessages
+@final
+class LinkStore:
+    """Messages with consecutive sequences, in the order of the queue."""
 
-LINK_FRAMES: Final = frozenset({LINK, LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES})
+    __slots__ = ("batch", "first", "floor", "flow_id", "lineage", "sent_ms")
+
+    def __init__(self, flow_id: int, sent_ms: int, lineage: int, floor: int, first: int, batch: bytes) -> None:
+        self.flow_id = flow_id
+        self.sent_ms = sent_ms  # on the sender's wall clock, by which the times in the messages are to be read
+        self.lineage = lineage  # incarnation of the sender in which the sequences were given
+        self.floor = floor  # up to here everything is settled at the sender, and is never sent again
+        self.first = first  # sequence of the first message
+        self.batch = batch  # as it is at rest
+
+    def __repr__(self) -> str:
+        return (
+            f"LinkStore(flow {self.flow_id}, sent {self.sent_ms}, lineage {self.lineage:#x}, floor {self.floor},"
+            f" from {self.first}, {self.batch!r})"
+        )
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        head = _STORE.pack(0, self.sent_ms, self.lineage, self.floor, self.first)
+        return encode_frame(LINK_STORE, 0, self.flow_id, b"", head + self.batch)
+
+
+@final
+class LinkStored:
+    """Half-open ranges of sequences that the sender of LINK_STORE may settle."""
+
+    __slots__ = ("flow_id", "ranges")
+
+    def __init__(self, flow_id: int, ranges: list[tuple[int, int]]) -> None:
+        self.flow_id = flow_id
+        self.ranges = ranges
+
+    def __repr__(self) -> str:
+        return f"LinkStored(flow {self.flow_id}, {self.ranges})"
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        body = b"".join([_RANGE.pack(first, end) for first, end in self.ranges])
+        return encode_frame(LINK_STORED, 0, self.flow_id, b"", body)
+
+
+LinkFrame: TypeAlias = Link | LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored
+
+LINK_FRAMES: Final = frozenset({LINK, LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES, LINK_STORE, LINK_STORED})
 
 
 def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
@@ -156,6 +209,10 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
         return _read_link(frame, data)
     if frame.fields_at != frame.body_at:
         raise PeerViolation(MALFORMED, f"{NAMES[kind]} with fields; it has none")
+    if kind == LINK_STORE:
+        return _read_store(frame, data)
+    if kind == LINK_STORED:
+        return _read_stored(frame, data)
     body = data[frame.body_at : frame.end]
     if kind == LINK_INTERESTS:
         return LinkInterests(frame.flow_id, body)
@@ -207,6 +264,32 @@ def _read_messages(frame: Frame, data: bytes) -> LinkMessages:
         reader = FieldReader("LINK_MESSAGES", data, frame.fields_at, at)
         groups = tuple([_read_group(each) for each in reader.all_data(f.LINK_GROUP)])
     return LinkMessages(frame.flow_id, targets, sent_ms, groups, data[at + _MESSAGES.size : frame.end])
+
+
+def _read_store(frame: Frame, data: bytes) -> LinkStore:
+    at = frame.body_at
+    if frame.end < at + _STORE.size:
+        raise PeerViolation(
+            MALFORMED, f"LINK_STORE with a body of {frame.end - at} bytes; its fixed part has {_STORE.size}"
+        )
+    _, sent_ms, lineage, floor, first = _STORE.unpack_from(data, at)
+    if first <= floor:
+        raise PeerViolation(MALFORMED, f"LINK_STORE from sequence {first}, with the floor at {floor}")
+    return LinkStore(frame.flow_id, sent_ms, lineage, floor, first, data[at + _STORE.size : frame.end])
+
+
+def _read_stored(frame: Frame, data: bytes) -> LinkStored:
+    size = frame.end - frame.body_at
+    if size == 0 or size % _RANGE.size or size > RANGES_MAX * _RANGE.size:
+        text = f"LINK_STORED with a body of {size} bytes; it has 1 to {RANGES_MAX} ranges of {_RANGE.size}"
+        raise PeerViolation(MALFORMED, text)
+    ranges: list[tuple[int, int]] = []
+    for at in range(frame.body_at, frame.end, _RANGE.size):
+        first, end = _RANGE.unpack_from(data, at)
+        if first >= end:
+            raise PeerViolation(MALFORMED, f"LINK_STORED with the sequences {first} to {end}")
+        ranges.append((first, end))
+    return LinkStored(frame.flow_id, ranges)
 
 
 def _read_group(data: bytes) -> LinkGroup:

@@ -27,6 +27,15 @@ def test_a_link_is_made_from_words_changed_and_deleted(shell: Shell) -> None:
     assert "there is no link 'office'" in shell.run("link", "show", "office", expect=FAILED)
 
 
+def test_a_neighbor_is_forgotten_after_its_link_was_deleted(shell: Shell) -> None:
+    shell.run("link", "create", "office", "url=flow://office.example")
+    assert "there is a link to office" in shell.run("link", "forget", "office", "--force", expect=FAILED)
+    shell.run("link", "delete", "office")
+    assert "1 messages wait for office" in shell.run("link", "forget", "office", expect=FAILED)
+    assert shell.run("link", "forget", "office", "--force") == "forgot neighbor office\n"
+    assert "there is no link 'office'" in shell.run("link", "forget", "office", "--force", expect=FAILED)
+
+
 def test_errors_are_reported_with_their_key(shell: Shell) -> None:
     said = shell.run("link", "create", "office", "uri=flow://office.example", expect=FAILED)
     assert "uri: there is no such key (did you mean 'url'?)" in said

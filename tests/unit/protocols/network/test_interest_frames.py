@@ -19,6 +19,7 @@ interests = st.builds(
     st.text(max_size=10),
     st.integers(0, 4),
     st.booleans(),
+    st.booleans(),
 )
 numbers = st.integers(1, (1 << 64) - 1)
 lists = st.lists(interests, max_size=5)

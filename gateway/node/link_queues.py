@@ -1,0 +1,169 @@
+"""The queues of links, one for each neighbor and message VPN, and what the store keeps of neighbors beside them.
+
+They outlive links: a link that is deleted leaves them, and an operator has the broker forget the neighbor.
+"""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from sluicegate.actors.messages.data import SessionRows, StoredAnswer, StoreRefused
+from sluicegate.actors.messages.directory import (
+    LINK,
+    CreateQueue,
+    DeleteQueue,
+    FindQueue,
+    QueueHandle,
+    UpdateQueue,
+    UpdateRefused,
+)
+from sluicegate.actors.messages.partitions import DescribePartition, PartitionOverview
+from sluicegate.actors.publishing.link_publisher import LinkPublisher
+from sluicegate.gateway.config.sections.links import Link
+from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.provisioning.queues import LINK_PREFIX, link_queue
+from sluicegate.gateway.views.errors import Refused
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.vpn import row_prefix
+from sluicegate.protocols.network.kept import KeptLink, kept_links
+from sluicegate.protocols.network.vpn_link import LinkedVpn
+
+log = logging.getLogger("sluicegate.network")
+
+
+class LinkQueues:
+    """The link queues of a node, and its message VPNs as links use them."""
+
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn], address: Address) -> None:
+        """`address` is that of the publishers which links have: nothing is sent there."""
+        self.has_failed = False  # a queue could not be made
+        self._services: Final = services
+        self._message_vpns: Final = message_vpns  # the node's: it changes while the node runs
+        self._address: Final = address
+        self._linked: dict[str, tuple[MessageVpn, LinkedVpn]] = {}
+        # By message VPN and neighbor, of message VPNs that no link has used yet.
+        self._stored = {
+            name: kept_links(services.recovered.stored(name).sessions, row_prefix(name)) for name in message_vpns
+        }
+        self._making = asyncio.Lock()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether queues are being made."""
+        return self._making.locked()
+
+    def linked(self, vpn: MessageVpn, neighbor: str) -> LinkedVpn | None:
+        """Return a message VPN for a link to a neighbor; None: there is no queue yet."""
+        linked = self._vpn(vpn)
+        kept = linked.kept.get(neighbor)
+        return None if kept is None or kept.queue is None else linked
+
+    def is_missing(self, vpn: str, neighbor: str) -> bool:
+        """Return whether a message VPN is up, and has no queue for a neighbor."""
+        found = self._message_vpns.get(vpn)
+        return found is not None and found.is_up and self.linked(found, neighbor) is None
+
+    async def make(self, links: Mapping[str, Link]) -> None:
+        """Make the queues of these links, by neighbor, or change them as configured."""
+        async with self._making:
+            self.has_failed = False
+            for name, link in links.items():
+                for here in link.vpns:
+                    vpn = self._message_vpns.get(here)
+                    if vpn is None:
+                        continue
+                    try:
+                        await self._make_queue(vpn, name, link)
+                    except (StoreRefused, UpdateRefused) as refusal:
+                        self.has_failed = True
+                        log.error("link to %s, message VPN %s: its queue could not be made: %s", name, here, refusal)
+
+    async def _make_queue(self, vpn: MessageVpn, name: str, link: Link) -> None:
+        limit_bytes = min(int(vpn.gate.usage_bytes_max), int(self._services.spool_gate.usage_bytes_max))
+        quota_bytes = limit_bytes * link.queue_share_percent // 100
+        definition = link_queue(name, quota_bytes, refuses=link.when_full == "refuse")
+        request = CreateQueue(definition, LINK, durable=True, must_be_new=False, gives_back=True)
+        handle: QueueHandle = await vpn.queues.ask(request)
+        if handle.definition != definition:
+            await vpn.queues.ask(UpdateQueue(handle.name, lambda _: definition))
+        linked = self._vpn(vpn)
+        kept = linked.kept.get(name)
+        if kept is None:
+            kept = linked.kept[name] = KeptLink(name, row_prefix(vpn.name))
+        if kept.queue is not None and kept.queue.cell is handle.cell:
+            return
+        partitions = [each for each in handle.cell.children or () if each.kind == "partition"]
+        overview: PartitionOverview = await partitions[0].ask(DescribePartition())
+        if kept.lineages.begin(self._services.recovered.incarnation, overview.next_sequence):
+            answer = StoredAnswer(None)
+            self._services.spool.inbox.post(SessionRows([kept.lineage_row()], answer, 0))
+            await answer.future
+        kept.queue = handle
+
+    def expect(self, links: Mapping[str, Link]) -> None:
+        """Store guaranteed messages for these neighbors from now on, before their links begin."""
+        for name, link in links.items():
+            for here in link.vpns:
+                vpn = self._message_vpns.get(here)
+                if vpn is not None and name in self._vpn(vpn).kept:
+                    self._vpn(vpn).expect(name)
+
+    def expect_only(self, neighbors: Collection[str]) -> None:
+        """End that for neighbors that have no link any more."""
+        for _, linked in self._linked.values():
+            for name in linked.kept:
+                if name not in neighbors:
+                    linked.expect_no_more(name)
+
+    def overruns(self) -> dict[str, int]:
+        """Return how many messages of neighbors queues took beyond their limits, by message VPN."""
+        return {name: linked.publisher.overrun_count for name, (_, linked) in self._linked.items()}
+
+    # --- forgetting ---
+
+    def knows(self, neighbor: str) -> bool:
+        """Return whether anything is kept for a neighbor."""
+        return any(neighbor in self._vpn(vpn).kept for vpn in self._message_vpns.values())
+
+    async def forget(self, neighbor: str, *, force: bool) -> None:
+        """Delete the queues and rows of a neighbor that has no link. Raises Refused if there are messages for it."""
+        async with self._making:
+            found: list[tuple[MessageVpn, QueueHandle]] = []
+            for vpn in self._message_vpns.values():
+                handle: QueueHandle | None = await vpn.queues.ask(FindQueue(LINK_PREFIX + neighbor))
+                if handle is not None:
+                    found.append((vpn, handle))
+            count = sum([int(handle.target.gate.usage_count) for _, handle in found])
+            if count and not force:
+                raise Refused(f"{count} messages wait for {neighbor}; they are lost with force")
+            try:
+                for vpn, handle in found:
+                    await vpn.queues.ask(DeleteQueue(handle.name))
+            except StoreRefused as refusal:
+                raise Refused(str(refusal)) from None
+            for vpn in self._message_vpns.values():
+                linked = self._vpn(vpn)
+                kept = linked.kept.get(neighbor)
+                if kept is not None:
+                    linked.forget(neighbor)
+                    self._services.spool.inbox.post(SessionRows(kept.rows_to_delete(), None, 0, until_done=True))
+
+    def _vpn(self, vpn: MessageVpn) -> LinkedVpn:
+        known = self._linked.get(vpn.name)
+        if known is None or known[0] is not vpn:
+            services = self._services
+            publisher = LinkPublisher(
+                space=vpn.space, spool=services.spool.inbox, address=self._address, rng=services.runtime.rng
+            )
+            linked = LinkedVpn(
+                name=vpn.name,
+                space=vpn.space,
+                router=vpn.router,
+                publisher=publisher,
+                spool=services.spool.inbox,
+                kept=self._stored.pop(vpn.name, {}),
+            )
+            known = self._linked[vpn.name] = (vpn, linked)
+        return known[1]
