@@ -11,6 +11,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.protocols.network.neighbor import Neighbor
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
+from support.network.close_server import close_server
 
 MAY_LINK = (
     "authentication.client_profiles.0.name=default",
@@ -54,7 +55,7 @@ class LinkProxy:
 
     async def stop(self) -> None:
         assert self._server is not None
-        self._server.close()
+        await close_server(self._server)
         self.cut()
         self._flows.set()
         self._answers.set()

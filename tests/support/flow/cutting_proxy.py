@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from sluicegate.protocols.flow.codec.limits import PREFACE_BYTES
+from support.network.close_server import close_server
 
 HEARD_OF_S: Final = 300  # a JVM may have to start first, on a busy machine
 _LENGTH_BYTES: Final = 4
@@ -64,7 +65,7 @@ class CuttingProxy:
         self.port = server.sockets[0].getsockname()[1]
         self._listens.set()
         await self._ends.wait()
-        server.close()
+        await close_server(server)
         lines = asyncio.all_tasks() - {asyncio.current_task()}
         for each in lines:
             each.cancel()

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from support.mqtt.raw_client import DEADLINE_S
+from support.network.close_server import close_server
 
 
 @dataclass
@@ -45,7 +46,7 @@ class WebServer:
     async def stop(self) -> None:
         self._has_stopped = True
         if self._server is not None:
-            self._server.close()
+            await close_server(self._server)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
