@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights
+from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.definition import QueueDefinition
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.queues.template import QueueTemplate
@@ -24,7 +25,7 @@ FOR_CLIENTS = (NAMED, TEMPORARY)  # queues that clients reach by name
 
 @dataclass(slots=True)
 class CreateQueue:
-    """Ask of the directory: create a queue, or find it. Answered with a QueueHandle when it is stored.
+    """Ask of the directory: create a queue, or find it. Answered with a LocalQueue when it is stored.
 
     Raises QueueExists when `must_be_new` and there is one of that name; DefinitionLost when that has lost its own
     definition. With `gives_back` it gets this definition instead, and keeps its messages; UpdateRefused where it cannot
@@ -42,7 +43,7 @@ class CreateQueue:
 class DeclareQueue:
     """Ask of the directory: create a queue for a client or administrator; a template sets what was left open.
 
-    Answered with a QueueHandle. Raises QueueExists, QueueInvalid, QueuesExhausted; StoreRefused when the catalog could
+    Answered with a LocalQueue. Raises QueueExists, QueueInvalid, QueuesExhausted; StoreRefused when the catalog could
     not be written; ClientDenied when the client's profiles do not allow the queue, or its subscriptions.
 
     A queue that a client declares is owned by its user, if it has one, and cannot be partitioned. A temporary queue is
@@ -67,14 +68,14 @@ class UpdateQueue:
     """
 
     name: str
-    change: "Callable[[QueueHandle], QueueDefinition]"
+    change: "Callable[[LocalQueue], QueueDefinition]"
     rights: ClientRights | None = None  # of the client that asks; None: an administrator, with all rights
     gives_back: bool = False  # the definition restores one that was lost
 
 
 @dataclass(slots=True)
 class FindQueue:
-    """Ask of the directory. Answered with a QueueHandle, or None.
+    """Ask of the directory. Answered with a LocalQueue, or None.
 
     A client cannot find the broker's own queues, of sessions and subscriptions: their messages are for their clients.
     If it wants to consume, a queue that definitions of virtual destinations require is created. Raises ClientDenied
@@ -119,7 +120,7 @@ class NotifyConsumers:
 
 @dataclass(slots=True)
 class ListQueues:
-    """Ask of the directory; answered with a list of QueueHandle by name."""
+    """Ask of the directory; answered with a list of LocalQueue by name."""
 
 
 @dataclass(slots=True)
@@ -198,16 +199,23 @@ class QueueState(ABC):
 
 @dataclass(frozen=True, slots=True)
 class QueueHandle:
-    """A queue: its actor, the part that publishers use, and its declaration."""
+    """A queue as those see it that consume or browse it: by messages to its actor, wherever its messages are."""
 
     name: str
     kind: str
     cell: ActorCell
-    target: QueueTarget
+    gate: QueueGate  # tells how many messages there are
     durable: bool
     definition: QueueDefinition
     state: QueueState
     definition_lost: bool = False  # the broker chose the definition, until an operator decides
+
+
+@dataclass(frozen=True, slots=True)
+class LocalQueue(QueueHandle):
+    """A queue of this broker. Publishers reach its partitions by its target."""
+
+    target: QueueTarget = field(kw_only=True)
 
 
 # --- templates ---

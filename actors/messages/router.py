@@ -6,7 +6,7 @@ Any actor may send them.
 from dataclasses import dataclass
 from typing import final
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.messaging.network.interest import Change
 from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
@@ -105,7 +105,7 @@ class GroupJoined:
     """The client is a member. `queue` is where its guaranteed messages come from; None when it asked for none."""
 
     group: ShareGroup
-    queue: QueueHandle | None
+    queue: LocalQueue | None
 
 
 @dataclass(slots=True)

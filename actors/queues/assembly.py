@@ -5,7 +5,7 @@ The cores outlive their actors: a restarted actor continues with the same partit
 
 from dataclasses import dataclass
 
-from sluicegate.actors.messages.directory import LINK, NAMED, TEMPORARY, QueueHandle
+from sluicegate.actors.messages.directory import LINK, NAMED, TEMPORARY, LocalQueue
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.queues.actor import QueueActor
@@ -75,7 +75,7 @@ def assemble_queue(
     was_clean: bool,
     owner: ClientRights | None = None,
     definition_lost: bool = False,
-) -> QueueHandle:
+) -> LocalQueue:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
 
     A rescale in progress (`rescale`) continues. `owner` is the only connection that may consume from it; None: any.
@@ -120,7 +120,7 @@ def assemble_queue(
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
     services.targets[config.name], services.cores[config.name] = target, core
-    return QueueHandle(config.name, kind, cell, target, durable, definition, core, definition_lost)
+    return LocalQueue(config.name, kind, cell, target.gate, durable, definition, core, definition_lost, target=target)
 
 
 def _target(services: QueueServices, config: QueueConfig, slots: bytes | None, *, durable: bool) -> QueueTarget:

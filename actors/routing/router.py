@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from sluicegate.actors.messages.data import StoredAnswer
-from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, NotifyConsumers, QueueHandle
+from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, LocalQueue, NotifyConsumers
 from sluicegate.actors.messages.router import (
     AddSubscription,
     ChangeNeighborInterest,
@@ -218,7 +218,7 @@ class TopicRouter(Behaviour):
 
         # The only inner function: in compiled code two that refer to each other form a cycle with all that they refer
         # to.
-        def created(done: LoopFuture[QueueHandle]) -> None:
+        def created(done: LoopFuture[LocalQueue]) -> None:
             try:
                 handle = done.get()
                 found = handle.definition.config.partition_count
@@ -238,7 +238,7 @@ class TopicRouter(Behaviour):
             return answer
         assert self.directory is not None
         definition = self._group_queue(name, message.durable, count)
-        asked: LoopFuture[QueueHandle] = self.directory.ask(
+        asked: LoopFuture[LocalQueue] = self.directory.ask(
             CreateQueue(definition, SHARED, durable=message.durable, must_be_new=False)
         )
         asked.then(created)

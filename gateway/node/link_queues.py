@@ -14,7 +14,7 @@ from sluicegate.actors.messages.directory import (
     CreateQueue,
     DeleteQueue,
     FindQueue,
-    QueueHandle,
+    LocalQueue,
     UpdateQueue,
     UpdateRefused,
 )
@@ -85,7 +85,7 @@ class LinkQueues:
         quota_bytes = limit_bytes * link.queue_share_percent // 100
         definition = link_queue(name, quota_bytes, refuses=link.when_full == "refuse")
         request = CreateQueue(definition, LINK, durable=True, must_be_new=False, gives_back=True)
-        handle: QueueHandle = await vpn.queues.ask(request)
+        handle: LocalQueue = await vpn.queues.ask(request)
         if handle.definition != definition:
             await vpn.queues.ask(UpdateQueue(handle.name, lambda _: definition))
         linked = self._vpn(vpn)
@@ -130,9 +130,9 @@ class LinkQueues:
     async def forget(self, neighbor: str, *, force: bool) -> None:
         """Delete the queues and rows of a neighbor that has no link. Raises Refused if there are messages for it."""
         async with self._making:
-            found: list[tuple[MessageVpn, QueueHandle]] = []
+            found: list[tuple[MessageVpn, LocalQueue]] = []
             for vpn in self._message_vpns.values():
-                handle: QueueHandle | None = await vpn.queues.ask(FindQueue(LINK_PREFIX + neighbor))
+                handle: LocalQueue | None = await vpn.queues.ask(FindQueue(LINK_PREFIX + neighbor))
                 if handle is not None:
                     found.append((vpn, handle))
             count = sum([int(handle.target.gate.usage_count) for _, handle in found])

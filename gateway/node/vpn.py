@@ -11,7 +11,7 @@ from typing import Final
 
 from sluicegate.actors.cursors.directory import CursorDirectory
 from sluicegate.actors.messages.data import StoreRefused
-from sluicegate.actors.messages.directory import DeleteQueue, KeepQueues, ListQueues, QueueHandle, SetQueueLimits
+from sluicegate.actors.messages.directory import DeleteQueue, KeepQueues, ListQueues, LocalQueue, SetQueueLimits
 from sluicegate.actors.messages.partitions import ClosedLedger, CloseLedger
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
@@ -238,7 +238,7 @@ class MessageVpn:
         self.http_flows.end("the message VPN is deleted")
         while handles := await self.queues.ask(ListQueues()):
             for first in range(0, len(handles), QUEUES_PER_TURN):
-                part: list[QueueHandle] = handles[first : first + QUEUES_PER_TURN]
+                part: list[LocalQueue] = handles[first : first + QUEUES_PER_TURN]
                 for deleted in [self.queues.ask(DeleteQueue(handle.name)) for handle in part]:
                     with suppress(StoreRefused):  # the store has failed: the next start deletes it
                         await deleted
@@ -254,7 +254,7 @@ class MessageVpn:
     async def close_ledgers(self) -> list[ClosedLedger]:
         """Return the state in which every durable partition begins after the next start."""
         closed: list[ClosedLedger] = []
-        handles: list[QueueHandle] = await self.queues.ask(ListQueues())
+        handles: list[LocalQueue] = await self.queues.ask(ListQueues())
         for handle in handles:
             if handle.durable and handle.cell.children:
                 for partition in [each for each in handle.cell.children if each.kind == "partition"]:

@@ -7,7 +7,7 @@ It makes the checks of publishing, in the same order, with the message itself, a
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.operations import ExplainKey
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.operations.queues import ask_queue, overview_of
@@ -458,8 +458,8 @@ def _topic_problem(topic: str) -> str:
     return ""
 
 
-async def _find(vpn: MessageVpn, name: str) -> QueueHandle:
-    handle: QueueHandle | None = await vpn.queues.ask(FindQueue(name))
+async def _find(vpn: MessageVpn, name: str) -> LocalQueue:
+    handle: LocalQueue | None = await vpn.queues.ask(FindQueue(name))
     if handle is None:
         raise QueueNotFound(name)
     return handle

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.operations import MessagesTaken, QueueGone, TakeMessages
 from sluicegate.actors.messages.partitions import BrowsedMessage, PartitionOverview
 from sluicegate.actors.messages.queues import BrowseQueue
@@ -37,7 +37,7 @@ class MessageOperations:
         self._redrives: dict[str, _Redrive] = {}
         self._beginning = asyncio.Lock()  # else two that start at once would both find none running
 
-    async def take(self, handle: QueueHandle, action: str, selection: MessageSelection) -> TakenView:
+    async def take(self, handle: LocalQueue, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy the selected messages of all partitions. A failure undoes nothing of what was done."""
         target = await self._target(handle, selection.to)
         try:
@@ -46,7 +46,7 @@ class MessageOperations:
             raise QueueNotFound(handle.name) from None
 
     async def _take(
-        self, handle: QueueHandle, action: str, selection: MessageSelection, target: QueueTarget | None
+        self, handle: LocalQueue, action: str, selection: MessageSelection, target: QueueTarget | None
     ) -> TakenView:
         partitions = await _partitions(handle)
         tally = _Tally()
@@ -66,7 +66,7 @@ class MessageOperations:
                 first = taken.next_sequence
         return tally.view()
 
-    async def start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
+    async def start_redrive(self, handle: LocalQueue, selection: MessageSelection) -> RedriveView:
         """Start a re-drive of a queue's messages."""
         async with self._beginning:
             return await self._start_redrive(handle, selection)
@@ -81,7 +81,7 @@ class MessageOperations:
         await ask_unless_gone(known.cell.inbox, CancelRedrive())
         return _redrive_view(name, known)
 
-    async def _start_redrive(self, handle: QueueHandle, selection: MessageSelection) -> RedriveView:
+    async def _start_redrive(self, handle: LocalQueue, selection: MessageSelection) -> RedriveView:
         known = self._redrives.get(handle.name)
         if known is not None and known.progress.state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
@@ -121,10 +121,10 @@ class MessageOperations:
             raise Refused(f"{name!r} was not re-driven since the node started")
         return known
 
-    async def _target(self, source: QueueHandle, to: str) -> QueueTarget | None:
+    async def _target(self, source: LocalQueue, to: str) -> QueueTarget | None:
         if not to:
             return None
-        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(to))
+        handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(to))
         if handle is None:
             raise QueueNotFound(to)
         if handle.name == source.name:
@@ -135,7 +135,7 @@ class MessageOperations:
 
     async def _take_by_ids(
         self,
-        handle: QueueHandle,
+        handle: LocalQueue,
         action: str,
         selection: MessageSelection,
         target: QueueTarget | None,
@@ -181,7 +181,7 @@ class _Tally:
         return TakenView(done_count=self.done_count, kept=self.skipped, not_found=tuple(self.not_found))
 
 
-async def _partitions(handle: QueueHandle) -> Sequence[PartitionOverview]:
+async def _partitions(handle: LocalQueue) -> Sequence[PartitionOverview]:
     return (await overview_of(handle)).partitions
 
 
@@ -210,7 +210,7 @@ LOOKED_AT_ONCE: Final = 500  # messages of one request: a millisecond or two in 
 
 
 async def browse_page(
-    handle: QueueHandle, *, partition: int | None, after: int, limit: int, selector: Selector | None
+    handle: LocalQueue, *, partition: int | None, after: int, limit: int, selector: Selector | None
 ) -> list[BrowsedMessage]:
     """Return at most `limit` messages with sequences above `after`, partition by partition.
 

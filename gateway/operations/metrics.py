@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.queues import QueueOverview, QueueTotals
 from sluicegate.actors.messages.readers import CursorOverview
 from sluicegate.actors.messages.staging import StagingOverview
@@ -37,7 +37,7 @@ class VpnFigures:
     """What the actors of a message VPN report about themselves."""
 
     vpn: MessageVpn
-    queues: list[tuple[QueueHandle, QueueOverview]]
+    queues: list[tuple[LocalQueue, QueueOverview]]
     cursors: list[CursorOverview]
     staging: StagingOverview
 
@@ -157,7 +157,7 @@ def _protocol(
     yield Sample("sluicegate_bytes_sent_total", counters.bytes_sent, (name,))
 
 
-def _queues(queues: list[tuple[QueueHandle, QueueOverview]]) -> Iterator[Sample]:
+def _queues(queues: list[tuple[LocalQueue, QueueOverview]]) -> Iterator[Sample]:
     yield Sample("sluicegate_queues", len(queues))
     yield Sample("sluicegate_queues_definition_lost", sum(1 for handle, _ in queues if handle.definition_lost))
     for handle, overview in queues:

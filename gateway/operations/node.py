@@ -17,9 +17,9 @@ from sluicegate.actors.messages.directory import (
     FindQueue,
     ListQueues,
     ListTemplates,
+    LocalQueue,
     PutTemplate,
     QueueExists,
-    QueueHandle,
     QueuesExhausted,
     TemplateExists,
     UpdateQueue,
@@ -146,7 +146,7 @@ class NodeOperations(AccountOperations, NodeInterface):
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
         """Create a queue; a template gives the attributes that `asked` does not have."""
         try:
-            handle: QueueHandle = await self._vpn.queues.ask(DeclareQueue(dict(asked), durable))
+            handle: LocalQueue = await self._vpn.queues.ask(DeclareQueue(dict(asked), durable))
         except DefinitionLost as lost:
             raise Refused(str(lost)) from None
         except QueueExists as exists:
@@ -163,7 +163,7 @@ class NodeOperations(AccountOperations, NodeInterface):
     async def add_subscription(self, queue: str, topic: str) -> None:
         """Add a topic to a queue."""
 
-        def added(present: QueueHandle) -> QueueDefinition:
+        def added(present: LocalQueue) -> QueueDefinition:
             topics = present.definition.subscriptions
             if topic in topics:
                 raise SubscriptionAlreadyExists(topic)
@@ -174,7 +174,7 @@ class NodeOperations(AccountOperations, NodeInterface):
     async def remove_subscription(self, queue: str, topic: str) -> None:
         """Remove a topic from a queue."""
 
-        def removed(present: QueueHandle) -> QueueDefinition:
+        def removed(present: LocalQueue) -> QueueDefinition:
             topics = present.definition.subscriptions
             if topic not in topics:
                 raise SubscriptionNotFound(topic)
@@ -182,7 +182,7 @@ class NodeOperations(AccountOperations, NodeInterface):
 
         await self._update(queue, removed)
 
-    async def _update(self, name: str, change: Callable[[QueueHandle], QueueDefinition]) -> None:
+    async def _update(self, name: str, change: Callable[[LocalQueue], QueueDefinition]) -> None:
         _check_not_of_a_link(await self._find(name))
         try:
             await self._vpn.queues.ask(UpdateQueue(name, change))
@@ -196,14 +196,14 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client consumes."""
-        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
         wanted = [each for each in handles if of_client is None or of_client in each.state.clients()]
         durable = {each.name for each in handles if each.durable}
         return [self._view(handle, overview, durable) for handle, overview in await overviews_of(wanted)]
 
     async def queue_names(self) -> Sequence[str]:
         """Return the name of every queue."""
-        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
         return [handle.name for handle in handles]
 
     async def show_queue(self, name: str) -> QueueView:
@@ -235,7 +235,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return self._followed(handle, partition, after, self._selector(selector))
 
     async def _followed(
-        self, handle: QueueHandle, partition: int | None, after: int, selector: Selector | None
+        self, handle: LocalQueue, partition: int | None, after: int, selector: Selector | None
     ) -> AsyncIterator[MessageView]:
         async with aclosing(self.followers.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
@@ -388,7 +388,7 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         """Return a page of the figures of queues."""
-        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
         found = wanted_queues(handles, question)
         page = found[question.after : question.after + question.limit]
         figures = tuple([queue_figures(handle, overview) for handle, overview in await overviews_of(page)])
@@ -419,7 +419,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         found = wanted_clients(self._node, self._vpn.name, question)
         page = found[question.after : question.after + question.limit]
         names = {each.rights.client for each in page}
-        handles: list[QueueHandle] = await self._vpn.queues.ask(ListQueues())
+        handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
         theirs = await overviews_of([each for each in handles if names & each.state.clients()])
         views = client_views(page, [overview for _, overview in theirs], now_ms=self._node.services.clock.now_ms())
         return ClientsView(total_count=len(found), clients=views)
@@ -545,7 +545,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return samples_of(self._node, figures)
 
     async def _figures(self, vpn: MessageVpn) -> VpnFigures:
-        handles: list[QueueHandle] = await vpn.queues.ask(ListQueues())
+        handles: list[LocalQueue] = await vpn.queues.ask(ListQueues())
         cursors: list[CursorOverview] = await vpn.cursors.ask(ListCursors(None))
         vpn.reader_batches.keep_only(cursors)
         staging: StagingOverview = await vpn.staging.ask(DescribeStaging())
@@ -561,18 +561,18 @@ class NodeOperations(AccountOperations, NodeInterface):
         live = not self._node.failed.done() and self._node.services.spool_health.is_live()
         return Health(live=live, ready=not reasons, reasons=tuple(reasons))
 
-    async def _find(self, name: str) -> QueueHandle:
-        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(name))
+    async def _find(self, name: str) -> LocalQueue:
+        handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(name))
         if handle is None:
             raise QueueNotFound(name)
         return handle
 
-    async def _shown(self, handle: QueueHandle) -> QueueView:
-        dead: QueueHandle | None = await self._vpn.queues.ask(FindQueue(handle.definition.config.dead_msg_queue))
+    async def _shown(self, handle: LocalQueue) -> QueueView:
+        dead: LocalQueue | None = await self._vpn.queues.ask(FindQueue(handle.definition.config.dead_msg_queue))
         durable = {dead.name} if dead is not None and dead.durable else set()
         return self._view(handle, await overview_of(handle), durable)
 
-    def _view(self, handle: QueueHandle, overview: QueueOverview, durable: set[str]) -> QueueView:
+    def _view(self, handle: LocalQueue, overview: QueueOverview, durable: set[str]) -> QueueView:
         """Return a queue as operators see it; `durable` has the name of its dead message queue if that exists."""
         now_ms = self._node.services.clock.now_ms()
         rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
@@ -582,7 +582,7 @@ class NodeOperations(AccountOperations, NodeInterface):
         return replace(view, warnings=(warning,)) if warning else view
 
 
-def _check_not_of_a_link(handle: QueueHandle) -> None:
+def _check_not_of_a_link(handle: LocalQueue) -> None:
     if handle.kind == LINK:
         raise Refused(
             f"{handle.name!r} is the queue of a link: queue_share_percent and when_full of the link change it, and it"
@@ -590,7 +590,7 @@ def _check_not_of_a_link(handle: QueueHandle) -> None:
         )
 
 
-def _check_partition(handle: QueueHandle, partition: int | None) -> None:
+def _check_partition(handle: LocalQueue, partition: int | None) -> None:
     count = len(handle.target.partitions)
     if partition is not None and not 0 <= partition < count:
         raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")

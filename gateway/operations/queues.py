@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pykka
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
@@ -28,7 +28,7 @@ from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.messaging.selectors.selector import Selector
 
 
-async def ask_queue(handle: QueueHandle, message: object) -> Any:
+async def ask_queue(handle: LocalQueue, message: object) -> Any:
     """Ask a queue. Raises QueueNotFound when it was deleted before it answered, and what the queue raises."""
     try:
         return await handle.cell.ask(message)
@@ -36,13 +36,13 @@ async def ask_queue(handle: QueueHandle, message: object) -> Any:
         raise QueueNotFound(handle.name) from None
 
 
-async def overview_of(handle: QueueHandle) -> QueueOverview:
+async def overview_of(handle: LocalQueue) -> QueueOverview:
     """Return the overview of a queue. Raises QueueNotFound if it is deleted meanwhile."""
     overview: QueueOverview = await ask_queue(handle, DescribeQueue())
     return overview
 
 
-async def overviews_of(handles: Iterable[QueueHandle]) -> list[tuple[QueueHandle, QueueOverview]]:
+async def overviews_of(handles: Iterable[LocalQueue]) -> list[tuple[LocalQueue, QueueOverview]]:
     """Return the overviews of queues, without those that are deleted meanwhile: queues of sessions come and go."""
     found = []
     for handle in handles:
@@ -82,7 +82,7 @@ class QueueFollowers:
         self._cells: set[ActorCell] = set()
 
     async def messages(
-        self, handle: QueueHandle, partition_number: int | None, after: int, selector: Selector | None
+        self, handle: LocalQueue, partition_number: int | None, after: int, selector: Selector | None
     ) -> AsyncGenerator[BrowsedMessage, None]:
         """Yield the messages of a queue, oldest first, and then new ones, until it is deleted or the node stops."""
         runtime = self._runtime

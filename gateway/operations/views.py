@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterable, Sequence
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import INACTIVE, FlowOverview, QueueOverview, QueueTotals
 from sluicegate.actors.messages.readers import CursorOverview
@@ -35,9 +35,7 @@ from sluicegate.messaging.observability.events import NOBODY, Event
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
 
-def queue_view(
-    handle: QueueHandle, overview: QueueOverview, incarnation: str, rate: float, *, now_ms: int
-) -> QueueView:
+def queue_view(handle: LocalQueue, overview: QueueOverview, incarnation: str, rate: float, *, now_ms: int) -> QueueView:
     """Return a queue as operators see it; `rate` is the rate of incoming messages."""
     clients = {flow.flow_id: flow.client for flow in overview.flows}
     partitions = []
@@ -221,7 +219,7 @@ def node_figures(node: Node) -> NodeFigures:
     )
 
 
-def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuery) -> list[QueueHandle]:
+def wanted_queues(handles: Iterable[LocalQueue], question: QueuesQuery) -> list[LocalQueue]:
     """Return the queues that match a query, of all pages, by name."""
     wanted = name_pattern(question.name)
     found = [each for each in handles if wanted.fullmatch(each.name)]
@@ -230,7 +228,7 @@ def wanted_queues(handles: Iterable[QueueHandle], question: QueuesQuery) -> list
     return sorted(found, key=lambda handle: handle.name)
 
 
-def queue_figures(handle: QueueHandle, overview: QueueOverview) -> QueueFigures:
+def queue_figures(handle: LocalQueue, overview: QueueOverview) -> QueueFigures:
     """Return the figures of a queue."""
     partitions, totals = overview.partitions, overview.totals
     return QueueFigures(

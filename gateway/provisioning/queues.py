@@ -18,10 +18,10 @@ from sluicegate.actors.messages.directory import (
     CreateQueue,
     DefineConsumerQueues,
     FindQueue,
+    LocalQueue,
     MakeNamedQueues,
     PutTemplate,
     QueueExists,
-    QueueHandle,
     TemplateExists,
     UpdateRefused,
 )
@@ -66,7 +66,7 @@ def _requests(config: Queues) -> Iterator[tuple[str, PutTemplate | CreateQueue]]
 
 
 async def _has_lost_definition(queues: ActorCell, declared: QueueDefinition) -> bool:
-    found: QueueHandle | None = await queues.ask(FindQueue(declared.config.name))
+    found: LocalQueue | None = await queues.ask(FindQueue(declared.config.name))
     return found is not None and found.definition_lost
 
 
@@ -74,7 +74,7 @@ async def _not_as_declared(queues: ActorCell, config: Queues) -> list[str]:
     """Return how existing queues differ from their declarations: an operator who changed one may expect an effect."""
     told = []
     for declared in config.declared:
-        handle: QueueHandle | None = await queues.ask(FindQueue(declared.config.name))
+        handle: LocalQueue | None = await queues.ask(FindQueue(declared.config.name))
         differences = [] if handle is None else _differences(handle.definition, declared)
         if differences:
             told.append(f"queue {declared.config.name!r} stays as it is: {'; '.join(differences)}")

@@ -8,7 +8,7 @@
 import logging
 from typing import Final, final
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.messaging.network.interest import Change, Interest
 from sluicegate.messaging.network.sequences import ROW_PREFIX as SEQUENCES_PREFIX
 from sluicegate.messaging.network.sequences import Lineages, LinkSequences, place_of_row
@@ -31,7 +31,7 @@ class KeptLink:
         self.neighbor: Final = neighbor
         self.interests: dict[Interest, None] = {}  # for guaranteed messages, as the store has them
         self.lineages = Lineages()
-        self.queue: QueueHandle | None = None  # None: it is not made yet
+        self.queue: LocalQueue | None = None  # None: it is not made yet
         self.sequences: dict[int, LinkSequences] = {}  # by lineage
         self._row_prefix = row_prefix
 

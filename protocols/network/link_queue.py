@@ -9,7 +9,7 @@ import logging
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import Deliveries, Settle
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.partitions import DescribePartition, PartitionOverview
 from sluicegate.actors.messages.queues import BindFlow, FlowGone, UnbindFlow
 from sluicegate.actors.network.link_batches import link_body
@@ -41,7 +41,7 @@ BIND_AGAIN_MS: Final = 1_000
 class LinkQueueSender:
     """Sends what is in a link queue. One for each link and message VPN; it outlives connections."""
 
-    def __init__(self, cell: ActorCell, neighbor: str, queue: QueueHandle, lineages: Lineages) -> None:
+    def __init__(self, cell: ActorCell, neighbor: str, queue: LocalQueue, lineages: Lineages) -> None:
         self.queue: Final = queue
         self.sent_count = 0  # messages, those that were sent again included
         self.stored_count = 0  # that the neighbor has answered

@@ -13,7 +13,7 @@ import pykka
 from simulation.mqtt_tap import number_of
 from simulation.targets import Target, Violation
 from simulation.truth import Truth
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.queues import BindRefused
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -72,7 +72,7 @@ class Reader:
     async def _bind_and_read(self, node: Node) -> None:
         target = self._truth.targets.get(self.queue)
         bound: CursorBound = await node.default.cursors.ask(BindCursor(self.queue, CURSOR, TAP, "simulation"))
-        handle: QueueHandle | None = await node.default.queues.ask(FindQueue(self.queue))
+        handle: LocalQueue | None = await node.default.queues.ask(FindQueue(self.queue))
         if target is None or handle is None or target.until_tick:
             return
         if target is not self._target:
@@ -100,7 +100,7 @@ class Reader:
             )
         self._acked[partition_id] = acked
 
-    async def _read_partition(self, handle: QueueHandle, position: CursorPosition) -> int:
+    async def _read_partition(self, handle: LocalQueue, position: CursorPosition) -> int:
         """Read what can be read behind the position; return where it ends."""
         first = position.acked
         while first < position.next_sequence:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from simulation.image import Image
 from simulation.targets import Violation
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.queues.core import QueueCore
 from sluicegate.actors.queues.directory.directory import QueueDirectory
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -18,31 +18,31 @@ from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.partitions.ledger import Ledger
 
 
-def queues_of(node: Node) -> list[QueueHandle]:
+def queues_of(node: Node) -> list[LocalQueue]:
     """Return the queues there are."""
     directory = node.default.queues.actor
     assert isinstance(directory, QueueDirectory)
     return list(directory._queues.by_name.values())
 
 
-def ledgers_of(queue: QueueHandle) -> Iterator[Ledger]:
+def ledgers_of(queue: LocalQueue) -> Iterator[Ledger]:
     """Yield the ledgers of a queue's partitions."""
     for log in logs_of(queue):
         yield log.ledger
 
 
-def logs_of(queue: QueueHandle) -> Iterator[RetainedLog]:
+def logs_of(queue: LocalQueue) -> Iterator[RetainedLog]:
     """Yield the logs of a queue's partitions, each beside its ledger."""
     for cell in partitions_of(queue):
         yield cell.actor._partition._log
 
 
-def partitions_of(queue: QueueHandle) -> list[ActorCell]:
+def partitions_of(queue: LocalQueue) -> list[ActorCell]:
     """Return the actors of a queue's partitions; beside them it has browsers."""
     return [cell for cell in queue.cell.children or () if cell.kind == "partition"]
 
 
-def core_of(queue: QueueHandle) -> QueueCore:
+def core_of(queue: LocalQueue) -> QueueCore:
     """Return all of a queue's state."""
     assert isinstance(queue.state, QueueCore)
     return queue.state
@@ -81,7 +81,7 @@ def check_inside(node: Node, *, thorough: bool) -> None:
         )
 
 
-def is_being_read_back(queue: QueueHandle) -> bool:
+def is_being_read_back(queue: LocalQueue) -> bool:
     """Return whether a partition has failed too often: until it is back, what comes waits in its inbox."""
     return any(cell.suspended for cell in partitions_of(queue))
 
@@ -165,13 +165,13 @@ def forget_connections(node: Node) -> None:
                     session.detach()
 
 
-def _check_owners(queue: QueueHandle, ledgers: list[Ledger]) -> None:
+def _check_owners(queue: LocalQueue, ledgers: list[Ledger]) -> None:
     for number, ledger in enumerate(ledgers):
         if len(ledger.flows) > 1:
             raise Violation(f"partition {number} of {queue.name} has {len(ledger.flows)} owners: {list(ledger.flows)}")
 
 
-def _check_gate(queue: QueueHandle, ledgers: list[Ledger]) -> None:
+def _check_gate(queue: LocalQueue, ledgers: list[Ledger]) -> None:
     gate = queue.target.gate
     count = sum(ledger.waiting_count for ledger in ledgers)
     size = sum(ledger.waiting_bytes for ledger in ledgers)
@@ -184,7 +184,7 @@ def _check_gate(queue: QueueHandle, ledgers: list[Ledger]) -> None:
         raise Violation(f"{queue.name} holds {gate.usage_bytes} bytes of {gate.usage_bytes_max}")
 
 
-def _check_log(queue: QueueHandle, log: RetainedLog) -> None:
+def _check_log(queue: LocalQueue, log: RetainedLog) -> None:
     try:
         log.ledger.check()
         log.check()

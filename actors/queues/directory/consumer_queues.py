@@ -6,7 +6,7 @@ Queues that a definition names exist from when it is loaded.
 
 import logging
 
-from sluicegate.actors.messages.directory import NAMED, TEMPORARY, CreateQueue, QueueHandle
+from sluicegate.actors.messages.directory import NAMED, TEMPORARY, CreateQueue, LocalQueue
 from sluicegate.actors.runtime.asks import LoopFuture, gather
 from sluicegate.messaging.queues.attributes import NON_EXCLUSIVE
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, definition_from_dict, topics_of
@@ -65,11 +65,11 @@ class ConsumerQueues:
         return CreateQueue(definition, NAMED if durable else TEMPORARY, durable=durable, must_be_new=False)
 
 
-def found_later(name: str, created: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle | None]:
+def found_later(name: str, created: LoopFuture[LocalQueue]) -> LoopFuture[LocalQueue | None]:
     """Return the outcome of a queue that is being created: None, with a log line, when it cannot be stored."""
-    answer: LoopFuture[QueueHandle | None] = LoopFuture()
+    answer: LoopFuture[LocalQueue | None] = LoopFuture()
 
-    def done(made: LoopFuture[QueueHandle]) -> None:
+    def done(made: LoopFuture[LocalQueue]) -> None:
         try:
             answer.set(made.get())
         except Exception as refusal:  # the catalog could not be written
@@ -80,7 +80,7 @@ def found_later(name: str, created: LoopFuture[QueueHandle]) -> LoopFuture[Queue
     return answer
 
 
-def all_done(waiting: list[LoopFuture[QueueHandle | None]]) -> LoopFuture[None]:
+def all_done(waiting: list[LoopFuture[LocalQueue | None]]) -> LoopFuture[None]:
     """Return when all of these are answered."""
     answer: LoopFuture[None] = LoopFuture()
     gather(waiting, lambda _: answer.set(None), answer)

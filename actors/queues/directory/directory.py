@@ -22,11 +22,11 @@ from sluicegate.actors.messages.directory import (
     KeepQueues,
     ListQueues,
     ListTemplates,
+    LocalQueue,
     MakeNamedQueues,
     NotifyConsumers,
     PutTemplate,
     QueueExpired,
-    QueueHandle,
     QueuesExhausted,
     ReconfigureMore,
     SetQueueLimits,
@@ -204,7 +204,7 @@ class QueueDirectory(LoopActor):
             if handle.definition_lost:
                 self._services.events.emit(VPN_DEFINITION_LOST, description_of_lost(handle))
 
-    def _declare(self, message: DeclareQueue) -> LoopFuture[QueueHandle]:
+    def _declare(self, message: DeclareQueue) -> LoopFuture[LocalQueue]:
         """Complete the requested definition, and create the queue."""
         asked, rights = dict(message.asked), message.rights
         is_anonymous = not asked.get("name") and (rights is not None or message.durable is False)
@@ -229,8 +229,8 @@ class QueueDirectory(LoopActor):
         """Raise ClientDenied unless a client may create one more queue."""
         self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.username), self.queues_count)
 
-    def _create(self, message: CreateQueue, *, owner: ClientRights | None = None) -> LoopFuture[QueueHandle]:
-        answer: LoopFuture[QueueHandle] = LoopFuture()
+    def _create(self, message: CreateQueue, *, owner: ClientRights | None = None) -> LoopFuture[LocalQueue]:
+        answer: LoopFuture[LocalQueue] = LoopFuture()
         name = message.definition.config.name
         found = self._queues.by_name.get(name)
         if found is not None and found.definition_lost:
@@ -268,9 +268,9 @@ class QueueDirectory(LoopActor):
         self._write(self._rows(handle), stored, takes_ids=True)
         return answer
 
-    def _found_lost(self, found: QueueHandle, message: CreateQueue) -> LoopFuture[QueueHandle]:
+    def _found_lost(self, found: LocalQueue, message: CreateQueue) -> LoopFuture[LocalQueue]:
         """Restore the definition of a queue, if the asker knows it."""
-        answer: LoopFuture[QueueHandle] = LoopFuture()
+        answer: LoopFuture[LocalQueue] = LoopFuture()
         update = restoring_update(found, message)
         if update is None and message.must_be_new:
             raise DefinitionLost(found.name)
@@ -288,7 +288,7 @@ class QueueDirectory(LoopActor):
         self._update(update).then(updated)
         return answer
 
-    def _find(self, message: FindQueue) -> LoopFuture[QueueHandle | None] | QueueHandle | None:
+    def _find(self, message: FindQueue) -> LoopFuture[LocalQueue | None] | LocalQueue | None:
         found, rights = self._queues.by_name.get(message.name), message.rights
         if found is not None:
             return found if is_there_for(rights, found) else None
@@ -300,7 +300,7 @@ class QueueDirectory(LoopActor):
         self._check_endpoint(rights)
         return self._make(message.name, rights.username)
 
-    def _make(self, name: str, owner: str) -> LoopFuture[QueueHandle | None] | None:
+    def _make(self, name: str, owner: str) -> LoopFuture[LocalQueue | None] | None:
         made = self._consumer_queues.definition(name, owner)
         return None if made is None else found_later(name, self._create(made))
 
@@ -425,11 +425,11 @@ class QueueDirectory(LoopActor):
     def _keep(self, _: KeepQueues) -> None:
         self._lets_queues_expire = False
 
-    def _emit(self, kind: EventKind, handle: QueueHandle, what: str) -> None:
+    def _emit(self, kind: EventKind, handle: LocalQueue, what: str) -> None:
         if is_named(handle.name):
             self._services.events.emit(kind, f"Queue {as_word(handle.name)} {what}")
 
-    def _emit_if_decided(self, handle: QueueHandle, *, is_lost: bool) -> None:
+    def _emit_if_decided(self, handle: LocalQueue, *, is_lost: bool) -> None:
         """Emit an event when a queue with a lost definition has got one."""
         if handle.definition_lost and not is_lost:
             text = f"What becomes of queue {as_word(handle.name)}, whose definition was lost, is decided"
@@ -455,7 +455,7 @@ class QueueDirectory(LoopActor):
         if self._to_reconfigure:
             self.cell.inbox.post(ReconfigureMore())
 
-    def _check_no_readers(self, handle: QueueHandle) -> None:
+    def _check_no_readers(self, handle: LocalQueue) -> None:
         """Raise UpdateRefused when retiring partitions would take messages along that are kept for readers."""
         if self._services.cores[handle.name].retention.on() or self._services.cursors.of(handle.name):
             text = (
@@ -501,7 +501,7 @@ class QueueDirectory(LoopActor):
             self._go_on_later.discard(name)
             self.cell.inbox.post(RescaleAdvanced(name))
 
-    def _end(self, handle: QueueHandle) -> None:
+    def _end(self, handle: LocalQueue) -> None:
         """End a queue: no message reaches it any more, and its flows and messages are gone."""
         self._services.gone.add(handle.name, last_overview(self._services.cores.pop(handle.name)))
         self._queues.remove(handle.name)
@@ -523,7 +523,7 @@ class QueueDirectory(LoopActor):
         durable: bool,
         partition_ids: list[int],
         owner: ClientRights | None = None,
-    ) -> QueueHandle:
+    ) -> LocalQueue:
         handle = assemble_queue(
             self._services,
             parent=self.cell,
@@ -538,7 +538,7 @@ class QueueDirectory(LoopActor):
         self._queues.put(handle)
         return handle
 
-    def _attract(self, handle: QueueHandle, done: Callable[[], None] = lambda: None) -> None:
+    def _attract(self, handle: LocalQueue, done: Callable[[], None] = lambda: None) -> None:
         filters, exceptions = topics_of(handle.definition)
         if handle.kind in FOR_CLIENTS:
             filters.append(queue_topic_filter(handle.name))
@@ -548,7 +548,7 @@ class QueueDirectory(LoopActor):
         else:
             done()
 
-    def _rows(self, handle: QueueHandle, *, first_only: bool = False) -> list[TableWrite]:
+    def _rows(self, handle: LocalQueue, *, first_only: bool = False) -> list[TableWrite]:
         """Return the rows of a queue; with `first_only` without those that never change."""
         stored = self._rescales.stored_queue(handle)
         return [queue_row(stored), *owner_rows(stored, first_only=first_only)]

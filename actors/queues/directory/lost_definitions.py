@@ -12,8 +12,8 @@ from sluicegate.actors.messages.directory import (
     NAMED,
     CreateQueue,
     DefinitionLost,
+    LocalQueue,
     PermissionDenied,
-    QueueHandle,
     UpdateQueue,
 )
 from sluicegate.messaging.observability.events import as_word
@@ -30,7 +30,7 @@ def with_own_definition(lost: StoredQueue, own_queue: OwnQueue) -> StoredQueue:
     return lost if made is None else replace(lost, definition=made, definition_lost=False)
 
 
-def description_of_lost(handle: QueueHandle) -> str:
+def description_of_lost(handle: LocalQueue) -> str:
     """Return the description of a queue for operators."""
     count = handle.target.gate.usage_count
     return (
@@ -39,12 +39,12 @@ def description_of_lost(handle: QueueHandle) -> str:
     )
 
 
-def stays_lost(handle: QueueHandle, config: QueueConfig) -> bool:
+def stays_lost(handle: LocalQueue, config: QueueConfig) -> bool:
     """Return whether a queue with these attributes still waits for an operator's decision."""
     return handle.definition_lost and not (config.ingress_enabled or config.egress_enabled)
 
 
-def restoring_update(found: QueueHandle, asked: CreateQueue) -> UpdateQueue | None:
+def restoring_update(found: LocalQueue, asked: CreateQueue) -> UpdateQueue | None:
     """Return an update that restores a queue's definition; None: the asker does not know it, or is another user."""
     same_kind = found.kind == asked.kind and found.durable == asked.durable
     owner = found.definition.config.owner
@@ -57,7 +57,7 @@ def restoring_update(found: QueueHandle, asked: CreateQueue) -> UpdateQueue | No
     return UpdateQueue(found.name, lambda _: definition, gives_back=True)
 
 
-def check_decides(handle: QueueHandle, user: str | None) -> None:
+def check_decides(handle: LocalQueue, user: str | None) -> None:
     """Raise PermissionDenied for a client that changes or deletes a queue about which an operator has to decide."""
     if handle.definition_lost and user is not None:
         raise PermissionDenied(f"403 Permission Denied: {DefinitionLost(handle.name)}")

@@ -6,7 +6,7 @@
 from dataclasses import replace
 from typing import final
 
-from sluicegate.actors.messages.directory import FOR_CLIENTS, PermissionDenied, QueueHandle, UpdateQueue, UpdateRefused
+from sluicegate.actors.messages.directory import FOR_CLIENTS, LocalQueue, PermissionDenied, UpdateQueue, UpdateRefused
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights
@@ -23,7 +23,7 @@ from sluicegate.messaging.queues.definition import (
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE, TopicFilter, queue_topic
 
 
-def is_there_for(rights: ClientRights | None, handle: QueueHandle) -> bool:
+def is_there_for(rights: ClientRights | None, handle: LocalQueue) -> bool:
     """Return whether a client can find a queue; None: not a client. Queues of sessions are for their clients."""
     return rights is None or handle.kind in FOR_CLIENTS
 
@@ -42,7 +42,7 @@ def check_made(
         _check_dead_msg_queue(rights, definition)
 
 
-def check_changed(rights: ClientRights, handle: QueueHandle, definition: QueueDefinition) -> None:
+def check_changed(rights: ClientRights, handle: LocalQueue, definition: QueueDefinition) -> None:
     """Raise PermissionDenied, QueueInvalid or ClientDenied unless a client may change a queue's definition."""
     others_change = replace(definition, subscriptions=handle.definition.subscriptions)
     check_permission(handle, rights.username, MODIFY_TOPIC if others_change == handle.definition else DELETE)
@@ -64,7 +64,7 @@ def _check_dead_msg_queue(rights: ClientRights, definition: QueueDefinition) -> 
         rights.check_publish(queue_topic(name), guaranteed=True)
 
 
-def check_permission(handle: QueueHandle, user: str, needed: str) -> None:
+def check_permission(handle: LocalQueue, user: str, needed: str) -> None:
     """Raise PermissionDenied unless a user has a level of permission on a queue."""
     config = handle.definition.config
     if not permits(config, user, needed):
@@ -106,7 +106,7 @@ class QueueUpdates:
             self._directory.ask(message).pass_on(answer)
 
 
-def check_update(queue: QueueHandle, config: QueueConfig) -> None:
+def check_update(queue: LocalQueue, config: QueueConfig) -> None:
     """Raise UpdateRefused for attributes that cannot change while the egress of a queue is enabled."""
     before = queue.definition.config
     if not before.egress_enabled:

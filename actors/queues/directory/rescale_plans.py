@@ -3,7 +3,7 @@
 `actors.queues.rescale` carries a plan out. messaging.queues.assignment.slots decides which slots move.
 """
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.queues import AddedPartition, RescaleQueue
 from sluicegate.actors.messages.spool import PurgeFromStore, RegisterPartition
 from sluicegate.actors.queues.assembly import QueueServices, log_for, start_partition
@@ -24,7 +24,7 @@ class RescalePlans:
         planned = self._planned.get(name)
         return None if planned is None or planned.begun else planned
 
-    def plan(self, handle: QueueHandle) -> RescaleQueue | None:
+    def plan(self, handle: LocalQueue) -> RescaleQueue | None:
         """Plan the change to the configured count; None when the queue has it, or a rescale is in progress."""
         target, core = handle.target, self._services.cores[handle.name]
         count_before = len(target.partitions)
@@ -46,7 +46,7 @@ class RescalePlans:
         planned = self._planned[handle.name] = RescaleQueue(rescale, added)
         return planned
 
-    def stored_queue(self, handle: QueueHandle) -> StoredQueue:
+    def stored_queue(self, handle: LocalQueue) -> StoredQueue:
         """Return the catalog row of a queue, including its plan."""
         partition_ids = [partition.partition_id for partition in handle.target.partitions]
         slots, rescale = handle.target.slots, self._services.cores[handle.name].rescale
@@ -56,12 +56,12 @@ class RescalePlans:
             slots, rescale = planned.rescale.slots, planned.rescale
         return StoredQueue(handle.definition, handle.kind, partition_ids, slots, rescale, handle.definition_lost)
 
-    def begin(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
+    def begin(self, handle: LocalQueue, planned: RescaleQueue | None) -> None:
         """Have the queue carry out its plan, if any: it is stored."""
         if planned is not None and self.pending(handle.name) is planned:
             handle.cell.inbox.post(planned)
 
-    def drop(self, handle: QueueHandle, planned: RescaleQueue | None) -> None:
+    def drop(self, handle: LocalQueue, planned: RescaleQueue | None) -> None:
         """Drop a plan that has not begun, if any: it could not be stored, or the queue is gone."""
         if planned is None or self.pending(handle.name) is not planned:
             return

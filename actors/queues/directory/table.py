@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import TypeVar, final
 
-from sluicegate.actors.messages.directory import TEMPORARY, QueueExists, QueueHandle
+from sluicegate.actors.messages.directory import TEMPORARY, LocalQueue, QueueExists
 from sluicegate.actors.runtime.asks import LoopFuture
 
 T = TypeVar("T")
@@ -18,13 +18,13 @@ class QueueTable:
     """
 
     def __init__(self) -> None:
-        self.by_name: dict[str, QueueHandle] = {}
-        self.making: dict[str, LoopFuture[QueueHandle]] = {}  # those that are not stored yet
+        self.by_name: dict[str, LocalQueue] = {}
+        self.making: dict[str, LoopFuture[LocalQueue]] = {}  # those that are not stored yet
         self._deleting: dict[str, LoopFuture[bool]] = {}  # those whose deletion is not stored yet
         self.temporary_count = 0
         self._owned: Counter[str] = Counter()  # by user; empty: no owner
 
-    def put(self, handle: QueueHandle) -> None:
+    def put(self, handle: LocalQueue) -> None:
         """Add a queue, or replace its definition."""
         before = self.by_name.get(handle.name)
         if before is not None:
@@ -57,7 +57,7 @@ class QueueTable:
         deleted.then(lambda _: said.set(answer))
         return said
 
-    def has(self, handle: QueueHandle) -> bool:
+    def has(self, handle: LocalQueue) -> bool:
         """Return whether this very queue, whatever its definition by now, is here, and not another of its name."""
         present = self.by_name.get(handle.name)
         return present is not None and present.cell is handle.cell
@@ -66,7 +66,7 @@ class QueueTable:
         """Return how many queues a user owns."""
         return self._owned[user]
 
-    def _count(self, handle: QueueHandle, by: int) -> None:
+    def _count(self, handle: LocalQueue, by: int) -> None:
         owner = handle.definition.config.owner
         self._owned[owner] += by
         if self._owned[owner] == 0:
@@ -75,11 +75,11 @@ class QueueTable:
             self.temporary_count += by
 
 
-def exists_later(made: LoopFuture[QueueHandle]) -> LoopFuture[QueueHandle]:
+def exists_later(made: LoopFuture[LocalQueue]) -> LoopFuture[LocalQueue]:
     """Return the answer to a request to create a queue that exists, or is being created."""
-    answer: LoopFuture[QueueHandle] = LoopFuture()
+    answer: LoopFuture[LocalQueue] = LoopFuture()
 
-    def tell(done: LoopFuture[QueueHandle]) -> None:
+    def tell(done: LoopFuture[LocalQueue]) -> None:
         error = done.error() or QueueExists(done.get().name)
         answer.set_exception((type(error), error, None))
 

@@ -30,7 +30,7 @@ class BrowserLink:
         self.browse_buffer = BrowseBuffer()
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.tail_number = 0  # of the last time that the browser had nothing more
-        self._gate = queue.target.gate
+        self._gate = queue.gate
 
     def queue_count(self) -> int:
         """Return how many messages the queue holds: what is shown as available."""

@@ -75,7 +75,7 @@ class ConsumerLink:
         self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
         # Else it is only there to say what became of earlier deliveries (2.7.3).
         self.takes_new = not link.attach.incomplete_unsettled
-        self._gate = queue.target.gate
+        self._gate = queue.gate
 
     def set_limit(self) -> None:
         """Set the flow's window to what the peer's credit allows."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from sluicegate.actors.messages.directory import DeclareQueue, QueueHandle, QueuesExhausted
+from sluicegate.actors.messages.directory import DeclareQueue, LocalQueue, QueuesExhausted
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.attributes import SECONDS_MAX
 from sluicegate.messaging.topics.syntax import TEMPORARY_TOPICS
@@ -52,12 +52,12 @@ async def make_node(
     return made
 
 
-async def _declared_queue(client: AmqpClient) -> QueueHandle:
+async def _declared_queue(client: AmqpClient) -> LocalQueue:
     """Make a temporary queue that lives as long as we say, with or without a consumer."""
     asked: dict[str, object] = {"expires_unbound_s": SECONDS_MAX}
     request = DeclareQueue(asked, durable=False, rights=client.identity.rights)
     try:
-        queue: QueueHandle = await client.services.queues.ask(request)
+        queue: LocalQueue = await client.services.queues.ask(request)
     except ClientDenied as denied:
         raise AddressRefused(conditions.condition_of(denied), denied.text) from None
     except QueuesExhausted as error:

@@ -6,7 +6,7 @@ ends. Subscriptions that AMQP itself calls shared, by container and link, are in
 """
 
 from sluicegate.actors.messages.data import StoreRefused
-from sluicegate.actors.messages.directory import QueueHandle, QueuesExhausted
+from sluicegate.actors.messages.directory import LocalQueue, QueuesExhausted
 from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber
@@ -31,7 +31,7 @@ def shared_filter(node: AddressedNode) -> SharedFilter | None:
 
 async def join_group(
     client: AmqpClient, link: OutgoingLink, source: Source, shared: SharedFilter
-) -> tuple[QueueHandle, LeaveGroup]:
+) -> tuple[LocalQueue, LeaveGroup]:
     """Make a link a member; return the group's queue, and what ends the membership.
 
     Raises ClientDenied unless the client's profiles permit it, and AddressRefused.

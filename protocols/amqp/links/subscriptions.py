@@ -17,7 +17,7 @@ from sluicegate.actors.messages.directory import (
     DefinitionLost,
     DeleteQueue,
     FindQueue,
-    QueueHandle,
+    LocalQueue,
     QueuesExhausted,
     UpdateQueue,
     UpdateRefused,
@@ -124,17 +124,15 @@ def _share_name(link: OutgoingLink) -> str:
     return link.name.partition(_LINK_NAME_END)[0]
 
 
-async def find_existing(client: AmqpClient, wanted: SubscriptionQueue) -> QueueHandle | None:
+async def find_existing(client: AmqpClient, wanted: SubscriptionQueue) -> LocalQueue | None:
     """Return the subscription of that name, to which its client returns, or which others share; None: there is none."""
     if not (wanted.is_kept or wanted.is_shared):
         return None
-    found: QueueHandle | None = await client.services.queues.ask(FindQueue(wanted.name))
+    found: LocalQueue | None = await client.services.queues.ask(FindQueue(wanted.name))
     return found
 
 
-def check_rights(
-    client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue, present: QueueHandle | None
-) -> None:
+def check_rights(client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue, present: LocalQueue | None) -> None:
     """Raise ClientDenied unless the client's profiles permit a subscription, and AddressRefused for a bad topic.
 
     One that is present and collects something else begins anew: its usage may grow within the quota of the message VPN.
@@ -161,13 +159,13 @@ def check_rights(
     rights.check_flow(client.endpoints.flow_count())
 
 
-def _usage_of(queue: QueueHandle) -> int:
+def _usage_of(queue: LocalQueue) -> int:
     definition = queue.definition
     filters = [parse_queue_subscription(topic, syntax_of(topic))[1] for topic in definition.subscriptions]
     return sum(subscription_bytes(each) for each in filters) + selector_bytes(definition.selector)
 
 
-async def subscription_queue(client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue) -> QueueHandle:
+async def subscription_queue(client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue) -> LocalQueue:
     """Make or find the queue behind a subscription, of which the link is one from now on. Raises AddressRefused."""
     subscriptions = client.services.registry.subscriptions
     others = subscriptions.others(wanted.name, link)
@@ -183,11 +181,11 @@ async def subscription_queue(client: AmqpClient, link: OutgoingLink, wanted: Sub
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, str(refusal)) from None
 
 
-async def _queue(client: AmqpClient, wanted: SubscriptionQueue, *, is_in_use: bool) -> QueueHandle:
+async def _queue(client: AmqpClient, wanted: SubscriptionQueue, *, is_in_use: bool) -> LocalQueue:
     queues = client.services.queues
     try:
         definition = client.services.subscription_queue(wanted)
-        found: QueueHandle = await queues.ask(
+        found: LocalQueue = await queues.ask(
             CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False, gives_back=True)
         )
     except (TopicError, QueueInvalid) as error:
@@ -217,14 +215,14 @@ def _expiring(definition: QueueDefinition, expires_s: int) -> QueueDefinition:
     return replace(definition, config=replace(definition.config, expires_unbound_s=expires_s))
 
 
-def _check_owner(client: AmqpClient, queue: QueueHandle) -> None:
+def _check_owner(client: AmqpClient, queue: LocalQueue) -> None:
     """Raise AddressRefused for a subscription that another user has made by the same container id and name."""
     config, user = queue.definition.config, client.identity.user
     if not permits(config, user, CONSUME):
         raise AddressRefused(conditions.UNAUTHORIZED_ACCESS, denial(config, user, CONSUME))
 
 
-def _check_known(queue: QueueHandle) -> None:
+def _check_known(queue: LocalQueue) -> None:
     """Raise AddressRefused for a subscription whose definition is lost, and only its messages are left."""
     if queue.definition_lost:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(DefinitionLost(queue.name)))
@@ -246,7 +244,7 @@ async def find_subscription(client: AmqpClient, link: OutgoingLink) -> Source:
     if SHARED in link.attach.desired:
         client.identity.rights.check_share(_share_name(link))
     name = _name_of(client, link, link.attach.desired)
-    found: QueueHandle | None = await client.services.queues.ask(FindQueue(name))
+    found: LocalQueue | None = await client.services.queues.ask(FindQueue(name))
     if found is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r:.80}")
     _check_owner(client, found)

@@ -9,7 +9,7 @@ from typing import Final
 
 import pykka
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue, QueueHandle
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
 from sluicegate.actors.messages.queues import NOT_OWNER, PERMISSION_DENIED, BindFlow, BindRefused, FlowGone, UnbindFlow
 from sluicegate.actors.runtime.tasks import run
@@ -52,6 +52,7 @@ async def bind_flow(
     else:
         ids = attached.session.ids if extra is None else extra.ids
     if ids is not None:
+        assert isinstance(handle, LocalQueue), "ids are those of a session's queue, or of a group's"
         await _match_ids(delivering, handle, ids)
     suspended = None if extra is None else extra.suspended
     flow_id = client.cell.runtime.next_urn() if suspended is None else suspended.flow_id
@@ -78,7 +79,7 @@ async def bind_flow(
         handle.cell.inbox.post(UnbindFlow(flow_id))  # the connection ended meanwhile
 
 
-async def _match_ids(delivering: Deliverer, handle: QueueHandle, ids: SentIds) -> None:
+async def _match_ids(delivering: Deliverer, handle: LocalQueue, ids: SentIds) -> None:
     """Free the packet ids of messages that no longer exist: settled before a crash, purged, or of another queue."""
     partition_id = handle.target.partitions[0].partition_id
     if ids.remembered:

@@ -3,7 +3,7 @@
 import logging
 from typing import Final, final
 
-from sluicegate.actors.messages.directory import SESSION, CreateQueue, FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import SESSION, CreateQueue, FindQueue, LocalQueue, QueueHandle
 from sluicegate.actors.messages.queues import NOT_OWNER, OWNER_CONNECTED, PERMISSION_DENIED, BindRefused, UnbindFlow
 from sluicegate.actors.messages.router import (
     AddSubscription,
@@ -255,7 +255,7 @@ def _selector(client: MqttClient, texts: list[str]) -> Selector | None:
 async def _make_queue(client: MqttClient, session: Session, subscriber: Subscriber) -> None:
     """Give the session a queue for its guaranteed messages; durable when the session is."""
     definition = client.services.session_queue(session.queue_name(), session.is_durable)
-    handle: QueueHandle = await client.services.queues.ask(
+    handle: LocalQueue = await client.services.queues.ask(
         CreateQueue(definition, SESSION, durable=session.is_durable, must_be_new=False)
     )
     session.queue = handle

@@ -7,7 +7,7 @@ session expiry.
 from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
-from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, QueueHandle
+from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, LocalQueue
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
 from sluicegate.actors.messages.queues import RestoreSuspendedFlow, UnbindFlow
 from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
@@ -382,7 +382,7 @@ class SessionDirectory(Behaviour):
         if left_behind:  # else the next start would give them to the session that its client begins now
             self._delete([(self._row_prefix + key, None) for key in left_behind])
         wall_ms = self._runtime.clock.wall_ms()
-        handles: list[QueueHandle] = await self._queues.ask(ListQueues())
+        handles: list[LocalQueue] = await self._queues.ask(ListQueues())
         queues = {handle.name: handle for handle in handles}
         received = received_by_client(message.rows)
         subscriptions = subscriptions_by_client(message.rows)
@@ -403,7 +403,7 @@ class SessionDirectory(Behaviour):
             await self._bring_back(stored, queues.get(stored.session.queue_name()), wall_ms)
         return len(self._sessions)
 
-    async def _bring_back(self, stored: StoredSession, queue: QueueHandle | None, wall_ms: int) -> None:
+    async def _bring_back(self, stored: StoredSession, queue: LocalQueue | None, wall_ms: int) -> None:
         session = stored.session
         self._sessions[session.client_id] = session
         subscriber = session.subscriber = Subscriber(session.client_id)
@@ -446,7 +446,7 @@ class SessionDirectory(Behaviour):
         will_ms = 0 if will is None else min(will.delay_s, session.expiry_s) * 1000
         self._set_timers(session, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
 
-    async def _match_queue(self, queue: QueueHandle, stored: StoredSession) -> None:
+    async def _match_queue(self, queue: LocalQueue, stored: StoredSession) -> None:
         """Note whose sequences the session's packet ids are of, and which messages a crash leaves in doubt."""
         ids = stored.session.ids
         ids.set_partition(queue.target.partitions[0].partition_id)
@@ -454,7 +454,7 @@ class SessionDirectory(Behaviour):
             found: FoundSequences = await queue.cell.ask(LookUpSequences([]))
             ids.maybe_sent_below = found.suspect_end
 
-    async def _park_again(self, session: Session, extra: ExtraSubscription, queue: QueueHandle) -> None:
+    async def _park_again(self, session: Session, extra: ExtraSubscription, queue: LocalQueue) -> None:
         """Have the messages that are this client's alone wait for it in the queue of a shared subscription."""
         if extra.ids.partition_id != queue.target.partitions[0].partition_id:
             return  # another queue of the same name: the packet ids are freed when the client is back

@@ -12,7 +12,7 @@ from typing import Any, Final, final
 import orjson
 from mypy_extensions import i32
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.messaging.message.address import Address
@@ -187,7 +187,7 @@ class Session:
         self.user = ""  # owner: no other user may claim it; empty: any user may
         self.subscriber: Subscriber | None = None  # from its first subscription on: see `protocols.mqtt.client`
         self.table = NO_SUBSCRIPTIONS  # `grant` adds one
-        self.queue: QueueHandle | None = None  # of its guaranteed messages; None until it subscribes for some
+        self.queue: LocalQueue | None = None  # of its guaranteed messages; None until it subscribes for some
         self._parts: SessionParts | None = None
         # What is smaller than a pointer stands together.
         self.was_stored = False  # the store has rows of it

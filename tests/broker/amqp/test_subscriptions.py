@@ -3,7 +3,7 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.actors.messages.directory import ListQueues, QueueHandle
+from sluicegate.actors.messages.directory import ListQueues, LocalQueue
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.amqp.codec.performatives import Attach, Detach
@@ -40,7 +40,7 @@ async def publish(broker: RunningBroker, *payloads: bytes, topic: str = TOPIC) -
     await client.close()
 
 
-async def subscriptions(broker: RunningBroker) -> list[QueueHandle]:
+async def subscriptions(broker: RunningBroker) -> list[LocalQueue]:
     return [each for each in await broker.node.default.queues.ask(ListQueues()) if each.kind == "amqp-subscription"]
 
 

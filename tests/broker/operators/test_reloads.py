@@ -7,7 +7,7 @@ from typing import Final, NoReturn
 
 import pytest
 
-from sluicegate.actors.messages.directory import ListQueues, QueueHandle
+from sluicegate.actors.messages.directory import ListQueues, LocalQueue
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
@@ -173,7 +173,7 @@ async def test_changed_limits_reach_all_queues(broker: RunningBroker) -> None:
     """docs/operate/settings.md, `backpressure`: they do so some at a time, and a later change overtakes an earlier."""
     for number in range(100):
         await NodeOperations(broker.node).create_queue({"name": f"q{number}"}, durable=False)
-    handles: list[QueueHandle] = await broker.node.default.queues.ask(ListQueues())
+    handles: list[LocalQueue] = await broker.node.default.queues.ask(ListQueues())
     for high_bytes in (100 << 10, 200 << 10):
         config = load(settings=(*broker.settings, f"backpressure.connection_buffer_bytes_max={high_bytes}"))
         await broker.node.reload(config)

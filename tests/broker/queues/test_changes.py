@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from sluicegate.actors.messages.data import StoreRefused
-from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, LocalQueue
 from sluicegate.actors.queues import core as queue_core
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.gateway.config.load import load
@@ -189,7 +189,7 @@ async def test_a_message_in_the_inbox_of_a_queue_being_deleted_reaches_the_other
     assert (await other.consume_all()).payloads() == [b"m"]
 
 
-def being_made(broker: RunningBroker, name: str) -> LoopFuture[QueueHandle]:
+def being_made(broker: RunningBroker, name: str) -> LoopFuture[LocalQueue]:
     """Ask for a queue that collects the topic `t`, if there is none of the name."""
     definition = definition_from_dict({"name": name, "subscriptions": ["t"]})
     return broker.node.default.queues.ask(CreateQueue(definition, NAMED, durable=True, must_be_new=False))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.readers import DeleteCursor, ReplayQueue, ReplayRefused
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
@@ -64,7 +64,7 @@ async def test_a_backlog_is_delivered_in_order_over_a_change_and_a_restart(broke
     assert in_order(await take(consumer, 4 * len(KEYS)), 0, 4)
     view = await shows(broker, lambda view: view.partition_operational_count == 1)
     assert (view.scale_status, view.ready_count + view.unacked_count) == ("ready", 0)
-    handle: QueueHandle = await broker.node.default.queues.ask(FindQueue("q"))
+    handle: LocalQueue = await broker.node.default.queues.ask(FindQueue("q"))
     assert [cell.name for cell in handle.cell.children or ()] == ["0"], "partitions that retired have ended"
 
 

@@ -10,7 +10,7 @@ from typing import NoReturn
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.queues import DescribeQueue
 from sluicegate.actors.messages.spool import ReadPage
 from sluicegate.actors.partitions.actor import PartitionActor
@@ -25,7 +25,7 @@ FAILURES_UNTIL_RELOAD = 6  # five restarts within a minute are a hiccup
 
 
 async def partition_of(broker: RunningBroker, number: int = 0, name: str = "q") -> ActorCell:
-    handle: QueueHandle = await broker.node.default.queues.ask(FindQueue(name))
+    handle: LocalQueue = await broker.node.default.queues.ask(FindQueue(name))
     assert handle.cell.children is not None
     return list(handle.cell.children)[number]
 
@@ -249,7 +249,7 @@ async def test_a_ledger_that_cannot_be_made_is_tried_again(
 
 async def holds_nothing(broker: RunningBroker, name: str) -> None:
     """Wait until a queue of the broker's own, which the admin port does not show, has nothing left."""
-    handle: QueueHandle = await broker.node.default.queues.ask(FindQueue(name))
+    handle: LocalQueue = await broker.node.default.queues.ask(FindQueue(name))
     async with asyncio.timeout(2 * DEADLINE_S):
         while (await handle.cell.ask(DescribeQueue())).partitions[0].waiting_count:
             await asyncio.sleep(0.01)

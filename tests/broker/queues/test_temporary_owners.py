@@ -6,7 +6,7 @@ Solace 4.11, JMS 6.2.2.
 import httpx
 import pytest
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frame import PROVISION
@@ -122,5 +122,5 @@ async def test_a_temporary_queue_that_an_operator_creates_is_nobody_s(broker: Ru
         assert await client.connect("", "") == OK
         assert await client.bind("q") == OK
         await client.leave()
-    found: QueueHandle | None = await broker.node.default.queues.ask(FindQueue("q"))
+    found: LocalQueue | None = await broker.node.default.queues.ask(FindQueue("q"))
     assert found is not None

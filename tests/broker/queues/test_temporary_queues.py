@@ -9,8 +9,8 @@ from sluicegate.actors.messages.directory import (
     DeleteQueue,
     FindQueue,
     KeepQueues,
+    LocalQueue,
     QueueExpired,
-    QueueHandle,
 )
 from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
 from sluicegate.gateway.config.load import load
@@ -31,9 +31,9 @@ from support.mqtt.raw_client import DEADLINE_S
 
 async def declare(
     broker: RunningBroker, *, durable: bool | None = None, client: str | None = None, user: str = "", **asked: object
-) -> QueueHandle:
+) -> LocalQueue:
     rights = None if client is None else broker.node.default.clients.rights_of(user, client)
-    handle: QueueHandle = await broker.node.default.queues.ask(DeclareQueue(asked, durable, rights))
+    handle: LocalQueue = await broker.node.default.queues.ask(DeclareQueue(asked, durable, rights))
     return handle
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
@@ -42,7 +42,7 @@ class Browser:
         self._queues = broker.node.default.queues
         self._selectors = broker.node.services.selectors
         self.flow_id = self._runtime.next_urn()
-        self.queue: QueueHandle | None = None
+        self.queue: LocalQueue | None = None
         self.bound: BrowserBound | None = None
         self._seen: list[BrowsedMessage] = []  # on its way to the tail
 

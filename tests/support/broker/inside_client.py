@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sluicegate.actors.messages.data import WAKE, Confirmed, Deliveries, PublishFailed, Settle
-from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import NAMED, CreateQueue, DeleteQueue, FindQueue, LocalQueue
 from sluicegate.actors.messages.queues import BindFlow, DescribeQueue, QueueOverview, UnbindFlow
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -112,7 +112,7 @@ class Publishing(LoopActor):
 class Consuming(LoopActor):
     """A consumer of one queue that settles the messages it gets, unless the test switches that off."""
 
-    def __init__(self, cell: ActorCell, queue: QueueHandle) -> None:
+    def __init__(self, cell: ActorCell, queue: LocalQueue) -> None:
         super().__init__(cell)
         self._queue = queue
         self.flow_id = cell.runtime.next_urn()
@@ -165,8 +165,8 @@ class InsideClient:
     async def exists(self) -> bool:
         return await self._vpn.queues.ask(FindQueue(self.queue)) is not None
 
-    async def handle(self) -> QueueHandle:
-        handle: QueueHandle = await self._vpn.queues.ask(FindQueue(self.queue))
+    async def handle(self) -> LocalQueue:
+        handle: LocalQueue = await self._vpn.queues.ask(FindQueue(self.queue))
         return handle
 
     async def publish(self, *payloads: bytes, keys: list[str] | None = None) -> None:
