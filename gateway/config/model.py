@@ -50,7 +50,9 @@ class Config(Section):
     flow: Flow = Flow()
     http: Http = Http()
     links: dict[BrokerName, Link] = Field(
-        default_factory=dict, description="links to other brokers of the network, by the names of these"
+        default_factory=dict,
+        description="links to other brokers of the network, by the names of these; the entry of this broker"
+        " itself is skipped, so that all may have the same file",
     )
     rest: Rest = Rest()
     rest_delivery_points: RestDeliveryPoints = ()
@@ -128,8 +130,7 @@ class Config(Section):
             raise ValueError(
                 "links: node.name is missing: a broker with links has a name that is unique in its network"
             )
-        if self.node.name in self.links:
-            raise ValueError(f"links.{self.node.name}: that is this broker itself")
+        self.links.pop(self.node.name, None)  # so that the brokers of a network can have the same file
         return self
 
     @model_validator(mode="after")

@@ -13,8 +13,11 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from support.network.certificates import make_certificates
 from support.operations.manifests import (
+    BROKERS,
     EVERYTHING,
     K8S,
+    NETWORK,
+    OF_A_NETWORK,
     OVERLAYS,
     Manifest,
     chart,
@@ -24,11 +27,16 @@ from support.operations.manifests import (
     one,
     overlay,
     production_with_everything,
+    settings_of,
 )
 
 VERSIONS: Final = ("1.29", kubernetes_validate.latest_version().rpartition(".")[0])
 OF_OPERATORS: Final = {"ServiceMonitor", "PrometheusRule", "ScaledObject"}  # their schemas are not Kubernetes' own
-CHARTS: Final[dict[str, dict[str, Any] | None]] = {"chart": None, "chart with everything": EVERYTHING}
+CHARTS: Final[dict[str, dict[str, Any] | None]] = {
+    "chart": None,
+    "chart with everything": EVERYTHING,
+    NETWORK[1]: OF_A_NETWORK,
+}
 WITH_COMPONENTS: Final = "production with everything"
 WITH_ADMIN: Final = ("chart with everything", WITH_COMPONENTS)
 SETS: Final = (*OVERLAYS, WITH_COMPONENTS, *CHARTS)
@@ -53,14 +61,14 @@ def loaded(manifests: list[Manifest], folder: Path) -> Config:
     secrets = folder / "sluicegate"
     for name in ("users", "tls"):
         (secrets / name).mkdir(parents=True)
-    for user in ("app", "ops"):
+    for user in ("app", "ops", "network"):
         (secrets / "users" / user).write_text("a password")
     certificates = make_certificates(folder)
     (secrets / "tls" / "tls.crt").write_bytes(certificates.server.read_bytes())
     (secrets / "tls" / "tls.key").write_bytes(certificates.server_key.read_bytes())
     file = folder / "gateway.yaml"
     file.write_text(yaml.safe_dump(configuration(manifests)).replace("/etc/sluicegate", str(secrets)))
-    return load(file)
+    return load(file, settings=settings_of(manifests, BROKERS[0]))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -168,7 +168,6 @@ async def test_a_message_vpn_that_is_shut_down_leaves_the_link(brokers: Brokers)
     ("settings", "problem"),
     [
         (["links.b.url=flow://h"], "node.name is missing"),
-        (["node.name=a", "links.a.url=flow://h"], "that is this broker itself"),
         (["node.name=a", "links.b.url=http://h"], "is no URL of a broker: flow://HOST"),
         (["node.name=a", "links.b.username=u"], "password_file go together"),
         (["node.name=a", "links.b.url=flow://h", "links.b.tls_authorities_file=/x"], "begins with flows://"),

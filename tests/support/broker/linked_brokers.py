@@ -137,9 +137,10 @@ class LinkedBroker(RunningBroker):
         )
 
     def wants(self, name: str, vpn: str = "default") -> set[str]:
-        """Return the filters that a neighbor wants, as this broker knows it."""
-        found = [each for each in self.neighbor(name).vpns if each.vpn.name == vpn]
-        return {interest.topic_filter for each in found for interest in each.receiver.interests.all()}
+        """Return the filters that a neighbor wants, as they are in force at this broker."""
+        neighbors = self.node.vpns[vpn].space.neighbors
+        entries = () if neighbors is None else neighbors.entries()
+        return {interest.topic_filter for output, interest in entries if output.neighbor == name}
 
 
 class Brokers:

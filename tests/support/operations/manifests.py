@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,7 @@ from helm_python.chart import Chart
 
 K8S: Final = Path(__file__).resolve().parents[3] / "deploy" / "k8s"
 CHART: Final = K8S / "chart" / "sluicegate"
-OVERLAYS: Final = ("base", "overlays/development", "overlays/production")
+OVERLAYS: Final = ("base", "overlays/development", "overlays/production", "overlays/network")
 COMPONENTS: Final = ("outside", "admin-port", "tracing")
 RENDER_S: Final = 60
 # As README.md has it, for operators within the cluster.
@@ -44,6 +45,29 @@ EVERYTHING: Final[dict[str, Any]] = {
     "networkPolicy": {
         "from": [{"ipBlock": {"cidr": "192.168.0.0/16"}}],
         "egress": [{"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}],
+    },
+}
+
+NETWORK: Final = ("overlays/network", "chart of a network")
+BROKERS: Final = ("sluicegate-0", "sluicegate-1", "sluicegate-2")
+OF_A_NETWORK: Final[dict[str, Any]] = {  # as README.md has it
+    "brokers": len(BROKERS),
+    "config": {
+        "links": {
+            name: {
+                "url": f"flow://{name}.sluicegate:55555",
+                "username": "network",
+                "password_file": "/etc/sluicegate/users/network",
+            }
+            for name in BROKERS
+        },
+        "authentication": {
+            "users": [
+                {"name": "app", "password_file": "/etc/sluicegate/users/app"},
+                {"name": "network", "password_file": "/etc/sluicegate/users/network", "client_profile": "network"},
+            ],
+            "client_profiles": [{"name": "network", "allow_bridge_connections_enabled": True}],
+        },
     },
 }
 
@@ -94,6 +118,11 @@ def files(*names: str) -> list[Manifest]:
     return [each for name in names for each in yaml.safe_load_all((K8S / name).read_text(encoding="utf-8")) if each]
 
 
+def network(name: str) -> list[Manifest]:
+    """Return the objects of a network of brokers, one of NETWORK."""
+    return overlay(name) if name in OVERLAYS else chart(OF_A_NETWORK)
+
+
 def one(manifests: list[Manifest], kind: str) -> Manifest:
     """Return the only object of a kind."""
     (found,) = [each for each in manifests if each["kind"] == kind]
@@ -105,6 +134,15 @@ def container(manifests: list[Manifest]) -> Manifest:
     (found,) = one(manifests, "StatefulSet")["spec"]["template"]["spec"]["containers"]
     assert isinstance(found, dict)
     return found
+
+
+def settings_of(manifests: list[Manifest], pod: str) -> list[str]:
+    """Return what the arguments of the container set, in a pod of this name."""
+    given = container(manifests)["args"]
+    found = [value for option, value in pairwise(given) if option == "--set"]
+    names = [each["name"] for each in container(manifests).get("env", []) if "fieldRef" in each.get("valueFrom", {})]
+    assert names in ([], ["POD_NAME"])
+    return [each.replace("$(POD_NAME)", pod) if names else each for each in found]
 
 
 def configuration(manifests: list[Manifest]) -> Manifest:
