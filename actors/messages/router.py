@@ -55,11 +55,12 @@ class AddSubscription:
 class SubscriptionAdded:
     """The subscription is in force. `retained` scans the retained messages, if they are wanted."""
 
-    __slots__ = ("new", "retained")
+    __slots__ = ("new", "retained", "travels")
 
-    def __init__(self, new: bool, retained: RetainedScan[RetainedMessage] | None) -> None:
+    def __init__(self, new: bool, retained: RetainedScan[RetainedMessage] | None, *, travels: bool) -> None:
         self.new = new
         self.retained = retained
+        self.travels = travels  # neighbor brokers are told: AwaitNeighbors
 
 
 @dataclass(slots=True)
@@ -72,7 +73,10 @@ class RemoveSubscription:
 
 @dataclass(slots=True)
 class SetQueueTopics:
-    """Directory -> router: set the topics of a queue and its exceptions; none when it ends."""
+    """Directory -> router: set the topics of a queue and its exceptions; none when it ends.
+
+    Answered with None when they are in force, and neighbor brokers know them, as for AwaitNeighbors.
+    """
 
     target: QueueTarget
     topic_filters: list[TopicFilter]
@@ -106,6 +110,7 @@ class GroupJoined:
 
     group: ShareGroup
     queue: LocalQueue | None
+    travels: bool  # neighbor brokers are told: AwaitNeighbors
 
 
 @dataclass(slots=True)
@@ -161,6 +166,14 @@ class PutSelector:
     queue: str
     subscriber: str
     selectors: list[str] | None
+
+
+@dataclass(slots=True)
+class AwaitNeighbors:
+    """Ask of the router; answered with None when neighbor brokers know all that was subscribed before.
+
+    Neighbors that are away are not waited for, and others no longer than their link allows.
+    """
 
 
 @dataclass(slots=True)

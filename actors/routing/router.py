@@ -11,6 +11,7 @@ from sluicegate.actors.messages.data import StoredAnswer
 from sluicegate.actors.messages.directory import SHARED, CreateQueue, DeleteQueue, LocalQueue, NotifyConsumers
 from sluicegate.actors.messages.router import (
     AddSubscription,
+    AwaitNeighbors,
     ChangeNeighborInterest,
     ConsumersChanged,
     DefineVirtualDestinations,
@@ -30,6 +31,7 @@ from sluicegate.actors.messages.router import (
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.messaging.network.link import InterestWaiter
 from sluicegate.messaging.queues.definition import QueueDefinition, is_named
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -81,8 +83,10 @@ class TopicRouter(Behaviour):
         if isinstance(message, ListSelectors):
             return self._list_selectors()
         if isinstance(message, SetQueueTopics):
-            self._set_queue_topics(message)
-        elif isinstance(message, ConsumersChanged):
+            return self._set_queue_topics(message)
+        if isinstance(message, AwaitNeighbors):
+            return self._await_neighbors()
+        if isinstance(message, ConsumersChanged):
             self._consumers_changed(message)
         elif isinstance(message, ChangeNeighborInterest):
             self._space.change_neighbor(message.link, message.change)
@@ -102,15 +106,28 @@ class TopicRouter(Behaviour):
     def _subscribe(self, message: AddSubscription) -> SubscriptionAdded:
         subscriber = message.subscriber
         subscription = Subscription(subscriber, message.qos, message.selector, message.priorities)
+        before = self._space.begun_count
         new = self._space.subscribe(message.topic_filter, subscriber.key, subscription)
         retained = self._space.retained.scan(message.topic_filter) if message.wants_retained(new) else None
-        return SubscriptionAdded(new, retained)
+        return SubscriptionAdded(new, retained, travels=self._space.begun_count != before)
+
+    def _await_neighbors(self) -> LoopFuture[None] | None:
+        """Return an answer that comes when the neighbors know the subscriptions; None: they do already."""
+        interests = self._space.interests
+        if interests is None:
+            return None
+        waiter = _NeighborsAwaited()
+        for link in interests.links():
+            if link.wait_until_known(waiter):
+                waiter.unknown_count += 1
+        return waiter.answer if waiter.unknown_count else None
 
     def _unsubscribe(self, message: RemoveSubscription) -> bool:
         return self._space.unsubscribe(message.topic_filter, message.subscriber.key)
 
-    def _set_queue_topics(self, message: SetQueueTopics) -> None:
+    def _set_queue_topics(self, message: SetQueueTopics) -> LoopFuture[None] | None:
         target = message.target
+        before = self._space.begun_count
         for topic_filter in self._queue_filters.pop(target, []):
             self._space.unsubscribe(topic_filter, target)
         target.selector = self._selectors.compile_accepted(message.selector) if message.selector else None
@@ -126,6 +143,7 @@ class TopicRouter(Behaviour):
         else:
             self._virtual.remove_queue(target)
             self._durable_selectors.forget(target.name)
+        return self._await_neighbors() if self._space.begun_count != before else None
 
     def _define(self, message: DefineVirtualDestinations) -> None:
         before = self._virtual
@@ -192,6 +210,7 @@ class TopicRouter(Behaviour):
     def _join(self, message: JoinGroup) -> LoopFuture[GroupJoined]:
         answer: LoopFuture[GroupJoined] = LoopFuture()
         key = (message.share_name, message.topic_filter)
+        before = self._space.begun_count
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = ShareGroup(
@@ -203,6 +222,7 @@ class TopicRouter(Behaviour):
         member = message.subscriber.key
         group.join(message.subscriber)
         self._space.group_changed(group)
+        travels = self._space.begun_count != before
         if message.from_queue:
             group.queue_members[member] = None
         asked_before = self._members[key].get(member)
@@ -211,7 +231,7 @@ class TopicRouter(Behaviour):
         self._members[key][member] = message.qos > 0
         if message.qos == 0:
             self._delete_unused_queue(key, group)
-            answer.set(GroupJoined(group, None))
+            answer.set(GroupJoined(group, None, travels))
             return answer
         name = _queue_name(group)
         count = message.partition_count
@@ -229,7 +249,7 @@ class TopicRouter(Behaviour):
                 answer.set_exception((type(error), error, error.__traceback__))
                 return
             joined.queue = handle.target
-            answer.set(GroupJoined(joined, handle))
+            answer.set(GroupJoined(joined, handle, travels))
 
         if self._queue_names.setdefault(name, group) is not group:
             self._undo_join(message, group, asked_before)
@@ -282,6 +302,21 @@ class TopicRouter(Behaviour):
             assert self.directory is not None
             self.directory.inbox.post(DeleteQueue(name))
             group.queue = None
+
+
+@final
+class _NeighborsAwaited(InterestWaiter):
+    """Answers when the last of the neighbors knows."""
+
+    def __init__(self) -> None:
+        self.answer: LoopFuture[None] = LoopFuture()
+        self.unknown_count = 0
+
+    def interest_known(self) -> None:
+        """Count down."""
+        self.unknown_count -= 1
+        if self.unknown_count == 0:
+            self.answer.set(None)
 
 
 def _queue_name(group: ShareGroup) -> str:

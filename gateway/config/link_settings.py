@@ -42,6 +42,7 @@ def link_settings(name: str, link: Link, *, broker: str) -> LinkSettings:
         ),
         export_texts=(link.export_include, link.export_exclude, link.export_exclude_queues),
         dead_time_ms=link.dead_time_ms,
+        subscribe_wait_ms=link.subscribe_wait_ms,
         direct_bytes_max=link.direct_bytes_max,
     )
 

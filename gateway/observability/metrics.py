@@ -328,6 +328,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Topics, groups and priorities that a neighbor broker wants",
         ("neighbor", "vpn"),
     ),
+    Metric(
+        "sluicegate_link_subscribe_timeouts_total",
+        COUNTER,
+        "Subscribers that were answered before a neighbor broker knew the subscription: it took too long",
+        ("neighbor", "vpn"),
+    ),
     Metric("sluicegate_link_queue_messages", GAUGE, "Guaranteed messages in the queue of a link", ("neighbor", "vpn")),
     Metric("sluicegate_link_queue_bytes", GAUGE, "Usage of the queue of a link", ("neighbor", "vpn")),
     Metric("sluicegate_link_queue_quota_bytes", GAUGE, "Quota of the queue of a link", ("neighbor", "vpn")),

@@ -64,6 +64,18 @@ class InterestSender:
         self._is_connected = False
         self._has_to_finish = False
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the neighbor knows all of the interest: everything is sent and acknowledged."""
+        return not self.has_unsent and self.acknowledged_number == self.sent_number
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether `notices` has, or will have, something to send."""
+        if not self._is_connected or self._has_to_finish:
+            return True
+        return bool(self._parts or self._added or self._removed or self._differing)
+
     def change(self, change: Change) -> None:
         """Change the interest. What ends is taken before what begins."""
         for interest in change.removed:

@@ -46,6 +46,15 @@ class LinkTargets:
 SUBSCRIBERS: Final = LinkTargets(subscribers=True, deliver_to_one=False, groups=())  # those of most messages
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)  # tests derive it
+class InterestWaiter:
+    """Waits until neighbors know what this broker wants. A class and not a Protocol, like `Address`."""
+
+    def interest_known(self) -> None:
+        """One of the neighbors knows it, has taken too long, or is gone. Called once for each."""
+        raise AssertionError("interest_known is abstract")
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests derive links
 class LinkOutput:
     """The way out to one neighbor, for one message VPN. A class and not a Protocol, like `Address`.
@@ -66,6 +75,13 @@ class LinkOutput:
         A batch for several neighbors is encoded once.
         """
         raise AssertionError("send is abstract")
+
+    def wait_until_known(self, waiter: InterestWaiter) -> bool:
+        """Tell the waiter when the neighbor knows all that this broker wants now; return False if it does already.
+
+        A neighbor that is away is not waited for, and the others no longer than the link allows.
+        """
+        return False
 
     def __repr__(self) -> str:
         return f"LinkOutput({self.neighbor!r})"

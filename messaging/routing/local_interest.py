@@ -71,6 +71,7 @@ class LocalInterests:
     """The interests of one message VPN, for all its links."""
 
     def __init__(self) -> None:
+        self.begun_count = 0  # interests that have begun for a link since the start: neighbors have to be told
         self._places: dict[Hashable, dict[TopicFilter, _Place]] = {}  # by the key of the subscription
         self._exports: dict[LinkOutput, _Export] = {}
 
@@ -83,6 +84,10 @@ class LocalInterests:
     def has_exports(self) -> bool:
         """Whether a link exports them."""
         return bool(self._exports)
+
+    def links(self) -> list[LinkOutput]:
+        """Return the links that export them."""
+        return list(self._exports)
 
     def export_to(self, link: LinkOutput, on_change: Callable[[Change], None], rules: ExportRules) -> Change:
         """Begin to call `on_change` with what changes for a link; return what it exports now."""
@@ -139,6 +144,7 @@ class LocalInterests:
             added = [each for each in place.interests if export.counts.begin(each)]
             removed = [each for each in before if export.counts.end(each)]
             if added or removed:
+                self.begun_count += len(added)
                 export.on_change(Change(added, removed))
 
 

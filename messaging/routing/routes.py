@@ -438,6 +438,11 @@ class TopicSpace:
         if self.interests is not None:
             self.interests.renew(group)
 
+    @property
+    def begun_count(self) -> int:
+        """How many interests have begun for links. It rises with a change that neighbors have to be told of."""
+        return 0 if self.interests is None else self.interests.begun_count
+
     def exported(self) -> LocalInterests:
         """Return the interests of this space, which are kept from the first call on."""
         if self.interests is None:

@@ -183,7 +183,9 @@ class Links(LinkAcceptor):
         for here, there in settings.vpns:
             vpn = self._vpn(here, name)
             if vpn is not None:
-                vpns.append(VpnLink(cell, name, vpn, there=there, rules=settings.export))
+                wait_ms = settings.subscribe_wait_ms
+                link = VpnLink(cell, name, vpn, there=there, rules=settings.export, subscribe_wait_ms=wait_ms)
+                vpns.append(link)
         neighbor = Neighbor(cell, settings, self._events, vpns, dial=self._dial_to)
         actor.neighbor = self.neighbors[name] = neighbor
         self._settings[name] = settings

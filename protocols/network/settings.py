@@ -22,6 +22,7 @@ class LinkSettings:
     export: ExportRules
     export_texts: tuple[tuple[str, ...], ...]  # the same, to be compared
     dead_time_ms: int  # the neighbor is gone when nothing was heard of it for so long
+    subscribe_wait_ms: int  # subscribers are answered when the neighbor knows, after so long at the latest
     direct_bytes_max: int  # direct messages that wait for the neighbor; beyond, the oldest are dropped
 
     def runs_as(self, other: "LinkSettings | None") -> bool:
@@ -37,5 +38,6 @@ class LinkSettings:
             self.vpns,
             self.export_texts,
             self.dead_time_ms,
+            self.subscribe_wait_ms,
             self.direct_bytes_max,
         )

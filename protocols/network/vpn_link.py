@@ -21,7 +21,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
 from sluicegate.messaging.network.interest import BUCKETS, Change, text_of
-from sluicegate.messaging.network.link import GroupKey, LinkOutput, LinkTargets
+from sluicegate.messaging.network.link import GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -42,6 +42,7 @@ from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
 from sluicegate.protocols.network.interest_frames import notice_body, notice_in
+from sluicegate.protocols.network.interest_waits import InterestWaits
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import LinkQueueSender
 
@@ -123,11 +124,14 @@ class LinkedVpn:
 class VpnLink(LinkOutput, Flushed):
     """One message VPN of one link. Its queue is made before it is."""
 
-    def __init__(self, cell: ActorCell, neighbor: str, vpn: LinkedVpn, *, there: str, rules: ExportRules) -> None:
+    def __init__(
+        self, cell: ActorCell, neighbor: str, vpn: LinkedVpn, *, there: str, rules: ExportRules, subscribe_wait_ms: int
+    ) -> None:
         super().__init__(neighbor)
         self.vpn: Final = vpn
         self.there: Final = there  # name of the message VPN at the neighbor
         self.sender: Final = InterestSender()
+        self.waits: Final = InterestWaits(cell, subscribe_wait_ms)
         self.receiver = InterestReceiver()
         self.received_count = 0  # direct messages
         self.away_count = 0  # direct messages for the neighbor while there was no connection
@@ -202,6 +206,7 @@ class VpnLink(LinkOutput, Flushed):
         if self._wire is not None:
             self._wire = None
             self.sender.disconnected()
+            self.waits.end()
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
             self._set_up(False)
@@ -226,6 +231,7 @@ class VpnLink(LinkOutput, Flushed):
                 self._interests(frame)
             elif isinstance(frame, LinkAck):
                 self.sender.acknowledged(frame.number)
+                self.waits.acknowledged(frame.number)
             else:
                 self.sender.connected(list(frame.digests) or _NO_DIGESTS)
                 self._ask_flush()
@@ -260,6 +266,14 @@ class VpnLink(LinkOutput, Flushed):
         self.sender.change(change)
         self._ask_flush()
 
+    def wait_until_known(self, waiter: InterestWaiter) -> bool:
+        """Tell a waiter when the neighbor knows all of the interest; see `LinkOutput`."""
+        if not self.is_up or self.sender.is_known or not self.waits.add(waiter):
+            return False
+        if not self.sender.has_unsent:  # it waits for the acknowledgement
+            self.waits.sent(self.sender.sent_number)
+        return True
+
     def resumed(self) -> None:
         """The socket takes more."""
         self._ask_flush()
@@ -288,6 +302,8 @@ class VpnLink(LinkOutput, Flushed):
             if not left:
                 self._ask_flush()
                 return
+        if not self.sender.has_unsent:
+            self.waits.sent(self.sender.sent_number)
 
     def owner(self) -> Scheduled | None:
         """Return the link's actor."""

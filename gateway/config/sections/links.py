@@ -78,6 +78,13 @@ class Link(Section):
     dead_time_ms: int = Field(
         default=3_000, ge=DEAD_TIME_MS_MIN, le=600_000, description="silence after which the neighbor counts as gone"
     )
+    subscribe_wait_ms: int = Field(
+        default=1_000,
+        ge=0,
+        le=60_000,
+        description="a subscriber is answered when the neighbor knows the subscription, after so long at the latest; "
+        "0: without waiting for this neighbor",
+    )
     direct_bytes_max: Size = Field(
         default=16 * MIB,
         ge=64 * KIB,

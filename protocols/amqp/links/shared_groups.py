@@ -7,7 +7,7 @@ ends. Subscriptions that AMQP itself calls shared, by container and link, are in
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import LocalQueue, QueuesExhausted
-from sluicegate.actors.messages.router import GroupJoined, JoinGroup, LeaveGroup, ShareRefused
+from sluicegate.actors.messages.router import AwaitNeighbors, GroupJoined, JoinGroup, LeaveGroup, ShareRefused
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.topics.syntax import SharedFilter, TopicError, parse_shared
@@ -50,6 +50,8 @@ async def join_group(
     endpoints.subscribing_count += 1
     try:
         joined: GroupJoined = await client.services.router.ask(join)
+        if joined.travels:
+            await client.services.router.ask(AwaitNeighbors())
     except ShareRefused as mismatch:
         raise AddressRefused(conditions.ILLEGAL_STATE, str(mismatch)) from None
     except (StoreRefused, QueuesExhausted) as refusal:

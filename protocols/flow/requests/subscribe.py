@@ -3,7 +3,7 @@
 Flow: subscriptions.
 """
 
-from sluicegate.actors.messages.router import AddSubscription, JoinGroup
+from sluicegate.actors.messages.router import AddSubscription, AwaitNeighbors, GroupJoined, JoinGroup, SubscriptionAdded
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
@@ -62,13 +62,15 @@ async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
         rights.check_subscription(shared.filter, count, is_new=is_new, share_name=shared.share_name)
         filters[text] = shared
         join = JoinGroup(_subscriber(peer), shared.share_name, shared.filter, AT_MOST_ONCE, durable=False)
-        await services.router.ask(join)
+        joined: GroupJoined = await services.router.ask(join)
+        if joined.travels:
+            await services.router.ask(AwaitNeighbors())
         return
     topic_filter = parse_filter(text, syntax_of(text))
     selects = "" if selector is None else selector.text
     rights.check_subscription(topic_filter, count, is_new=is_new, selector=selects)
     filters[text] = topic_filter
-    await services.router.ask(
+    added: SubscriptionAdded = await services.router.ask(
         AddSubscription(
             _subscriber(peer),
             topic_filter,
@@ -79,6 +81,8 @@ async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
             priorities=priorities,
         )
     )
+    if added.travels:
+        await services.router.ask(AwaitNeighbors())
 
 
 async def _unsubscribe(peer: FlowPeer, text: str) -> None:

@@ -7,6 +7,7 @@ from sluicegate.actors.messages.directory import SESSION, CreateQueue, FindQueue
 from sluicegate.actors.messages.queues import NOT_OWNER, OWNER_CONNECTED, PERMISSION_DENIED, BindRefused, UnbindFlow
 from sluicegate.actors.messages.router import (
     AddSubscription,
+    AwaitNeighbors,
     GroupJoined,
     JoinGroup,
     LeaveGroup,
@@ -14,6 +15,7 @@ from sluicegate.actors.messages.router import (
     ShareRefused,
     SubscriptionAdded,
 )
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.clients.rights import SUBSCRIBE_ACL, ClientDenied
 from sluicegate.messaging.queues.attributes import PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import is_named
@@ -78,6 +80,7 @@ class _SubscribeOptions:
         self.priorities = priorities
         self.partition_count = partition_count  # of the queue of a shared subscription; 0: not requested
         self.hint = ""  # for the client, on the filter that was granted last
+        self.travels = False  # that filter is one that neighbor brokers are told of
 
 
 Retained = RetainedScan[RetainedMessage]
@@ -88,6 +91,7 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
     codes: list[int] = []
     reasons: list[str] = []  # of refusals, and hints; SUBACK has one Reason String for all its codes
     retained: list[tuple[GrantedSubscription, Retained]] = []
+    travels = False
     for request in event.requests:
         turn = client.turn_budget().next_filter()
         if turn is not None:
@@ -98,6 +102,7 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
         try:
             options = _options_of(client, event)
             code, found = await _subscribe(client, session, request, options)
+            travels = travels or options.travels
             if options.hint:
                 reasons.append(options.hint)
         except TopicError as error:
@@ -118,7 +123,10 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
             retained.append(found)
         # 3.1 has no code for a refusal: the client gets the requested QoS and no messages.
         codes.append(request.qos if code >= UNSPECIFIED_ERROR and client.engine.level == 3 else code)
+    known: LoopFuture[None] | None = client.services.router.ask(AwaitNeighbors()) if travels else None
     await _stored(client)
+    if known is not None:
+        await known
     if client.session is None:
         return
     client.engine.suback(event.packet_id, codes, "; ".join(reasons))
@@ -205,6 +213,7 @@ async def _subscribe(
             priorities=options.priorities,
         ),
     )
+    options.travels = added.travels
     return qos, None if added.retained is None else (granted, added.retained)
 
 
@@ -285,6 +294,7 @@ async def _subscribe_shared(
         joined: GroupJoined = await client.services.router.ask(join)
     except ShareRefused as refusal:
         raise _Refused(IMPLEMENTATION_SPECIFIC_ERROR, str(refusal)) from None
+    options.travels = joined.travels
     extra = _extra(request, options.identifier)
     extra.qos = qos
     extra.queue_name = "" if joined.queue is None else joined.queue.name
