@@ -16,7 +16,7 @@ from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, ProvisionedObjects, kind_of_sections
 from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
-from sluicegate.gateway.views.links import LinksView, LinkView, link_view
+from sluicegate.gateway.views.links import LinksView, LinkView, link_view, missing_links
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.connection.counters import ProtocolCounters
@@ -80,7 +80,8 @@ class NodeLinks:
     def view(self) -> LinksView:
         """Return the view of all links."""
         views = [self._view(name, link) for name, link in sorted(self._definitions().items())]
-        return LinksView(self.links.broker, self.links.network, dict(self.links.refusals), views)
+        missing = missing_links(self.links.meshes.values())
+        return LinksView(self.links.broker, self.links.network, dict(self.links.refusals), views, missing)
 
     def link_view(self, name: str) -> LinkView:
         """Return the view of one link. Raises LinkNotFound."""
@@ -193,6 +194,7 @@ class NodeLinks:
                     connection.tick(now_ms)
                 except Exception as error:  # it costs this connection only, not the others
                     cell.failed(error)
+        self.links.check_mesh(now_ms)
         if self._lacks_queues():
             runtime = self._services.runtime
             runtime.keep(runtime.loop.create_task(self._prepare_and_configure()))

@@ -292,6 +292,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         former_name="sluicegate_backup_last_done_seconds",
     ),
     Metric("sluicegate_link_up", GAUGE, "Whether the link to a neighbor broker is up: 1 or 0", ("neighbor",)),
+    Metric(
+        "sluicegate_link_missing",
+        GAUGE,
+        "Brokers that neighbor brokers are linked to, and this broker is not",
+        ("vpn",),
+    ),
     Metric("sluicegate_link_dials_total", COUNTER, "Connections to a neighbor broker that were tried", ("neighbor",)),
     Metric("sluicegate_link_connects_total", COUNTER, "Times that a link came up", ("neighbor",)),
     Metric(

@@ -263,6 +263,8 @@ def _links(node: Node) -> Iterator[Sample]:
         yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
     for reason, count in links.refusals.items():
         yield Sample("sluicegate_link_refusals_total", count, ("", reason))
+    for vpn, mesh in links.meshes.items():
+        yield Sample("sluicegate_link_missing", len(mesh.missing()), vpn=vpn)
     for name, neighbor in links.neighbors.items():
         yield Sample("sluicegate_link_up", int(neighbor.is_up), (name,))
         yield Sample("sluicegate_link_dials_total", neighbor.counts.dials, (name,))

@@ -1,12 +1,13 @@
 """Views of links to neighbor brokers: their state, why they are down, and what crosses them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluicegate.gateway.config.sections.links import NamedLink
 
 if TYPE_CHECKING:
+    from sluicegate.protocols.network.mesh import VpnMesh
     from sluicegate.protocols.network.neighbor import Neighbor
     from sluicegate.protocols.network.vpn_link import VpnLink
 
@@ -58,6 +59,16 @@ class LinkView:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingLinkView:
+    """A broker that neighbors are linked to, and this broker is not."""
+
+    name: str  # of that broker
+    vpn_name: str
+    linked_neighbors: Sequence[str]
+    since_ms: int  # wall clock
+
+
+@dataclass(frozen=True, slots=True)
 class LinksView:
     """The broker, and its links by name."""
 
@@ -65,6 +76,16 @@ class LinksView:
     network: str
     refusals: dict[str, int]  # of brokers that this one has no link to, by the reason
     links: Sequence[LinkView]
+    missing_links: Sequence[MissingLinkView]  # that should be there: every broker is to be linked to every other
+
+
+def missing_links(meshes: "Iterable[VpnMesh]") -> list[MissingLinkView]:
+    """Return the view of the links that are missing."""
+    return [
+        MissingLinkView(each.broker, mesh.vpn, each.linked_neighbors, each.since_wall_ms)
+        for mesh in meshes
+        for each in mesh.missing()
+    ]
 
 
 def link_view(definition: NamedLink, running: "Neighbor | None", *, origin: str, reason: str) -> LinkView:

@@ -79,6 +79,11 @@ SYSTEM_VPN_DELETED: Final = EventKind("SYSTEM_VPN_DELETE", NOTICE)
 # Ours: Solace names such events after routing and bridging.
 SYSTEM_LINK_UP: Final = EventKind("SYSTEM_NETWORK_LINK_UP", NOTICE)
 SYSTEM_LINK_DOWN: Final = EventKind("SYSTEM_NETWORK_LINK_DOWN", WARNING)
+# A neighbor is linked to a broker that this one has no link to: it does not get what is published here.
+SYSTEM_LINK_MISSING: Final = EventKind("SYSTEM_NETWORK_LINK_MISSING", WARNING)
+SYSTEM_LINK_MISSING_CLEAR: Final = EventKind("SYSTEM_NETWORK_LINK_MISSING_CLEAR", INFO)
+# What it had confirmed since its backup is lost there.
+SYSTEM_NEIGHBOR_RESTORED: Final = EventKind("SYSTEM_NETWORK_NEIGHBOR_RESTORED", WARNING)
 SYSTEM_LINK_REJECTED: Final = EventKind("SYSTEM_NETWORK_LINK_REJECTED", WARNING)  # by this broker, or by the neighbor
 
 VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer

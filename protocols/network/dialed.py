@@ -20,6 +20,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkDigests,
     LinkInterests,
     LinkMessages,
+    LinkNeighbors,
     LinkStore,
     LinkStored,
 )
@@ -41,7 +42,7 @@ from sluicegate.protocols.transport.interface import ByteTransport
 
 log = logging.getLogger("sluicegate.network")
 
-_LINK_FRAMES: Final = (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests)
+_LINK_FRAMES: Final = (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors)
 
 
 @final

@@ -10,11 +10,16 @@ from typing import Final, final
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import OnFailure, RestartPolicy
-from sluicegate.messaging.observability.events import SYSTEM_LINK_REJECTED
+from sluicegate.messaging.observability.events import (
+    SYSTEM_LINK_MISSING,
+    SYSTEM_LINK_MISSING_CLEAR,
+    SYSTEM_LINK_REJECTED,
+)
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, Link
+from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, TELLS_NEIGHBORS, Link
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
+from sluicegate.protocols.network.mesh import VpnMesh
 from sluicegate.protocols.network.neighbor import Neighbor, NeighborActor
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
@@ -48,6 +53,7 @@ class Links(LinkAcceptor):
         self.network: Final = network
         self.incarnation: Final = incarnation
         self.neighbors: dict[str, Neighbor] = {}
+        self.meshes: dict[str, VpnMesh] = {}  # by message VPN
         self._settings: dict[str, LinkSettings] = {}
         self._cell = cell  # the parent of the links' actors
         self._events = events
@@ -162,7 +168,7 @@ class Links(LinkAcceptor):
             self.network,
             versions,
             neighbor.settings.dead_time_ms,
-            (),
+            (TELLS_NEIGHBORS,),
             pairs,
             is_response,
         )
@@ -184,12 +190,27 @@ class Links(LinkAcceptor):
             vpn = self._vpn(here, name)
             if vpn is not None:
                 wait_ms = settings.subscribe_wait_ms
-                link = VpnLink(cell, name, vpn, there=there, rules=settings.export, subscribe_wait_ms=wait_ms)
+                mesh = self._mesh(here)
+                link = VpnLink(cell, name, vpn, mesh, there=there, rules=settings.export, subscribe_wait_ms=wait_ms)
                 vpns.append(link)
         neighbor = Neighbor(cell, settings, self._events, vpns, dial=self._dial_to)
         actor.neighbor = self.neighbors[name] = neighbor
         self._settings[name] = settings
         neighbor.start()
+
+    def check_mesh(self, now_ms: int) -> None:
+        """Report links that are missing in the network, and those that are no longer. Called from time to time."""
+        for mesh in self.meshes.values():
+            for missing in mesh.raised(now_ms):
+                self._events.emit(SYSTEM_LINK_MISSING, f"there is {missing.described(mesh.vpn)}")
+            for missing in mesh.cleared():
+                self._events.emit(SYSTEM_LINK_MISSING_CLEAR, f"there is no longer {missing.described(mesh.vpn)}")
+
+    def _mesh(self, vpn: str) -> VpnMesh:
+        found = self.meshes.get(vpn)
+        if found is None:
+            found = self.meshes[vpn] = VpnMesh(vpn, self.broker, self._cell.runtime.clock)
+        return found
 
     def _dial_to(self, neighbor: Neighbor) -> None:
         self._dial(neighbor, self.greeting(neighbor))

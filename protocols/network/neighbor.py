@@ -14,18 +14,21 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LINK_DOWN,
     SYSTEM_LINK_REJECTED,
     SYSTEM_LINK_UP,
+    SYSTEM_NEIGHBOR_RESTORED,
     EventKind,
 )
 from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import (
+    TELLS_NEIGHBORS,
     Link,
     LinkAck,
     LinkDigests,
     LinkFrame,
     LinkInterests,
     LinkMessages,
+    LinkNeighbors,
     LinkStore,
     LinkStored,
 )
@@ -193,6 +196,7 @@ class Neighbor(LinkUser):
             self.is_dialing = False
         self.wire = wire
         self.is_dialed = is_dialed
+        begins_anew = self._begins_anew(link.incarnation)
         self.incarnation = link.incarnation
         self.linked = linked
         self.counts.connects += 1
@@ -205,14 +209,24 @@ class Neighbor(LinkUser):
         wire.direct_bytes_max = self.settings.direct_bytes_max
         wire.expect_life(heartbeat_ms=heartbeat_ms, dead_time_ms=dead_time_ms)
         for flow_id, vpn in linked.items():
-            vpn.connected(wire, flow_id, frame_bytes_max)
+            vpn.connected(wire, flow_id, frame_bytes_max, tells_neighbors=TELLS_NEIGHBORS in link.features)
         names = ", ".join(vpn.vpn.name for vpn in linked.values())
         how = f"this broker connected to {wire.address}" if is_dialed else f"it connected from {wire.address}"
         self._tell(SYSTEM_LINK_UP, f"is up: {how}, message VPNs: {names}")
+        if begins_anew:
+            text = f"it has begun anew as {link.incarnation:016x}: it was restored from a backup, or has lost its data"
+            self._tell(SYSTEM_NEIGHBOR_RESTORED, f"is up: {text}")
+
+    def _begins_anew(self, incarnation: int) -> bool:
+        """Return whether the neighbor is known, and known as another incarnation only."""
+        known = {lineage: None for vpn in self.vpns for lineage in vpn.kept.sequences}
+        if self.incarnation:
+            return incarnation != self.incarnation
+        return bool(known) and incarnation not in known
 
     def received(self, frame: LinkFrame) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
-        if isinstance(frame, (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests)):
+        if isinstance(frame, (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors)):
             vpn = self.linked.get(frame.flow_id)
             if vpn is None:
                 text = f"message VPN number {frame.flow_id} of a link with {len(self.linked)}"

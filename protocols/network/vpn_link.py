@@ -35,6 +35,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkGroup,
     LinkInterests,
     LinkMessages,
+    LinkNeighbors,
     LinkStore,
     LinkStored,
 )
@@ -45,6 +46,7 @@ from sluicegate.protocols.network.interest_frames import notice_body, notice_in
 from sluicegate.protocols.network.interest_waits import InterestWaits
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import LinkQueueSender
+from sluicegate.protocols.network.mesh import VpnMesh
 
 log = logging.getLogger("sluicegate.network")
 
@@ -125,10 +127,19 @@ class VpnLink(LinkOutput, Flushed):
     """One message VPN of one link. Its queue is made before it is."""
 
     def __init__(
-        self, cell: ActorCell, neighbor: str, vpn: LinkedVpn, *, there: str, rules: ExportRules, subscribe_wait_ms: int
+        self,
+        cell: ActorCell,
+        neighbor: str,
+        vpn: LinkedVpn,
+        mesh: VpnMesh,
+        *,
+        there: str,
+        rules: ExportRules,
+        subscribe_wait_ms: int,
     ) -> None:
         super().__init__(neighbor)
         self.vpn: Final = vpn
+        self.mesh: Final = mesh
         self.there: Final = there  # name of the message VPN at the neighbor
         self.sender: Final = InterestSender()
         self.waits: Final = InterestWaits(cell, subscribe_wait_ms)
@@ -188,8 +199,8 @@ class VpnLink(LinkOutput, Flushed):
 
     # --- the connection ---
 
-    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int) -> None:
-        """Begin on a new connection."""
+    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, *, tells_neighbors: bool) -> None:
+        """Begin on a new connection. `tells_neighbors` says whether the neighbor knows LINK_NEIGHBORS."""
         self._wire = wire
         self._flow_id = flow_id
         self._frame_bytes_max = frame_bytes_max
@@ -200,6 +211,7 @@ class VpnLink(LinkOutput, Flushed):
         self.arrivals.connected(self._cell, wire, flow_id, self._ask_flush)
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
         self._set_up(True)
+        self.mesh.joined(self.neighbor, self._tell_neighbors if tells_neighbors else None)
 
     def disconnected(self) -> None:
         """The connection is gone."""
@@ -210,12 +222,20 @@ class VpnLink(LinkOutput, Flushed):
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
             self._set_up(False)
+            self.mesh.left(self.neighbor)
+
+    def _tell_neighbors(self, names: list[str]) -> None:
+        """Tell the neighbor which brokers this one is linked to."""
+        if self._wire is not None:
+            self._wire.control(LinkNeighbors(self._flow_id, tuple(names)).encode())
 
     def _set_up(self, is_up: bool) -> None:
         self.is_up = is_up
         self.vpn.router.inbox.post(NeighborPresenceChanged(self))
 
-    def received(self, frame: LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored) -> None:
+    def received(
+        self, frame: LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored | LinkNeighbors
+    ) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
         if isinstance(frame, LinkMessages):
             self._arrived(frame)
@@ -225,6 +245,9 @@ class VpnLink(LinkOutput, Flushed):
             return
         if isinstance(frame, LinkStored):
             self.queue_sender.answered(frame.ranges)
+            return
+        if isinstance(frame, LinkNeighbors):
+            self.mesh.told(self.neighbor, frame.names)
             return
         try:
             if isinstance(frame, LinkInterests):

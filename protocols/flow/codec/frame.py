@@ -67,6 +67,7 @@ LINK_ACK: Final = 0x73
 LINK_MESSAGES: Final = 0x74
 LINK_STORE: Final = 0x75
 LINK_STORED: Final = 0x76
+LINK_NEIGHBORS: Final = 0x77
 
 OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_DIGESTS,
@@ -75,6 +76,7 @@ OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_MESSAGES,
     LINK_STORE,
     LINK_STORED,
+    LINK_NEIGHBORS,
 )
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
@@ -135,6 +137,7 @@ NAMES: Final[dict[int, str]] = {
     LINK_MESSAGES: "LINK_MESSAGES",
     LINK_STORE: "LINK_STORE",
     LINK_STORED: "LINK_STORED",
+    LINK_NEIGHBORS: "LINK_NEIGHBORS",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

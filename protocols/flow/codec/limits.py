@@ -30,6 +30,7 @@ DEFLATED_BYTES_MAX: Final = 4 * 1024 * 1024
 # itself goes to 1,030.
 INFLATED_RATIO_MAX: Final = 100
 LINK_VPNS_MAX: Final = 1_000  # message VPNs of one link
+LINK_NEIGHBORS_MAX: Final = 1_000  # neighbors of a broker; each is a connection
 LINK_GROUPS_MAX: Final = 32  # shared groups that one LINK_MESSAGES names
 FRAME_BYTES_MIN: Final = UNAUTHENTICATED_FRAME_BYTES_MAX  # the smallest limit a peer may set
 FRAME_BYTES_MAX: Final = 64 * 1024 * 1024  # the largest; a message of a queue has 30 MB at most

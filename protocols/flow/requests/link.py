@@ -11,13 +11,14 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkDigests,
     LinkFrame,
     LinkInterests,
+    LinkNeighbors,
     LinkStore,
     LinkStored,
 )
 from sluicegate.protocols.flow.links import LinkRefused
 from sluicegate.protocols.flow.peer import FlowPeer
 
-LINK_FRAMES: Final = (LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests)
+LINK_FRAMES: Final = (LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors)
 
 NOT_PERMITTED: Final = (
     "the client profile of user {user} does not allow links: allow_bridge_connections_enabled is false"

@@ -15,7 +15,7 @@ from sluicegate.gateway.views.spool import BackupState
 from sluicegate.storage.backup.restore import restore_backup
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows
-from support.broker.operator_views import explained
+from support.broker.operator_views import event_texts, explained
 from support.mqtt.raw_client import DEADLINE_S
 
 MESSAGE_EXPIRY = 2  # the property
@@ -210,6 +210,20 @@ async def test_a_restored_broker_sends_nothing_twice_and_loses_nothing_new(netwo
     await heal(network)
     await until(lambda: link_queue(network, "a", "b") == 0, "all are answered")
     assert await contents(network, 30) == payloads(range(30))
+    [text] = await event_texts(network["b"], "SYSTEM_NETWORK_NEIGHBOR_RESTORED")
+    assert "neighbor a is up: it has begun anew as 0000000000001267" in text
+
+
+async def test_a_neighbor_that_comes_back_has_not_begun_anew(network: Brokers) -> None:
+    await queue_at_b(network)
+    await publish(network, range(10))
+    await until(lambda: link_queue(network, "a", "b") == 0, "all are answered")
+    await network["a"].restart()
+    await network.are_linked()
+    await network["b"].restart()
+    await network.proxy("a", "b")  # its port is another one
+    await network.are_linked()
+    assert await event_texts(network["b"], "SYSTEM_NETWORK_NEIGHBOR_RESTORED") == []
 
 
 async def test_time_in_the_link_queue_is_life_that_is_spent(network: Brokers) -> None:

@@ -1,5 +1,6 @@
 """Links as operators see and change them, and links in TLS."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,10 @@ from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
 from sluicegate.gateway.views.subscriptions import SmrpQuery
 from sluicegate.messaging.queues.definition import QueueInvalid
-from support.broker.linked_brokers import Brokers, until
+from support.broker.linked_brokers import Brokers, LinkedBroker, until
+from support.broker.operator_views import event_texts
 from support.http.plain import plain_async_client
+from support.mqtt.raw_client import DEADLINE_S
 from support.network.certificates import make_certificates
 
 
@@ -144,3 +147,38 @@ async def test_semp_shows_the_network_and_its_links(brokers: Brokers) -> None:
     ]
     assert [(each["remoteNodeName"], each["up"], each["initiator"]) for each in links] == [("b", True, "local")]
     assert wrong.json()["meta"]["error"]["status"] == "NOT_FOUND"
+
+
+async def test_a_link_that_is_missing_in_the_mesh_is_seen_until_it_is_there(brokers: Brokers) -> None:
+    """`c` is linked to `b` only: what is published at `a` does not reach it, and without this nobody would know."""
+    patient = "dead_time_ms=60000"
+    await brokers.add("c", "links.b.url=", f"links.b.{patient}", "links.a.url=", f"links.a.{patient}")
+    to_c = brokers["c"].flow_port
+    await brokers.add("b", f"links.c.url=flow://127.0.0.1:{to_c}", f"links.c.{patient}", "links.a.url=")
+    await brokers.add("a", f"links.b.url=flow://127.0.0.1:{brokers['b'].flow_port}", f"links.b.{patient}")
+    await brokers.are_linked("a", "b")
+    await brokers.are_linked("b", "c")
+    node = NodeOperations(brokers["a"].node)
+    assert (await node.list_links()).missing_links == []
+
+    brokers["a"].forward(11)
+    missing = "SYSTEM_NETWORK_LINK_MISSING"
+    await seen(brokers["a"], missing)
+    [text] = await event_texts(brokers["a"], missing)
+    assert text.endswith("there is no link to broker c in message VPN default, which is linked to b")
+    [view] = (await node.list_links()).missing_links
+    assert (view.name, view.vpn_name, view.linked_neighbors) == ("c", "default", ["b"])
+    samples = {each.name: each.value for each in await node.metrics_snapshot()}
+    assert samples["sluicegate_link_missing"] == 1
+    assert await event_texts(brokers["b"], missing) == []
+
+    await node.create_link({"name": "c", "url": f"flow://127.0.0.1:{to_c}"})
+    await seen(brokers["a"], f"{missing}_CLEAR")
+    assert (await node.list_links()).missing_links == []
+
+
+async def seen(broker: LinkedBroker, event: str) -> None:
+    """Wait for an event."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not await event_texts(broker, event):
+            await asyncio.sleep(0.01)

@@ -18,7 +18,7 @@ class MemoryLinks:
     forgettable: set[str] = field(default_factory=set)  # neighbors whose link was deleted; a message waits for each
 
     async def list_links(self) -> LinksView:
-        return LinksView("a", "default", {}, [self._link_view(each) for _, each in sorted(self.links.items())])
+        return LinksView("a", "default", {}, [self._link_view(each) for _, each in sorted(self.links.items())], [])
 
     async def show_link(self, name: str) -> LinkView:
         if name not in self.links:

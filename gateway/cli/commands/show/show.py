@@ -71,6 +71,9 @@ def links(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
         rows.append((link.name, f"({link.origin})", state, about, names, *figures))
     columns = ("Neighbor", "Origin", "State", "Address or Reason", "VPNs")
     print_table((*columns, "Exported", "Imported", "Sent", "Received", "Dropped", "Backlog"), rows)
+    for missing in view.missing_links:
+        neighbors = ", ".join(missing.linked_neighbors)
+        typer.echo(f"missing: a link to {missing.name} in message VPN {missing.vpn_name}; linked to it: {neighbors}")
     for reason, count in sorted(view.refusals.items()):
         typer.echo(f"refused without a link: {reason} {count}")
 

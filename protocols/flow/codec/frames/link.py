@@ -22,6 +22,7 @@ from sluicegate.protocols.flow.codec.frame import (
     LINK_DIGESTS,
     LINK_INTERESTS,
     LINK_MESSAGES,
+    LINK_NEIGHBORS,
     LINK_STORE,
     LINK_STORED,
     NAMES,
@@ -30,10 +31,17 @@ from sluicegate.protocols.flow.codec.frame import (
     Frame,
     encode_frame,
 )
-from sluicegate.protocols.flow.codec.limits import LINK_VPNS_MAX, NAME_BYTES_MAX, RANGES_MAX, TOPIC_FILTER_BYTES_MAX
+from sluicegate.protocols.flow.codec.limits import (
+    LINK_NEIGHBORS_MAX,
+    LINK_VPNS_MAX,
+    NAME_BYTES_MAX,
+    RANGES_MAX,
+    TOPIC_FILTER_BYTES_MAX,
+)
 
 LINK_VERSION: Final = 1  # of the frames in this module
 DIGESTS_COUNT: Final = 256
+TELLS_NEIGHBORS: Final = "neighbors"  # the feature of those that know LINK_NEIGHBORS
 
 # Targets of LINK_MESSAGES.
 SUBSCRIBERS: Final = 0x01  # clients and queues that subscribe to the topics
@@ -195,9 +203,26 @@ class LinkStored:
         return encode_frame(LINK_STORED, 0, self.flow_id, b"", body)
 
 
-LinkFrame: TypeAlias = Link | LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored
+@final
+@dataclass(frozen=True)
+class LinkNeighbors:
+    """The brokers to which the sender has a link that is up in this message VPN, the receiver among them."""
 
-LINK_FRAMES: Final = frozenset({LINK, LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES, LINK_STORE, LINK_STORED})
+    flow_id: int
+    names: tuple[str, ...]
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(LINK_NEIGHBORS, 0, self.flow_id, b"", b"".join([_sized(name) for name in self.names]))
+
+
+LinkFrame: TypeAlias = (
+    Link | LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored | LinkNeighbors
+)
+
+LINK_FRAMES: Final = frozenset(
+    {LINK, LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES, LINK_STORE, LINK_STORED, LINK_NEIGHBORS}
+)
 
 
 def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
@@ -213,6 +238,13 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
         return _read_store(frame, data)
     if kind == LINK_STORED:
         return _read_stored(frame, data)
+    if kind == LINK_NEIGHBORS:
+        names = _names("LINK_NEIGHBORS", "the name of a broker", frame, data)
+        if len(names) > LINK_NEIGHBORS_MAX:
+            raise PeerViolation(
+                MALFORMED, f"LINK_NEIGHBORS with {len(names)} names; it has {LINK_NEIGHBORS_MAX} at most"
+            )
+        return LinkNeighbors(frame.flow_id, tuple(names))
     body = data[frame.body_at : frame.end]
     if kind == LINK_INTERESTS:
         return LinkInterests(frame.flow_id, body)
@@ -229,16 +261,7 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
 
 def _read_link(frame: Frame, data: bytes) -> Link:
     reader = FieldReader("LINK", data, frame.fields_at, frame.body_at)
-    names: list[str] = []
-    at = frame.body_at
-    while at < frame.end:
-        if at + 2 > frame.end:
-            raise PeerViolation(MALFORMED, "LINK: one byte behind its last message VPN")
-        end = at + 2 + (data[at] << 8 | data[at + 1])
-        if end > frame.end or end - at - 2 > NAME_BYTES_MAX:
-            raise PeerViolation(MALFORMED, f"LINK: the name of a message VPN has {end - at - 2} bytes")
-        names.append(_text("LINK", data[at + 2 : end]))
-        at = end
+    names = _names("LINK", "the name of a message VPN", frame, data)
     if len(names) % 2 or len(names) > 2 * LINK_VPNS_MAX:
         raise PeerViolation(MALFORMED, f"LINK with {len(names)} names; each message VPN has two, of {LINK_VPNS_MAX}")
     return Link(
@@ -306,6 +329,21 @@ def _read_group(data: bytes) -> LinkGroup:
     )
 
 
+def _names(frame_name: str, what: str, frame: Frame, data: bytes) -> list[str]:
+    """Return the names in a body, each with its length before it."""
+    names: list[str] = []
+    at = frame.body_at
+    while at < frame.end:
+        if at + 2 > frame.end:
+            raise PeerViolation(MALFORMED, f"{frame_name}: one byte behind its last name")
+        end = at + 2 + (data[at] << 8 | data[at + 1])
+        if end > frame.end or end - at - 2 > NAME_BYTES_MAX:
+            raise PeerViolation(MALFORMED, f"{frame_name}: {what} has {end - at - 2} bytes")
+        names.append(_text(frame_name, data[at + 2 : end]))
+        at = end
+    return names
+
+
 def _text(frame_name: str, data: bytes) -> str:
     try:
         return data.decode("utf-8")
@@ -316,5 +354,5 @@ def _text(frame_name: str, data: bytes) -> str:
 def _sized(name: str) -> bytes:
     encoded = name.encode("utf-8")
     if len(encoded) > NAME_BYTES_MAX:
-        raise LocalMisuse(f"the name of a message VPN has {len(encoded)} bytes; at most {NAME_BYTES_MAX} fit")
+        raise LocalMisuse(f"the name {name!r:.40} has {len(encoded)} bytes; at most {NAME_BYTES_MAX} fit")
     return _U16.pack(len(encoded)) + encoded

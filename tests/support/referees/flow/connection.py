@@ -33,7 +33,15 @@ Names = dict[str, Remembered]  # by message VPN and name
 BEFORE_PREFACE, GREETING, AUTHENTICATING, OPEN, OVER = "preface", "greeting", "authenticating", "open", "over"
 _OF_SESSION: Final = {"PING", "PONG", "GOAWAY", "CLOSE"}
 _OF_FLOWS: Final = {"PUB_ACK", "DELIVER", "CREDIT", "SETTLED", "FLOW_STATE", "PARTITIONS", "ROWS"}
-_OF_LINKS: Final = {"LINK_DIGESTS", "LINK_INTERESTS", "LINK_ACK", "LINK_MESSAGES", "LINK_STORE", "LINK_STORED"}
+_OF_LINKS: Final = {
+    "LINK_DIGESTS",
+    "LINK_INTERESTS",
+    "LINK_ACK",
+    "LINK_MESSAGES",
+    "LINK_STORE",
+    "LINK_STORED",
+    "LINK_NEIGHBORS",
+}
 _UNANSWERED: Final = {"CLOSE", "PONG", "PARTITIONS_ACK"} | _OF_LINKS  # beside those of flows
 _OPENING: Final = {"OPEN_PUB", "BIND", "READ"}
 _ENDING: Final = {"CLOSE_PUB", "UNBIND"}
