@@ -14,6 +14,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.listeners import Listener, TlsListener, is_loopback
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
+from sluicegate.gateway.config.virtual_doubles import doubled_messages
 from sluicegate.gateway.node.os_limits import files_configured
 from sluicegate.gateway.security.credentials import validity_of
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of
@@ -100,6 +101,8 @@ def _bridges(config: Config) -> Iterator[SpoolFinding]:
     """Check bridges for passwords without TLS, and for queues that nobody declares or other consumers share."""
     for name, vpn in config.message_vpns().items():
         declared = {queue.config.name: queue.config for queue in vpn.queues.declared}
+        for where, text in doubled_messages(vpn):
+            yield _warning(vpn_setting(name, where), text)
         for bridge in vpn.bridges:
             setting = vpn_setting(name, f"bridges: {bridge.name}")
             scheme, host, _, _ = bridge.address()

@@ -92,6 +92,7 @@ class Way(NamedTuple):
 
 NO_FORMS: Final[dict[int, NativeFields]] = {}
 CHOICES_CACHED_MAX: Final = 256  # of one topic
+IMPORTED: Final = "imported"  # with a queue the key of what definitions put into it
 ROUTES_CACHED_MAX: Final = 65_536  # topics; the whole cache goes when it is full, or when a subscription changes
 PLACES_CACHED_MAX: Final = 1 << 22  # in the cached routes, where thousands may stand in each: some 32 MiB
 
@@ -285,6 +286,10 @@ class TopicExpander:
         """Return the route of a topic with these matching subscriptions; None when no definition applies to it."""
         raise AssertionError("TopicExpander is abstract")
 
+    def arriving(self, topic: str, matches: Matches) -> Route | None:
+        """Return the route of messages that come from a neighbor; None when no definition applies to them."""
+        raise AssertionError("TopicExpander is abstract")
+
     def ways(self, topic: str, batch: MessageBatch, row: int) -> tuple[list[Way], str]:
         """Return where definitions forward a message of a topic, and why the topic's own subscribers do not get it."""
         raise AssertionError("TopicExpander is abstract")
@@ -314,6 +319,7 @@ class TopicSpace:
         self.tracing: Tracing | None = None  # None: no message is traced
         self.interests: LocalInterests | None = None  # for neighbor brokers; None: there is no link
         self.link_queues: dict[LinkOutput, QueueTarget] = {}  # of links whose `has_queue` is set
+        self._imported: dict[QueueTarget, list[TopicFilter]] = {}  # by the queues that definitions put messages into
         self.subscriptions_bytes = 0  # usage of the subscriptions and of group members
         self._selectors_bytes: dict[tuple[TopicFilter, Hashable], int] = {}  # of subscriptions that have one
         self._index: SubscriptionIndex[Destination] = SubscriptionIndex()
@@ -384,13 +390,16 @@ class TopicSpace:
     def arriving_route(self, topic: str) -> Route:
         """Return the route of messages of a topic that come from a neighbor. Its `links` do not concern them.
 
-        They are not forwarded by definitions: the publisher's broker has done that.
+        The publisher's broker has forwarded them, but into the consumer queues of virtual topics that are here.
         """
         if self.expander is None:
             return self.route(topic)
         route = self._arriving_routes.get(topic)
         if route is None:
-            route = self._route_of(self.matches(topic))
+            matches = self.matches(topic)
+            route = self.expander.arriving(topic, matches)
+            if route is None:
+                route = self._route_of(matches)
             self._keep(self._arriving_routes, topic, route)
         return route
 
@@ -448,7 +457,22 @@ class TopicSpace:
         if self.interests is None:
             self.interests = LocalInterests()
             self.interests.begin(self._index.items())
+            for target, filters in self._imported.items():
+                self.interests.begin([(each, (IMPORTED, target), target) for each in filters])
         return self.interests
+
+    def import_for(self, target: QueueTarget, filters: list[TopicFilter]) -> None:
+        """Have neighbors send the messages that definitions put into a queue here: those of exactly these filters."""
+        before = self._imported.pop(target, [])
+        if filters:
+            self._imported[target] = filters
+        if self.interests is not None:
+            for topic_filter in before:
+                if topic_filter not in filters:
+                    self.interests.unsubscribed(topic_filter, (IMPORTED, target))
+            for topic_filter in filters:
+                if topic_filter not in before:
+                    self.interests.subscribed(topic_filter, (IMPORTED, target), target)
 
     def matching(self, topic: str) -> list[Destination]:
         """Return the destination of each subscription that matches a topic, whatever it selects or excludes."""

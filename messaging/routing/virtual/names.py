@@ -9,6 +9,7 @@ Topic filters of subscriptions are different (`messaging.topics.syntax`); `index
 superset.
 """
 
+import contextlib
 import re
 from typing import Final, final
 
@@ -19,8 +20,10 @@ from sluicegate.messaging.topics.syntax import (
     REST_OR_NONE,
     Level,
     Syntax,
+    TopicError,
     TopicFilter,
     hidden_from_wildcards,
+    parse_filter,
 )
 
 ANY: Final = "*"
@@ -91,6 +94,28 @@ class NamePattern:
         level = Level(LITERAL, dotted) if self.is_literal else Level(PREFIX, dotted) if dotted else Level(ANY_LEVEL, "")
         filters.append(TopicFilter(dotted, Syntax.SMF, (level,)))
         return filters
+
+    def exported_filters(self) -> list[TopicFilter]:
+        """Return filters as subscribers write them, of which at least one matches every name that the pattern matches.
+
+        They may match more. Names that no subscriber could write are left out.
+        """
+        if not self.fixed:
+            return [parse_filter("#", Syntax.MQTT)]
+        slashed = "/".join(["+" if each == ANY else each for each in self.fixed])
+        texts = [(f"{slashed}/#" if self.has_rest else slashed, Syntax.MQTT)]
+        if self.is_literal:
+            dotted = ".".join(self.fixed)
+        elif ANY in self.fixed:
+            dotted = "".join([f"{each}." for each in self.fixed[: self.fixed.index(ANY)]]) + "*"
+        else:
+            dotted = ".".join(self.fixed) + "*"  # the level above `>` belongs to it
+        texts.append((dotted, Syntax.SMF))
+        filters: list[TopicFilter] = []
+        for text, syntax in texts:
+            with contextlib.suppress(TopicError):
+                filters.append(parse_filter(text, syntax))
+        return list(dict.fromkeys(filters))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamePattern) and other.levels == self.levels

@@ -43,11 +43,11 @@ from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, queue_topic
 
-BROKER_PATH: Final = "x-opt-broker-path"  # present on a message that came over a bridge
+BROKER_PATHS: Final = ("x-opt-broker-path", "Sluicegate-Path")  # one of them is on a message that came over a bridge
 HOPS_MAX: Final = 8  # composites in a chain
 _DEPTH_MAX: Final = 2 * HOPS_MAX + 1  # with queues of virtual topics before each composite and at the end
 
-_LOCAL_ONLY: Final = f'"{BROKER_PATH}" IS NULL'
+_LOCAL_ONLY: Final = " AND ".join([f'"{name}" IS NULL' for name in BROKER_PATHS])
 
 
 @final
@@ -103,11 +103,14 @@ class VirtualRoutes(TopicExpander):
                 for topic_filter in topics.index_filters():
                     self._bindings.add(topic_filter, binding, binding)
         self._queues[target] = bindings
+        shared = [binding.topics for binding in bindings if not binding.definition.local]
+        self._space.import_for(target, [each for topics in shared for each in topics.exported_filters()])
 
     def remove_queue(self, target: QueueTarget) -> None:
         """Remove a queue and the selectors of its consumers."""
         self._wanted.pop(target.name, None)
         self._want_all.pop(target.name, None)
+        self._space.import_for(target, [])
         for binding in self._queues.pop(target, []):
             for topic_filter in binding.topics.index_filters():
                 self._bindings.discard(topic_filter, binding)
@@ -136,12 +139,35 @@ class VirtualRoutes(TopicExpander):
         root = self._node(choices, topic, matches, 0)
         return choices.begin(root) if root.forks else None
 
-    def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> TreeNode:
-        assert depth <= _DEPTH_MAX, "validation limits the length of chains"
+    def arriving(self, topic: str, matches: Matches) -> Route | None:
+        """Return the route of messages that come from a neighbor; None when no definition applies to them.
+
+        They go into the consumer queues of virtual topics that are not local. What composites forward, and copies that
+        name the original destination, are the publisher's broker's to make.
+        """
+        choices = TreeChoices(traces=False)
+        root = self._leaf(choices, topic, matches)
+        for binding in self._bindings_on(topic):
+            if binding.definition.local:
+                continue
+            branch = self._branch_to_queue(choices, binding, 0, arrives=True)
+            if branch is not None:
+                fork = self._virtual(binding.definition)
+                fork.branches.append(branch)
+                root.forks.append(fork)
+        return choices.begin(root) if root.forks else None
+
+    def _leaf(self, choices: RouteChoices, topic: str, matches: Matches) -> TreeNode:
+        """Return a destination whose messages no definition forwards."""
         node = TreeNode(topic, matches)
         for place, found_selecting in enumerate(matches.selecting):
             assert found_selecting.selector is not None, "it has a selector"
             node.selecting.append((place, choices.bit_of(found_selecting.selector)))
+        return node
+
+    def _node(self, choices: RouteChoices, topic: str, matches: Matches, depth: int) -> TreeNode:
+        assert depth <= _DEPTH_MAX, "validation limits the length of chains"
+        node = self._leaf(choices, topic, matches)
         self._add_virtual(choices, node, depth)
         for composite in self._composites_on(topic):
             node.forks.append(self._composite(choices, composite, depth))
@@ -216,7 +242,9 @@ class VirtualRoutes(TopicExpander):
             fork.branches.append(branch)
         node.forks += forks.values()
 
-    def _branch_to_queue(self, choices: RouteChoices, binding: _Binding, depth: int) -> Branch | None:
+    def _branch_to_queue(
+        self, choices: RouteChoices, binding: _Binding, depth: int, *, arrives: bool = False
+    ) -> Branch | None:
         """Return the branch to a consumer queue of a virtual topic; None when no consumer could select a message."""
         definition, target = binding.definition, binding.target
         any_of = 0
@@ -226,11 +254,12 @@ class VirtualRoutes(TopicExpander):
             if not any_of:
                 return None
         topic = queue_topic(target.name)
+        matches = self._space.matches(topic)
         return Branch(
-            self._node(choices, topic, self._space.matches(topic), depth + 1),
+            self._leaf(choices, topic, matches) if arrives else self._node(choices, topic, matches, depth + 1),
             any_of=any_of,
             needs=choices.bit_of(self._local_only) if definition.local else 0,
-            is_copy=definition.set_original_destination,
+            is_copy=definition.set_original_destination and not arrives,
         )
 
     def _virtual(self, definition: VirtualTopic) -> Fork:

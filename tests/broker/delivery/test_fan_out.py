@@ -174,8 +174,9 @@ async def test_messages_from_a_bridge_are_not_fanned_out_again(broker: RunningBr
     """VD-58, this node's part of it: the broker path says so; plain subscribers have it."""
     a, plain = await consumer(broker, queue("A")), await subscriber(broker, TOPIC)
     await publish(broker, TOPIC, b"from afar", x_opt_broker_path="east")
+    await publish(broker, TOPIC, b"by a bridge", Sluicegate_Path="east/default")
     await publish(broker, TOPIC, b"from here")
-    assert await plain.payloads(2) == [b"from afar", b"from here"]
+    assert await plain.payloads(3) == [b"from afar", b"by a bridge", b"from here"]
     assert await a.payloads(1) == [b"from here"]
 
 

@@ -17,6 +17,8 @@ from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, sho
 from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections.message_vpns import vpn_setting
+from sluicegate.gateway.config.virtual_doubles import doubled_messages
 from sluicegate.gateway.views.errors import CannotStart
 
 ConfigOption = Annotated[
@@ -58,6 +60,9 @@ def check_config(
     for finding in loaded.virtual_destinations.warnings():
         where = ".".join(str(part) for part in ("virtual_destinations", *finding.place))
         typer.echo(f"warning: {where}: {finding.text}", err=True)
+    for vpn_name, vpn in loaded.message_vpns().items():
+        for setting, text in doubled_messages(vpn):
+            typer.echo(f"warning: {vpn_setting(vpn_name, setting)}: {text}", err=True)
     if as_json:
         print_json(loaded.model_dump(mode="json"))
         return

@@ -1,5 +1,6 @@
 """Where definitions send messages, against a plain model that walks them for every message anew."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ from sluicegate.messaging.routing.virtual.names import ConsumerNames, NamePatter
 from sluicegate.messaging.routing.virtual.resolver import HOPS_MAX, VirtualRoutes
 from sluicegate.messaging.routing.virtual.validation import errors_of
 from sluicegate.messaging.selectors.selector import Selectors
+from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic_filter
 
 COLORS = ["red", "blue"]
@@ -172,3 +174,60 @@ def test_routes_that_go_on_from_a_topic_are_kept_for_fewer_topics_the_more_clien
         space.route(f"t/{number}")
 
     assert space.route("t/first") is not first
+
+
+def arriving(space: TopicSpace, topic: str) -> set[str]:
+    route = space.arriving_route(topic)
+    chosen = route if route.choices is None else route.choices.route(message(topic, "red"), 0)
+    return {target.name for target in chosen.all_queues()}
+
+
+def test_what_comes_from_a_neighbor_goes_into_consumer_queues_and_is_forwarded_nowhere() -> None:
+    """Composites on the topic and on the queue were the publisher's broker's matter."""
+    composites = (
+        composite(TOPIC, "t0", [ForwardTarget(QUEUE, "q0")], 1),
+        composite(QUEUE, "Consumer.A.t0", [ForwardTarget(QUEUE, "q1")], 1),
+    )
+    space = space_with(QUEUES, VirtualDestinations((VIRTUAL,), composites))
+    assert reached(space, "t0", "red") == {"Consumer.A.t0", "Consumer.B.t0", "q0", "q1"}
+    assert arriving(space, "t0") == {"Consumer.A.t0", "Consumer.B.t0"}
+
+
+def test_what_comes_from_a_neighbor_does_not_go_into_queues_of_a_local_virtual_topic() -> None:
+    local = VirtualTopic((), NamePattern("t0"), ConsumerNames("Consumer.*.", ""), local=True)
+    space = space_with(QUEUES, VirtualDestinations((local,), ()))
+    assert reached(space, "t0", "red") == {"Consumer.A.t0", "Consumer.B.t0"}
+    assert arriving(space, "t0") == set()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "filters"),
+    [
+        ("A.b", ["A/b", "A.b"]),
+        ("A.>", ["A/#", "A*"]),
+        ("A.*.c", ["A/+/c", "A.*"]),
+        ("*.c", ["+/c", "*"]),
+        (">", ["#"]),
+        ("A", ["A"]),
+    ],
+)
+def test_a_neighbor_is_told_filters_that_match_every_topic_of_a_pattern(pattern: str, filters: list[str]) -> None:
+    assert [each.text for each in NamePattern(pattern).exported_filters()] == filters
+
+
+@given(
+    pattern=st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=4),
+    has_rest=st.booleans(),
+    name=st.lists(st.sampled_from(["a", "b", "c"]), min_size=1, max_size=5),
+    separator=st.sampled_from("./"),
+)
+def test_no_topic_of_a_pattern_escapes_its_filters(
+    pattern: list[str], has_rest: bool, name: list[str], separator: str
+) -> None:
+    names = NamePattern(".".join([*pattern, *([">"] if has_rest else [])]))
+    topic = separator.join(name)
+    if names.matches(topic):
+        index: SubscriptionIndex[int] = SubscriptionIndex()
+        for number, topic_filter in enumerate(names.exported_filters()):
+            index.add(topic_filter, number, number)
+        assert index.match(topic)
