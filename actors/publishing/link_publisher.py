@@ -38,7 +38,13 @@ class LinkPublisher(Publisher):
         self.overrun_count = 0  # messages that queues took beyond their limits
 
     def store(
-        self, batch: MessageBatch, *, row: Callable[[], tuple[bytes, bytes]], address: Address, token: int
+        self,
+        batch: MessageBatch,
+        *,
+        neighbor: str,
+        row: Callable[[], tuple[bytes, bytes]],
+        address: Address,
+        token: int,
     ) -> int:
         """Publish guaranteed messages of a neighbor; return STORING, SETTLED or NO_ROOM.
 
@@ -64,6 +70,8 @@ class LinkPublisher(Publisher):
         taken = self._admitted(queues, batch)
         if taken is None:
             return NO_ROOM
+        if self._space.tracing is not None:
+            self._space.tracing.arrived(batch, neighbor)
         self._space.arrived_unmatched_count += lost_count
         found = self._put(taken, batch, row, address, token)
         for subscriber, rows in direct.items():
@@ -133,12 +141,14 @@ class LinkPublisher(Publisher):
             queue.partitions[number].address.post(Append(part, own, rows))
         return SETTLED if publication is None else STORING
 
-    def deliver(self, batch: MessageBatch, targets: LinkTargets) -> None:
+    def deliver(self, batch: MessageBatch, targets: LinkTargets, neighbor: str) -> None:
         """Send a batch to the targets that its broker chose here. Drop and count what finds nobody.
 
         A full queue and a slow client lose their own copies only: nobody can be told, and the link does not wait.
         """
         space = self._space
+        if space.tracing is not None:
+            space.tracing.arrived(batch, neighbor)
         if batch.topics is None:
             route = space.arriving_route(batch.topic)
             if route.choices is None and not route.takers and targets == SUBSCRIBERS and not asks_for_one(batch, None):

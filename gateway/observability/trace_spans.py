@@ -1,6 +1,7 @@
 """Make OpenTelemetry spans of trace records.
 
     publish           in the context that the message brought; it begins the trace where the gateway did
+    arrive NEIGHBOR   in its place, of a message that came over a link
     spool             beside it: from its arrival until the disk has it, or need not
     dwell QUEUE       beside it: from its arrival in the queue until it leaves for a consumer
       deliver QUEUE   below that
@@ -71,7 +72,7 @@ class SpanMaker:
                 assert_never(record)
 
     def _publish(self, record: PublishTraced) -> ReadableSpan:
-        attributes: Attributes = {
+        attributes: dict[str, str | int | bool] = {
             "messaging.operation.type": "receive",
             "messaging.destination.name": _name(record.topic),
             "messaging.client.id": record.client,
@@ -79,11 +80,14 @@ class SpanMaker:
             "messaging.message.body.size": record.payload_bytes,
             "sluicegate.vpn": record.vpn,
             "sluicegate.qos": record.qos,
-            "sluicegate.routed": record.is_routed,
         }
+        if record.neighbor:
+            attributes["sluicegate.neighbor"] = record.neighbor
+        else:
+            attributes["sluicegate.routed"] = record.is_routed
         context = record.context
         return self._span(
-            "publish",
+            f"arrive {record.neighbor}" if record.neighbor else "publish",
             context,
             span_id=int(context.parent_id, 16) if record.is_begun else self._new_id(),
             parent_id=0 if record.is_begun else int(context.parent_id, 16),

@@ -29,9 +29,11 @@ class PublishTraced:
         received_ms: int,
         payload_bytes: int,
         is_begun: bool,
+        neighbor: str,
     ) -> None:
         self.context = context
         self.vpn = vpn
+        self.neighbor = neighbor  # the broker that they came from; empty: a client published them here
         self.topic = topic  # of the first message
         self.client = client
         self.qos = qos

@@ -145,7 +145,7 @@ class Tracing:
         """
         column = batch.headers()
         if column is not None:
-            self._note_publishes(batch, column, publishes)
+            self._note_publishes(batch, column, publishes, "")
         if not self._sampler.begins or not batch.publisher:  # without a publisher it is a message of the broker itself
             return batch
         count = batch.count
@@ -172,8 +172,17 @@ class Tracing:
             record.is_routed = is_routed
             self.buffer.add(record)
 
+    def arrived(self, batch: MessageBatch, neighbor: str) -> None:
+        """Record the traced messages of a batch that came from a neighbor broker."""
+        column = batch.headers()
+        if column is not None:
+            arrivals: list[PublishTraced] = []
+            self._note_publishes(batch, column, arrivals, neighbor)
+            for record in arrivals:
+                self.buffer.add(record)
+
     def _note_publishes(
-        self, batch: MessageBatch, column: list[Headers | None], publishes: list[PublishTraced]
+        self, batch: MessageBatch, column: list[Headers | None], publishes: list[PublishTraced], neighbor: str
     ) -> None:
         record: PublishTraced | None = None
         for row in range(batch.count):
@@ -181,12 +190,14 @@ class Tracing:
             if context is None:
                 continue
             if record is None or record.context.traceparent() != context.traceparent():
-                record = self._published(context, batch, row, is_begun=False)
+                record = self._published(context, batch, row, is_begun=False, neighbor=neighbor)
                 publishes.append(record)
             else:
                 record.add(len(batch.payloads()[row]))
 
-    def _published(self, context: TraceContext, batch: MessageBatch, row: int, *, is_begun: bool) -> PublishTraced:
+    def _published(
+        self, context: TraceContext, batch: MessageBatch, row: int, *, is_begun: bool, neighbor: str = ""
+    ) -> PublishTraced:
         return PublishTraced(
             context,
             vpn=self.vpn,
@@ -196,6 +207,7 @@ class Tracing:
             received_ms=batch.received_ms,
             payload_bytes=len(batch.payloads()[row]),
             is_begun=is_begun,
+            neighbor=neighbor,
         )
 
     def _wants(self, topic: str) -> bool:

@@ -117,7 +117,9 @@ class LinkArrivals(Address):
     def _store(self, cell: ActorCell, sequences: LinkSequences, first: int, end: int, batch: MessageBatch) -> bool:
         """Publish new messages; return False when there is no room."""
         token = cell.runtime.next_urn()
-        found = self._publisher.store(batch, row=lambda: sequences.begin(first, end), address=self, token=token)
+        found = self._publisher.store(
+            batch, neighbor=self._kept.neighbor, row=lambda: sequences.begin(first, end), address=self, token=token
+        )
         if found == NO_ROOM:
             return False
         if found == STORING:

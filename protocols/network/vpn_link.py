@@ -463,7 +463,7 @@ class VpnLink(LinkOutput, Flushed):
             raise self._malformed(error) from error
         self.received_count += batch.count
         wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
-        self.vpn.publisher.deliver(arriving(batch, frame.sent_ms, wall_ms), targets)
+        self.vpn.publisher.deliver(arriving(batch, frame.sent_ms, wall_ms), targets, self.neighbor)
 
 
 def _targets_of(targets: LinkTargets) -> int:

@@ -93,7 +93,7 @@ def publishing_to(space: TopicSpace, batch: MessageBatch) -> Callable[[], object
 def arriving_at(space: TopicSpace, batch: MessageBatch) -> Callable[[], object]:
     """Return the delivery of a batch that came over a link."""
     publisher = LinkPublisher(space=space, spool=sink(), address=sink(), rng=random.Random(1))
-    return lambda: publisher.deliver(batch, SUBSCRIBERS)
+    return lambda: publisher.deliver(batch, SUBSCRIBERS, "neighbor")
 
 
 def cases() -> dict[str, Callable[[], object]]:

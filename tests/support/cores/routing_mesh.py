@@ -70,7 +70,7 @@ class Link(LinkOutput):
 
     def send(self, batch: MessageBatch, targets: LinkTargets) -> None:
         self.log.append(Sent(self.source.name, self.target.name, batch, targets))
-        self.target.arrivals.deliver(batch, targets)
+        self.target.arrivals.deliver(batch, targets, self.source.name)
 
     def interest_changed(self, change: Change) -> None:
         self.target.space.change_neighbor(self.target.links[self.source.name], change)

@@ -116,7 +116,7 @@ def test_a_message_that_arrives_after_its_subscriber_has_left_is_counted(mesh: M
     mesh.publish("A", plain("t", b"1"))
     sent = mesh.sent[0]
     mesh["B"].unsubscribe("b", "t")
-    mesh["B"].arrivals.deliver(sent.batch, sent.targets)
+    mesh["B"].arrivals.deliver(sent.batch, sent.targets, "A")
     assert mesh["B"].space.arrived_unmatched_count == 1
     assert mesh["B"].space.unmatched_count == 0
 
