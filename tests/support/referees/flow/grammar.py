@@ -31,7 +31,8 @@ CODES: Final = frozenset(_rows("## Errors"))
 _FIELDS: Final = _rows("### Fields")
 _FIELD_ROWS: Final = PAGE[PAGE.index("### Fields") : PAGE.index("### Frame types")]
 _NUMBER_BYTES: Final = {
-    int(row[1], 16): int(row[2]) // 8 for row in re.finditer(r"\| (0x\w+) \| [^|]+ \| u(\d+)\b(?! each)", _FIELD_ROWS)
+    int(row[1], 16): int(row[2]) // 8
+    for row in re.finditer(r"\| (0x\w+) \| [^|]+ \| u(\d+)\b(?! each)(?![^|]* u\d)", _FIELD_ROWS)  # that, and no more
 }
 _BYTES_MAX: Final = {
     int(row[1], 16): int(row[2]) for row in re.finditer(r"\| (0x\w+) \| [^|]+ \|[^|]* at most (\d+) bytes", _FIELD_ROWS)
