@@ -164,6 +164,7 @@ class LinkQueues:
                 publisher=publisher,
                 spool=services.spool.inbox,
                 kept=self._stored.pop(vpn.name, {}),
+                was_clean=services.recovered.was_clean,
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]

@@ -38,7 +38,8 @@ class LinkArrivals(Address):
     It is the address to which the store answers: what it has been given is decided whether a link runs or not.
     """
 
-    def __init__(self, kept: KeptLink, publisher: LinkPublisher) -> None:
+    def __init__(self, kept: KeptLink, publisher: LinkPublisher, *, was_clean: bool) -> None:
+        """`was_clean`: the node was stopped in order, before this life of it."""
         self.received_count = 0  # messages, those that came again included
         self.repeated_count = 0  # messages that were stored already
         self._cell: ActorCell | None = None  # of the link
@@ -48,6 +49,8 @@ class LinkArrivals(Address):
         self._wire: LinkWire | None = None
         self._flow_id = 0
         self._answers = RangeSet()  # to be sent
+        # Something may have been delivered here that the store does not have: it was lost in a crash, or refused.
+        self._has_forgotten = not was_clean
         self._waiting: deque[tuple[LinkSequences, int, MessageBatch]] = deque()  # new ones, of this connection
         self._storing: dict[int, tuple[LinkSequences, int, int]] = {}  # token -> what the store has not answered
         self._timer: TimerHandle | None = None
@@ -78,6 +81,8 @@ class LinkArrivals(Address):
         assert cell is not None, "there is a connection"
         wall_ms = cell.runtime.dispatcher.both_ms()[1]
         batch = arriving(as_sent, frame.sent_ms, wall_ms)
+        if frame.is_repeated and self._has_forgotten:
+            batch.possible_duplicate = True
         first, end = frame.first, frame.first + batch.count
         self.received_count += batch.count
         sequences = self._kept.sequences_of(frame.lineage)
@@ -154,6 +159,7 @@ class LinkArrivals(Address):
                 self._cell.after(0, self._try_again)  # in a turn of the link's, not of the store's
             return
         assert isinstance(message, PublishFailed), "the other answer"
+        self._has_forgotten = True
         self._waiting.clear()  # they come again behind it, on the next connection
         log.warning("messages of neighbor %s could not be stored: %s", self._kept.neighbor, message.reason)
         if self._wire is not None:

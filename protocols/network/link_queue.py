@@ -60,6 +60,7 @@ class LinkQueueSender:
         self._unanswered = RangeSet()
         self._bytes = 0
         self._floor = 0
+        self._sent_end = 0  # up to here something was sent, on any connection
         self._settled_count = 0  # since the floor was looked up
 
     @property
@@ -148,6 +149,8 @@ class LinkQueueSender:
         if again:  # the partition was loaded again: it does not know that we have them
             self._window.give(again)
         self._unanswered.add(first, first + count)
+        is_repeated = delivery.redelivered or first < self._sent_end
+        self._sent_end = max(self._sent_end, first + count)
         while start < stop:
             piece = stop
             end_of_lineage = self._lineages.end_of(first)
@@ -156,11 +159,11 @@ class LinkQueueSender:
             while piece - start > 1 and _payload_bytes(batch, start, piece) > PIECE_BYTES:
                 piece = start + (piece - start) // 2
             whole = start == 0 and piece == batch.count
-            self._write(wire, batch if whole else batch.select(list(range(start, piece))), first)
+            self._write(wire, batch if whole else batch.select(list(range(start, piece))), first, is_repeated)
             first += piece - start
             start = piece
 
-    def _write(self, wire: LinkWire, batch: MessageBatch, first: int) -> None:
+    def _write(self, wire: LinkWire, batch: MessageBatch, first: int, is_repeated: bool) -> None:
         end = first + batch.count
         try:
             body = link_body(batch)
@@ -171,7 +174,7 @@ class LinkQueueSender:
         if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
             if batch.count > 1:
                 for row in range(batch.count):
-                    self._write(wire, batch.select([row]), first + row)
+                    self._write(wire, batch.select([row]), first + row, is_repeated)
                 return
             self.too_large_count += 1
             self._settle(first, end, REJECTED, "it is larger than the neighbor's frames")
@@ -182,7 +185,8 @@ class LinkQueueSender:
         self._sizes[first] = (end, len(body))
         self._bytes += len(body)
         lineage = self._lineages.of(first)
-        wire.store(LinkStore(self._link_flow_id, 0, lineage, min(self._floor, first - 1), first, body))
+        floor = min(self._floor, first - 1)
+        wire.store(LinkStore(self._link_flow_id, 0, lineage, floor, first, body, is_repeated))
 
     # --- answers ---
 

@@ -79,14 +79,17 @@ class LinkedVpn:
         publisher: LinkPublisher,
         spool: Address,
         kept: dict[str, KeptLink],
+        was_clean: bool,
     ) -> None:
-        """`kept` has neighbors by their names, those that were made so far."""
+        """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
+        before."""
         self.name = name
         self.space = space
         self.router = router
         self.publisher = publisher
         self.spool = spool
         self.kept = kept
+        self._was_clean = was_clean
         self._arrivals: dict[str, LinkArrivals] = {}
         self._absent: dict[str, AbsentNeighbor] = {}
 
@@ -113,7 +116,9 @@ class LinkedVpn:
         """Return the way in of a neighbor's guaranteed messages."""
         found = self._arrivals.get(neighbor)
         if found is None:
-            found = self._arrivals[neighbor] = LinkArrivals(self.kept[neighbor], self.publisher)
+            found = self._arrivals[neighbor] = LinkArrivals(
+                self.kept[neighbor], self.publisher, was_clean=self._was_clean
+            )
         return found
 
     def forget(self, neighbor: str) -> None:

@@ -53,6 +53,7 @@ _MESSAGES: Final = struct.Struct(">BBHQ")
 _GROUP: Final = struct.Struct(">BH")
 _STORE: Final = struct.Struct(">IQQQQ")
 _RANGE: Final = struct.Struct(">QQ")
+_REPEATED: Final = 0x01  # flag of LINK_STORE
 
 LinkGroup = tuple[bool, str, str]  # whether its filter is in MQTT's syntax, share name, topic filter
 
@@ -162,25 +163,29 @@ class LinkMessages:
 class LinkStore:
     """Messages with consecutive sequences, in the order of the queue."""
 
-    __slots__ = ("batch", "first", "floor", "flow_id", "lineage", "sent_ms")
+    __slots__ = ("batch", "first", "floor", "flow_id", "is_repeated", "lineage", "sent_ms")
 
-    def __init__(self, flow_id: int, sent_ms: int, lineage: int, floor: int, first: int, batch: bytes) -> None:
+    def __init__(
+        self, flow_id: int, sent_ms: int, lineage: int, floor: int, first: int, batch: bytes, is_repeated: bool
+    ) -> None:
         self.flow_id = flow_id
         self.sent_ms = sent_ms  # on the sender's wall clock, by which the times in the messages are to be read
         self.lineage = lineage  # incarnation of the sender in which the sequences were given
         self.floor = floor  # up to here everything is settled at the sender, and is never sent again
         self.first = first  # sequence of the first message
         self.batch = batch  # as it is at rest
+        self.is_repeated = is_repeated  # some of them may have been sent before
 
     def __repr__(self) -> str:
+        repeated = ", repeated" if self.is_repeated else ""
         return (
             f"LinkStore(flow {self.flow_id}, sent {self.sent_ms}, lineage {self.lineage:#x}, floor {self.floor},"
-            f" from {self.first}, {self.batch!r})"
+            f" from {self.first}{repeated}, {self.batch!r})"
         )
 
     def encode(self) -> bytes:
         """Return the frame."""
-        head = _STORE.pack(0, self.sent_ms, self.lineage, self.floor, self.first)
+        head = _STORE.pack(_REPEATED if self.is_repeated else 0, self.sent_ms, self.lineage, self.floor, self.first)
         return encode_frame(LINK_STORE, 0, self.flow_id, b"", head + self.batch)
 
 
@@ -295,10 +300,11 @@ def _read_store(frame: Frame, data: bytes) -> LinkStore:
         raise PeerViolation(
             MALFORMED, f"LINK_STORE with a body of {frame.end - at} bytes; its fixed part has {_STORE.size}"
         )
-    _, sent_ms, lineage, floor, first = _STORE.unpack_from(data, at)
+    flags, sent_ms, lineage, floor, first = _STORE.unpack_from(data, at)
     if first <= floor:
         raise PeerViolation(MALFORMED, f"LINK_STORE from sequence {first}, with the floor at {floor}")
-    return LinkStore(frame.flow_id, sent_ms, lineage, floor, first, data[at + _STORE.size : frame.end])
+    batch = data[at + _STORE.size : frame.end]
+    return LinkStore(frame.flow_id, sent_ms, lineage, floor, first, batch, flags & _REPEATED != 0)
 
 
 def _read_stored(frame: Frame, data: bytes) -> LinkStored:
