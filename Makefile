@@ -91,6 +91,10 @@ test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## the tests
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again
 	PYTHONPATH=tests $(BIN)/python -P -m simulation --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
+.PHONY: simulate-network
+simulate-network: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## the same with three linked brokers: SEEDS=1000, SEED=7
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --network --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
 .PHONY: simulate-planted
 simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many seeds find each fault that is planted on purpose
 	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted

@@ -214,7 +214,7 @@ class ResumerTap:
             for tag, state in known.items():
                 if tag not in self._unsure or state is None or state.code not in OUTCOMES:
                     raise Violation(f"{self._client} was told of {tag!r} that it is {state}, and had not asked")
-                self._truth.promised(self._truth.messages[int(tag)], 0 if state.code == ACCEPTED else REFUSED)
+                self._truth.promised(self._truth.course.messages[int(tag)], 0 if state.code == ACCEPTED else REFUSED)
         elif heard.name == IN and heard.source is not None:
             self._is_in = True
             self._resumed(set(known))
@@ -232,7 +232,7 @@ class ResumerTap:
             seen = what.target.seen[what.number]
             has_it = (tag in self._listed) != self._is_incomplete  # what is in a part of its map may be given back
             is_sure = flow.is_kept and has_it and not flow.is_cut(what) and seen.holder is flow
-            message = self._truth.messages[what.number]
+            message = self._truth.course.messages[what.number]
             if is_sure and seen.is_unsettled() and not self._may_be_taken(what, message):
                 raise Violation(f"{self._client} came back with {message} of {flow.queue}, and may not go on with it")
             seen.returns(flow, is_untouched=False)
@@ -280,7 +280,7 @@ class ResumerTap:
 
     def _is_one(self, what: Delivered) -> bool:
         """Return whether nothing else in the queue looks like it, as what was sent, or moved, more than once may."""
-        message = self._truth.messages[what.number]
+        message = self._truth.course.messages[what.number]
         if message.sent_count > 1:
             return False
         if what.target.kind != DEAD or what.death.queue not in (ALIVE.queue, SPARE):

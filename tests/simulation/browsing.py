@@ -64,7 +64,7 @@ class BrowseJudge:
     def begins(self, queue: str, partition: int | None, *, is_stream: bool) -> Walk:
         """A walk begins now."""
         truth = self._truth
-        return Walk(queue, truth.targets.get(queue), partition, truth.now_us(), truth.crashes, is_stream)
+        return Walk(queue, truth.targets.get(queue), partition, truth.now_us(), truth.course.crashes, is_stream)
 
     def answered(self, page: Page, answer: Answer) -> None:
         """The node wrote a page, or a part of a stream. Raises Violation."""
@@ -89,7 +89,7 @@ class BrowseJudge:
         if is_same and shown.sequence <= max(page.after, page.last.get(shown.partition, 0)):
             raise Violation(f"{what}, which it has passed: {page.last}, {page.after}")
         page.last[shown.partition] = shown.sequence
-        message = truth.messages.get(shown.number)
+        message = truth.course.messages.get(shown.number)
         if message is None:
             raise Violation(f"{what}, which nobody published")
         before = walk.shown.setdefault(shown.number, shown)
@@ -103,16 +103,16 @@ class BrowseJudge:
 
     def _is_gone(self, seen: Seen, asked_us: int) -> bool:
         """Return whether it was settled for good before a page was asked for."""
-        is_settled = seen.is_committed or seen.settled_for_good == self._truth.crashes
+        is_settled = seen.is_committed or seen.settled_for_good == self._truth.course.crashes
         return is_settled and 0 <= seen.answered_us < asked_us - SETTLED_US
 
     def _check_complete(self, walk: Walk, target: Target) -> None:
         truth = self._truth
-        if truth.crashes != walk.crashes or truth.store_faults or target.is_broken:
+        if truth.course.crashes != walk.crashes or truth.course.store_faults or target.is_broken:
             return
         if target.kind == PARTITIONED and walk.partition is not None:
             return  # its messages are in any of them
-        for message in truth.messages.values():
+        for message in truth.course.messages.values():
             if message.number not in walk.shown and self._has_to_be_shown(walk, target, message):
                 raise Violation(f"a walk through {walk.queue} has ended, and has not shown {message}")
 

@@ -1,19 +1,37 @@
-"""The command line: `--seed N` replays one run and shrinks it if it fails, `--seeds N` plays many."""
+"""The command line: `--seed N` replays one run and shrinks it if it fails, `--seeds N` plays many.
+
+`--network` plays three linked brokers instead of one.
+"""
 
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import active_children
 from time import perf_counter  # how fast the simulation itself is; nothing of a run depends on it
+from typing import NamedTuple
 
+from simulation.network.run import run as run_network
+from simulation.network.steps import network_steps_of
 from simulation.run import STEPS_DEFAULT, Outcome, run
-from simulation.shrink import shrink
+from simulation.shrink import Run, shrink
 from simulation.steps import Step, steps_of
 
 FAILURES_MAX = 5  # by default; then there is enough to look at
+
+
+class Game(NamedTuple):
+    """What is played."""
+
+    run: Run
+    steps_of: Callable[[int, int], list[Step]]
+    target: str  # of the Makefile
+
+
+ONE_BROKER = Game(run, steps_of, "simulate")
+NETWORK = Game(run_network, network_steps_of, "simulate-network")
 
 
 def main() -> None:
@@ -26,16 +44,18 @@ def main() -> None:
     parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="end after so many failures")
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cores, help=f"processes that play (default {cores}, all cores)")
+    parser.add_argument("--network", action="store_true", help="three linked brokers")
     given = parser.parse_args()
+    game = NETWORK if given.network else ONE_BROKER
     if given.seed is not None:
-        sys.exit(_replay(given.seed, given.steps))
+        sys.exit(_replay(game, given.seed, given.steps))
     seeds = range(given.first, given.first + given.seeds)
-    sys.exit(_play_many(seeds, given.steps, given.failures, given.jobs))
+    sys.exit(_play_many(game, seeds, given.steps, given.failures, given.jobs))
 
 
-def replay_command(seed: int, count: int) -> str:
+def replay_command(seed: int, count: int, game: Game = ONE_BROKER) -> str:
     """Return the command that plays a run again."""
-    return f"make simulate SEED={seed} STEPS={count}"
+    return f"make {game.target} SEED={seed} STEPS={count}"
 
 
 def describe(steps: list[Step], outcome: Outcome) -> str:
@@ -45,28 +65,28 @@ def describe(steps: list[Step], outcome: Outcome) -> str:
     return "\n".join([*lines, f"{place}: {outcome.violation}"])
 
 
-def _replay(seed: int, count: int) -> int:
-    outcome = run(seed, count=count)
+def _replay(game: Game, seed: int, count: int) -> int:
+    outcome = game.run(seed, game.steps_of(seed, count))
     if not outcome.violation:
         print(f"seed {seed}, {count} steps: every promise was kept; trace {outcome.trace}")
         return 0
     print(f"seed {seed}: {outcome.violation}\nshrinking ...")
-    steps, outcome = shrink(seed, steps_of(seed, count))
+    steps, outcome = shrink(seed, game.steps_of(seed, count), game.run)
     print(describe(steps, outcome))
     return 1
 
 
-def _play_many(seeds: range, count: int, failures_max: int, jobs: int) -> int:
+def _play_many(game: Game, seeds: range, count: int, failures_max: int, jobs: int) -> int:
     began_s = perf_counter()
     failures = deliveries = settled = crashes = played = 0
-    for seed, outcome in zip(seeds, _outcomes(seeds, count, jobs), strict=True):
+    for seed, outcome in zip(seeds, _outcomes(game, seeds, count, jobs), strict=True):
         played += 1
         deliveries += outcome.deliveries_count
         settled += outcome.settled_count
         crashes += outcome.crashes_count
         if outcome.violation:
             failures += 1
-            print(f"seed {seed}: {outcome.violation}\n  again: {replay_command(seed, count)}")
+            print(f"seed {seed}: {outcome.violation}\n  again: {replay_command(seed, count, game)}")
             if failures == failures_max:
                 break
     took_s = perf_counter() - began_s
@@ -77,11 +97,15 @@ def _play_many(seeds: range, count: int, failures_max: int, jobs: int) -> int:
     return 1 if failures else 0
 
 
-def _outcomes(seeds: range, count: int, jobs: int) -> Iterator[Outcome]:
+def _play(game: Game, count: int, seed: int) -> Outcome:
+    return game.run(seed, game.steps_of(seed, count))
+
+
+def _outcomes(game: Game, seeds: range, count: int, jobs: int) -> Iterator[Outcome]:
     """Yield how each run ended, in the order of the seeds; a failure is told when those before it are through."""
     with ProcessPoolExecutor(jobs) as processes:
         try:
-            yield from processes.map(partial(run, count=count), seeds)
+            yield from processes.map(partial(_play, game, count), seeds)
         finally:  # a failure is told at once, whatever else is being played
             processes.shutdown(wait=False, cancel_futures=True)
             for process in active_children():

@@ -11,10 +11,12 @@ from typing import Any, Final
 from simulation.delivery_points import PointPlan, draw_point, draw_points
 from simulation.publish_acl import FORBIDDEN_PREFIX
 from simulation.scenario import FORWARDS, NAMES, TEMPORARY, Scenario
+from simulation.surroundings import Surroundings
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
+from sluicegate.gateway.config.sections.links import Link
 from sluicegate.gateway.config.sections.message_vpns import Vpn
-from sluicegate.gateway.config.sections.node import Backpressure, Http, Mqtt, Queues, Spool
+from sluicegate.gateway.config.sections.node import Backpressure, Http, Mqtt, Node, Queues, Spool
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.queues.definition import QueueDefinition
@@ -29,18 +31,20 @@ ACL_PROFILE: Final[Mapping[str, Any]] = {
     "publish_topic_exceptions": [{"topic": f"{FORBIDDEN_PREFIX}>"}],
     "subscribe_topic_default_action": "allow",
 }
+LINKING_PROFILE: Final[Mapping[str, Any]] = {"name": "default", "allow_bridge_connections_enabled": True}
 
 
 class Configuration:
     """What the file says that the node reads at its start and with each reload."""
 
-    def __init__(self, seed: int, scenario: Scenario, spool: Spool) -> None:
+    def __init__(self, seed: int, scenario: Scenario, spool: Spool, surroundings: Surroundings) -> None:
         self.points: tuple[PointPlan, ...] = draw_points(seed) if scenario.pushes else ()
         self.forbids = False  # clients may not publish on some topics
         self.quota_bytes = UNBOUNDED  # of the message VPN
         self.declared = DECLARED
         self._scenario = scenario
         self._spool = spool
+        self._surroundings = surroundings
         self._attributes: dict[str, dict[str, Any]] = {}  # by declared queue: those that differ from the scenario's
         self._aliases_max, self._unsettled_max = Mqtt().topic_alias_maximum, Http().unsettled_max
         self._stall_ms = Backpressure().slow_subscriber_stall_ms
@@ -49,18 +53,24 @@ class Configuration:
     def config(self) -> Config:
         """Return the configuration."""
         forwards = FORWARDS if self._scenario.forwards else {}
-        acl_profiles = {"acl_profiles": [ACL_PROFILE]} if self.forbids else {}
+        authentication: dict[str, Any] = {"acl_profiles": [ACL_PROFILE]} if self.forbids else {}
+        network: dict[str, Any] = {}
+        if self._surroundings.links:
+            authentication["client_profiles"] = [LINKING_PROFILE]
+            links = {name: Link.model_validate(each) for name, each in self._surroundings.links.items()}
+            network = {"node": Node(name=self._surroundings.broker), "links": links}
         return Config(
             admin=Admin(enabled=False),
             spool=self._spool,
             queues=Queues(declared=tuple(self._definition(name) for name in self.declared)),
             virtual_destinations=VirtualDestinationsSection.model_validate(forwards),
             vpn=Vpn(usage_bytes_max=self.quota_bytes),
-            authentication=Authentication.model_validate(acl_profiles),
+            authentication=Authentication.model_validate(authentication),
             rest_delivery_points=tuple(each.section() for each in self.points),
             mqtt=Mqtt(topic_alias_maximum=self._aliases_max),
             http=Http(unsettled_max=self._unsettled_max),
             backpressure=Backpressure(slow_subscriber_stall_ms=self._stall_ms),
+            **network,
         )
 
     def change(self, rng: Random) -> None:

@@ -64,7 +64,7 @@ class Reader:
         target = self._target
         if target is None or target.until_tick:
             return
-        for message in self._truth.messages.values():
+        for message in self._truth.course.messages.values():
             is_owed = message.sent_tick > self._since_tick and target.owes(message)
             if is_owed and message.number not in self._read and message.number not in target.damaged:
                 raise Violation(f"the cursor on {self.queue} was never shown {message}, which was confirmed")

@@ -29,7 +29,7 @@ def _restart(world: World, step: Step) -> None:
 
 
 def _store_fails(world: World) -> None:
-    world.truth.store_faults += 1
+    world.truth.course.store_faults += 1
     for job in world.jobs:
         job.store_fails()
 

@@ -11,13 +11,13 @@ ON_ITS_WAY_US = 1_000_000  # what a publisher sent may come so much later than w
 def check_nothing_is_lost(truth: Truth) -> None:
     """Raise Violation unless all that was confirmed has been settled, or there is a reason why not."""
     for target in truth.targets.values():
-        for message in truth.messages.values():
+        for message in truth.course.messages.values():
             if target.owes(message) and not target.may_have_lost(message):
                 _check_is_settled(truth, message, target)
         if target.rules.last_value:
             _check_the_newest(truth, target)
-    if truth.store_faults == 0:  # else what the store refused has been delivered where it was asked for at once
-        for message in truth.messages.values():
+    if truth.course.store_faults == 0:  # else what the store refused has been delivered where it was asked for at once
+        for message in truth.course.messages.values():
             _check_all_or_none(truth, message)
     dead = truth.targets.get(DEAD_MESSAGE_QUEUE)
     if dead is not None:
@@ -50,7 +50,7 @@ def _check_all_or_none(truth: Truth, message: Message) -> None:
     if message.qos == 0 or message.promised_tick or message.refused or message.withheld or message.sent_count > 1:
         return
     wanting = [each for each in truth.targets.values() if each.kind in QUEUE_KINDS and each.gets_for_sure(message)]
-    if truth.crashes > message.crashes_when_sent:  # what was delivered before a crash may not have been stored
+    if truth.course.crashes > message.crashes_when_sent:  # what was delivered before a crash may not have been stored
         wanting = [
             each
             for each in wanting
@@ -64,7 +64,7 @@ def _check_all_or_none(truth: Truth, message: Message) -> None:
 
 def _check_the_newest(truth: Truth, target: Target) -> None:
     """The last message of a queue that keeps no other is settled. The last is any that none came certainly after."""
-    wanted = [message for message in truth.messages.values() if target.wants(message.topic)]
+    wanted = [message for message in truth.course.messages.values() if target.wants(message.topic)]
     owed = [message for message in wanted if target.owes(message)]
     begun_tick = max([message.sent_tick for message in owed], default=0)
     last = [message for message in owed if message.promised_tick >= begun_tick]
@@ -98,12 +98,12 @@ def _check_the_dead(truth: Truth, target: Target, dead: Target) -> None:
     for number, seen in target.seen.items():
         if not seen.was_rejected or not _has_the_dead(truth, dead, number, seen.answered_tick):
             continue
-        message = truth.messages[number]
+        message = truth.course.messages[number]
         if target.was_emptied_since(seen.answered_tick) or number in target.damaged:
             continue
         if target.was_moved_since(seen.answered_tick):
             continue  # a crash had brought it back
-        if seen.settled_crashes < truth.crashes and not target.owes(message):
+        if seen.settled_crashes < truth.course.crashes and not target.owes(message):
             continue  # it was not confirmed, and the crash may have come before it was written
         if not _was_settled_in(dead, message):
             what = "did not get it" if number not in dead.seen else "did not bring it to its end"
@@ -117,6 +117,6 @@ def _was_settled_in(target: Target, message: Message) -> bool:
 
 def _has_the_dead(truth: Truth, heir: Target, number: int, tick: int) -> bool:
     """Return whether a message that died, or was moved, after the tick has to be in this queue, and to be settled."""
-    is_sure = heir.takes_since(tick) and truth.refused_tick < tick
+    is_sure = heir.takes_since(tick) and truth.course.refused_tick < tick
     is_gone = number in heir.damaged or number in heir.declined  # the latter: it has no dead message queue of its own
     return is_sure and not is_gone and not heir.may_give_up

@@ -71,7 +71,7 @@ class Flow:
         is_cut = target.is_broken or target.flow_cuts != what.flow_cuts
         if is_late or is_cut or target.rules.last_value or self.may_have_ended():
             return False
-        message = self._truth.messages[what.number]
+        message = self._truth.course.messages[what.number]
         is_taken = target.was_emptied_since(message.sent_tick) or target.was_moved_since(message.sent_tick)
         seen = target.seen[what.number]
         return seen.holder is self and not (seen.is_returned or is_taken)
@@ -186,7 +186,7 @@ class RequestTap:
     def _answered(self, asked: Asked, answer: Answer) -> None:
         if answer.status not in EXPECTED[asked.kind]:
             raise Violation(f"{asked} was answered with {answer}")
-        if asked.kind == SETTLE and answer.status == UNAVAILABLE and not self._truth.store_faults:
+        if asked.kind == SETTLE and answer.status == UNAVAILABLE and not self._truth.course.store_faults:
             raise Violation(f"a settlement was answered with {answer}, and the store had not failed")
         flow = self._flows.get(asked.flow_id)
         if answer.status == NOT_FOUND and flow is not None and not flow.may_have_ended():
@@ -238,7 +238,7 @@ class RequestTap:
         earlier = [place for place, what in flow.written.items() if what.number == number]
         flagged, count = delivery.is_redelivered, delivery.tries
         self._truth.delivered(target, number, flow, held_us=now_us, flagged=flagged, count=count, again=False)
-        if self._truth.messages[number].sent_count == 1:  # else it may be another one that looks like it
+        if self._truth.course.messages[number].sent_count == 1:  # else it may be another one that looks like it
             for place in earlier:  # what it was given of it before has failed
                 del flow.written[place]
         flow.written[delivery.number] = Written(target, number, target.flow_cuts, now_us, 0)
@@ -263,9 +263,9 @@ class RequestTap:
 
     def _is_not_settled(self, flow: Flow, asked: Asked, each: Settled, *, must_be_held: bool) -> None:
         target, number = each.what.target, each.what.number
-        if must_be_held and target.kind in (EXCLUSIVE, SHARED) and not self._truth.store_faults:
+        if must_be_held and target.kind in (EXCLUSIVE, SHARED) and not self._truth.course.store_faults:
             raise Violation(
-                f"{target.name}: {self._truth.messages[number]} was {asked.outcome}, and is said to be away"
+                f"{target.name}: {self._truth.course.messages[number]} was {asked.outcome}, and is said to be away"
             )
         if asked.outcome in ("accepted", "rejected"):
             seen = target.seen[number]

@@ -134,7 +134,7 @@ class Tap:
         count = int(said.get("sluicegate-delivery-count", "0"))
         now_us = self._truth.now_us()
         held_us = self._asked_us if self._answered_us == now_us else now_us  # it may have waited behind the answer
-        keys, message = keys_of(int(str(identifiers[0]))), self._truth.messages.get(number)
+        keys, message = keys_of(int(str(identifiers[0]))), self._truth.course.messages.get(number)
         if message is not None and publish.topic not in topics_of(message.topic):
             raise Violation(f"{self._client} got {message} of {name} on the topic {publish.topic!r}")
         if keys and message is not None and message.key not in keys:
@@ -157,7 +157,7 @@ class Tap:
         self.saw, self._saw_min = None, self._truth.retained.newest
 
     def _retained(self, publish: mqtt.Published) -> None:
-        self.saw = self._truth.messages[number_of(publish.payload)] if publish.payload else None
+        self.saw = self._truth.course.messages[number_of(publish.payload)] if publish.payload else None
         if publish.retain and self.saw is not None:
             self._truth.retained.check_sent(self.saw, self._saw_min)
 
@@ -236,7 +236,7 @@ class Tap:
         is_void = self._requests_count > 0 or self._has_unsubscribed or is_cut or is_late
         # What PUBREC says is kept once the store has it; until then the message may come again, under its id.
         # Nor is it known how long a message has waited to be written, of a client that did not read.
-        waited_us = self._truth.now_us() - self._truth.messages[number].sent_us
+        waited_us = self._truth.now_us() - self._truth.course.messages[number].sent_us
         may_be_late = 0 < 1000 * target.rules.lock_ms <= waited_us
         for_good = kind == mqtt.PUBACK and not (is_void or may_be_late)
         rejected = reason_code >= 0x80 and not is_void

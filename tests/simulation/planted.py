@@ -348,12 +348,12 @@ class Played(NamedTuple):
     first: str  # what was found first, with its seed
 
 
-def play(folder: Path, *, first: int = 1, seeds: int, failures_max: int, jobs: int) -> Played:
-    """Play so many seeds over planted sources, some at a time, until some have failed."""
+def play(folder: Path, *options: str, first: int = 1, seeds: int, failures_max: int, jobs: int) -> Played:
+    """Play so many seeds over planted sources, some at a time, until some have failed; `options` are further ones."""
     path = os.pathsep.join([str(folder), str(ROOT / "tests")])
     seeds_played = ("--first", str(first), "--seeds", str(seeds), "--failures", str(failures_max), "--jobs", str(jobs))
     played = subprocess.run(
-        [sys.executable, "-P", "-m", "simulation", *seeds_played],
+        [sys.executable, "-P", "-m", "simulation", *seeds_played, *options],
         env={**os.environ, "PYTHONPATH": path},
         cwd=folder,
         capture_output=True,

@@ -173,7 +173,7 @@ class PushTap:
         if target is None or flow is None:  # it is being deleted, or created
             truth.came_unjudged.add(number)
             return
-        message = truth.messages.get(number)
+        message = truth.course.messages.get(number)
         if message is not None:
             self._check_path(message)
             if plan.keeps_order(queue):
@@ -221,7 +221,7 @@ class PushTap:
             del flow.failed[line]  # it has come again, or to somebody else, or needs not
             return
         is_once = failed.sent_count == message.sent_count == 1
-        is_stored = failed.promised_tick > 0 or self._truth.refused_tick < failed.sent_tick  # it is there still
+        is_stored = failed.promised_tick > 0 or self._truth.course.refused_tick < failed.sent_tick  # it is there still
         if failed.number < message.number and is_once and is_stored and not target.may_have_given_up(failed):
             raise Violation(f"{plan} pushed {message} of {target.name}, and {failed} has failed and stands before it")
 
@@ -267,7 +267,7 @@ class PushTap:
         self._is_over(out)
         if out.flow is None or out.number not in out.flow.target.seen:
             return
-        flow, target, message = out.flow, out.flow.target, self._truth.messages[out.number]
+        flow, target, message = out.flow, out.flow.target, self._truth.course.messages[out.number]
         target.seen[out.number].returns(flow, is_untouched=False)
         line = target.line_of(message)
         if line is not None:

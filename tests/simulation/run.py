@@ -49,12 +49,34 @@ def run(seed: int, steps: list[Step] | None = None, *, count: int = STEPS_DEFAUL
         world.close()
     truth = world.truth
     return Outcome(
-        seed, violation, played, world.trace.hexdigest(), truth.deliveries_count, truth.settled_count, truth.crashes
+        seed,
+        violation,
+        played,
+        world.trace.hexdigest(),
+        truth.deliveries_count,
+        truth.settled_count,
+        truth.course.crashes,
     )
 
 
 def drain(world: World) -> None:
     """Mend everything, let willing consumers take what is left, and see that nothing is lost and nothing left over."""
+    mend(world)
+    for rounds in range(DRAIN_ROUNDS_MAX):
+        everybody_is_willing(world)
+        world.advance(DRAIN_ROUND_US)
+        if rounds < len(CONSUMERS):
+            consume_everything(world, rounds)
+        elif is_empty(world):
+            break
+        world.advance(DRAIN_ROUND_US)
+    world.advance(DRAIN_ROUND_US)
+    world.advance(DRAIN_ROUND_US)
+    see_that_all_is_done(world)
+
+
+def mend(world: World) -> None:
+    """Mend everything, and have all queues take and give messages."""
     world.reseed(0)
     world.faults.end()
     world.finish_admin()
@@ -74,41 +96,50 @@ def drain(world: World) -> None:
         if client.has_left_a_will:
             client.stall(False)
             client.close()
-    for rounds in range(DRAIN_ROUNDS_MAX):
-        for client in world.clients.values():
-            client.stall(False)
-            client.mode = PROMPT
-            client.settle(len(client.held), order=0, reason_code=0, twice=False)
-            if client.state == OFFLINE:
-                client.connect(clean_start=client.name in FLEETING)
-        for transactor in world.transactors.values():
-            if not transactor.is_waiting:
-                transactor.close()
-        for returner in world.returners.values():
-            returner.mode = PROMPT
-            returner.accept_all()
-            returner.tick()  # what was refused for now is asked for again
-            if returner.is_waiting and returner.state == OFFLINE:
-                returner.connect()
-        for resumer in world.resumers.values():
-            resumer.mode = PROMPT
-            resumer.accept_all()
-            if resumer.queue and resumer.state == OFFLINE:
-                resumer.connect(resumer.queue)
-        for requester in world.requesters.values():
-            requester.program.mode = PROMPT
-            requester.end_reading()
-        for browser in world.browsers.values():
-            browser.give_up()
-        world.advance(DRAIN_ROUND_US)
-        if rounds < len(CONSUMERS):
-            for name in NAMES:
-                world.clients[CONSUMERS[rounds]].consume(name, 1)
-        elif not any(queue.target.gate.usage_count for queue in queues_of(world.node)):
-            break
-        world.advance(DRAIN_ROUND_US)
-    world.advance(DRAIN_ROUND_US)
-    world.advance(DRAIN_ROUND_US)
+
+
+def everybody_is_willing(world: World) -> None:
+    """Have all clients come, and settle everything at once."""
+    for client in world.clients.values():
+        client.stall(False)
+        client.mode = PROMPT
+        client.settle(len(client.held), order=0, reason_code=0, twice=False)
+        if client.state == OFFLINE:
+            client.connect(clean_start=client.name in FLEETING)
+    for transactor in world.transactors.values():
+        if not transactor.is_waiting:
+            transactor.close()
+    for returner in world.returners.values():
+        returner.mode = PROMPT
+        returner.accept_all()
+        returner.tick()  # what was refused for now is asked for again
+        if returner.is_waiting and returner.state == OFFLINE:
+            returner.connect()
+    for resumer in world.resumers.values():
+        resumer.mode = PROMPT
+        resumer.accept_all()
+        if resumer.queue and resumer.state == OFFLINE:
+            resumer.connect(resumer.queue)
+    for requester in world.requesters.values():
+        requester.program.mode = PROMPT
+        requester.end_reading()
+    for browser in world.browsers.values():
+        browser.give_up()
+
+
+def consume_everything(world: World, number: int) -> None:
+    """Have one of the consumers consume all queues."""
+    for name in NAMES:
+        world.clients[CONSUMERS[number]].consume(name, 1)
+
+
+def is_empty(world: World) -> bool:
+    """Return whether no queue holds anything."""
+    return not any(queue.target.gate.usage_count for queue in queues_of(world.node))
+
+
+def see_that_all_is_done(world: World) -> None:
+    """See that nothing is lost and nothing left over, also after a restart. Raises Violation."""
     world.end_reading()
     unfinished = [job for job in world.jobs if job.state != OVER]
     if unfinished:

@@ -1,6 +1,7 @@
 """Shrinking of a failing run: omit steps while it fails in the same way, large parts first (delta debugging)."""
 
 import re
+from collections.abc import Callable
 
 from simulation.run import Outcome, run
 from simulation.steps import Step
@@ -9,7 +10,10 @@ RUNS_MAX = 600
 LAST_WORDS = 4  # of what was violated: they say which promise it was, and no name or number of this run
 
 
-def shrink(seed: int, steps: list[Step]) -> tuple[list[Step], Outcome]:
+Run = Callable[[int, list[Step]], Outcome]
+
+
+def shrink(seed: int, steps: list[Step], run: Run = run) -> tuple[list[Step], Outcome]:
     """Return fewer steps that fail alike, and what becomes of them. The given ones have to fail."""
     outcome = run(seed, steps)
     assert outcome.violation, "only a failing run can be shrunk"

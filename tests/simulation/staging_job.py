@@ -74,7 +74,7 @@ class Job:
 
     async def _commit(self, node: Node) -> None:
         for _ in range(TRIES_MAX):
-            if self._truth.store_faults:
+            if self._truth.course.store_faults:
                 self.store_fails()
             try:
                 committed: StagedCommitted = await node.default.staging.ask(CommitStaged(self._name, self._named))

@@ -100,11 +100,15 @@ def steps_of(seed: int, count: int) -> list[Step]:
     kinds_there |= (REQUESTS if scenario.requests else {}) | (OVERLAPS if scenario.overlaps else {})
     kinds_there |= (RELOADS if scenario.reloads else {}) | (PUSHES if scenario.pushes else {})
     kinds_there |= BROWSES if scenario.browses else {}
+    return drawn_steps(rng, kinds_there, ["connect"] * 12 + ["consume"] * 6 + ["subscribe"] * 2, count)
+
+
+def drawn_steps(rng: Random, kinds_there: dict[str, float], begin: list[str], count: int) -> list[Step]:
+    """Return so many steps of kinds that are about so frequent; the first ones are given."""
     weights = {}
     for kind, weight in kinds_there.items():
         taste = rng.choice((0.0, 0.3, 1.0, 1.0, 3.0))
         weights[kind] = weight * (max(taste, 1.0) if kind in ALWAYS else taste)
-    begin = ["connect"] * 12 + ["consume"] * 6 + ["subscribe"] * 2
     kinds = [*begin, *rng.choices(list(weights), list(weights.values()), k=count)][:count]
     return [
         Step(

@@ -60,6 +60,7 @@ class Message:
     promised_us: int = 0  # when that was
     promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
     refused: bool = False
+    broker: str = ""  # that its publisher is at, in a network
     session_lost: bool = False  # the publisher started anew without hearing what became of it
 
     def __repr__(self) -> str:
@@ -129,6 +130,8 @@ class Target:
     prefixes: tuple[str, ...]  # of topics it wants
     since_tick: int
     rules: Rules
+    broker: str = ""  # that it is at, in a network
+    known_tick: dict[str, int] = field(default_factory=dict)  # by other broker: since when it knows what this wants
     until_tick: int = 0  # 0: it is still there
     may_give_up: bool = False  # it had a limit of redeliveries at some time
     tries_max: int = 0  # the highest count that a delivery may show; 0: at some time there was no limit
@@ -171,7 +174,20 @@ class Target:
         return self.since_tick < tick and not is_out and not self.was_emptied_since(tick)
 
     def line_of(self, message: Message) -> str | None:
-        """Return what the message is in order with; None: nothing. Who is delayed is overtaken."""
+        """Return what the message is in order with; None: nothing. Who is delayed is overtaken.
+
+        Over a link direct and guaranteed messages are in no order, and a group gets direct ones only.
+        """
+        line = self._line_here(message)
+        if line is None or not self.is_remote(message):
+            return line
+        return None if self.kind == GROUP else f"{line} {message.qos > 0}"
+
+    def is_remote(self, message: Message) -> bool:
+        """Return whether it was published at another broker."""
+        return message.broker != self.broker
+
+    def _line_here(self, message: Message) -> str | None:
         rules = self.rules
         if self.kind == DEAD or message.delay_s or (self.kind == SHARED and rules.by_priority):
             return None
@@ -197,15 +213,29 @@ class Target:
         """Return whether it had to take the message that was confirmed."""
         if self.kind == DEAD or message.qos == 0 or message.promised_tick == 0 or not self.wants(message.topic):
             return False
+        if self.is_remote(message) and not self._is_owed_by_link(message):
+            return False
         if self.since_tick > message.sent_tick or 0 < self.until_tick < message.promised_tick:
             return False
         return not any(
             begin <= message.promised_tick and (end == 0 or message.sent_tick <= end) for begin, end in self.outages
         )
 
+    def _is_owed_by_link(self, message: Message) -> bool:
+        """Return whether a message of another broker has to come: one that expires may do so on its way."""
+        if (
+            self.kind == GROUP
+            or message.expiry_s
+            or not self.known_tick.get(message.broker, NOT_YET) < message.sent_tick
+        ):
+            return False
+        return not (self.until_tick or any(end == 0 or end > message.sent_tick for _, end in self.outages))
+
     def gets_for_sure(self, message: Message) -> bool:
         """Return whether the message, if its publish was taken, has come into it and from there to a consumer."""
         if self.rules.is_temporary or self.until_tick or not self.wants(message.topic):
+            return False
+        if self.is_remote(message) and not self._is_owed_by_link(message):
             return False
         stays = not (self.expiry_s(message) or self.was_moved_since(message.sent_tick) or self.may_have_lost(message))
         return stays and self.takes_since(message.sent_tick)

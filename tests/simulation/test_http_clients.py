@@ -101,7 +101,7 @@ def test_a_settlement_that_was_answered_is_in_force_over_a_crash(scene: Scene) -
     scene.delivers(message)
     scene.settles("accepted")
     scene.answers(204)
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     with pytest.raises(Violation, match="after a commit had settled it"):
         scene.delivers(message, 2, count=2)
 
@@ -110,7 +110,7 @@ def test_a_settlement_whose_answer_was_lost_may_be_void_after_a_crash(scene: Sce
     message = scene.message()
     scene.delivers(message)
     scene.settles("accepted")
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     scene.truth.life += 1
     holder = scene.flows[FLOW]
     scene.truth.delivered(scene.queue, message.number, holder, held_us=0, flagged=True, count=2, again=False)
@@ -120,7 +120,7 @@ def test_a_settlement_that_a_failed_store_could_not_keep_is_answered_so_and_may_
     message = scene.message()
     scene.delivers(message)
     scene.settles("accepted")
-    scene.truth.store_faults += 1
+    scene.truth.course.store_faults += 1
     scene.answers(503)
     scene.truth.life += 1
     scene.delivers(message, 2, count=2)

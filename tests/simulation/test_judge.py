@@ -106,7 +106,7 @@ def test_messages_delivered_before_a_crash_come_flagged_although_they_were_sent_
     holder = next(seen.holder for seen in target.seen.values() if seen.holder is not None)
     deliver = partial(truth.delivered, target, message.number, holder, held_us=truth.now_us(), count=1, again=False)
     deliver(flagged=was_flagged)
-    truth.crashes += 1
+    truth.course.crashes += 1
     truth.life += 1
     message.sent_count += 1
 
@@ -224,7 +224,7 @@ def test_messages_behind_a_refused_one_are_refused_with_it_and_keep_their_order(
     for _ in range(2):  # each in a commit of its own, the first of which is under way for long
         publisher.publish("work/a/x", "k", 1, 40)
         world.advance(A_MOMENT_US)
-    world.truth.store_faults += 1
+    world.truth.course.store_faults += 1
     publisher.close()
     world.advance(A_WHILE_US)
     publisher.connect(clean_start=False)
@@ -342,7 +342,7 @@ def test_who_selects_some_keys_of_a_queue_gets_no_others() -> None:
             packet_id=number,
             properties=mqtt.subscription_identifier(identifier),
         )
-        for number in truth.messages
+        for number in truth.course.messages
     )
 
     tap.written(first)

@@ -113,7 +113,7 @@ def test_repeated_publishes_after_a_crash_come_flagged(scene: Scene, stops_in_or
     """But where the publisher returns after an orderly stop behind the crash (decision 0013)."""
     message = scene.sends(1)
     scene.delivers(message)
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     scene.truth.begins_after_stop = stops_in_order
     scene.truth.sent_again(message)
     scene.holder.has_let_go = True

@@ -32,7 +32,7 @@ def reload(world: World) -> None:
 def publish(world: World) -> Message:
     world.clients["p0"].publish("work/d/x", "k0", 1, 40)
     world.advance(A_WHILE_US)
-    return list(world.truth.messages.values())[-1]
+    return list(world.truth.course.messages.values())[-1]
 
 
 def test_what_clients_may_not_publish_any_more_is_denied_and_then_accepted_again(world: World) -> None:

@@ -170,7 +170,7 @@ def test_only_what_the_client_has_is_resumed_and_as_the_message_that_it_was(scen
 
 def test_an_outcome_that_a_client_came_back_with_is_in_force_over_crashes(scene: Scene) -> None:
     scene.comes_back({b"t": ACCEPTED_STATE})
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     with pytest.raises(Violation, match="after a commit had settled it"):
         scene.delivers_to_another(1)
 
@@ -178,7 +178,7 @@ def test_an_outcome_that_a_client_came_back_with_is_in_force_over_crashes(scene:
 def test_settlements_answered_by_the_node_survive_crashes(scene: Scene) -> None:
     scene.settles(0, ACCEPTED_STATE)
     scene.settles(0, ACCEPTED_STATE, by_node=True)
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     with pytest.raises(Violation, match="after a commit had settled it"):
         scene.delivers_to_another(1)
 
@@ -194,7 +194,7 @@ def test_what_a_client_says_behind_the_close_of_the_node_settles_nothing(scene: 
 
 def test_declined_messages_do_not_come_to_the_client_again_and_may_be_dead_lettered(scene: Scene) -> None:
     scene.settles(0, ELSEWHERE)
-    assert scene.queue.may_have_given_up(scene.truth.messages[1])
+    assert scene.queue.may_have_given_up(scene.truth.course.messages[1])
     with pytest.raises(Violation, match="has declined message 1"):
         scene.delivers(1, b"u")
     scene.delivers_to_another(1, count=1)

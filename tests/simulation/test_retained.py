@@ -103,7 +103,7 @@ def test_a_publish_repeated_after_a_crash_may_be_retained_in_place_of_a_will() -
     message.sent_count += 1
     with pytest.raises(Violation, match="came behind it"):
         scene.is_at_rest(message, [will])
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     scene.is_at_rest(message, [will])
 
 

@@ -40,7 +40,7 @@ def scene() -> Scene:
 
 def test_messages_settled_by_a_commit_may_not_come_again_after_a_crash(scene: Scene) -> None:
     scene.transaction.answered(is_accepted=True)
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     with pytest.raises(Violation, match="after a commit had settled it"):
         scene.delivers(scene.orders, scene.settled, count=2)
 
@@ -83,7 +83,7 @@ def test_a_crash_may_undo_a_transaction_of_which_something_was_seen(scene: Scene
     """A message is delivered before the disk has it."""
     scene.transaction.unheard()
     scene.delivers(scene.orders, scene.published)
-    scene.truth.crashes += 1
+    scene.truth.course.crashes += 1
     scene.delivers(scene.orders, scene.settled, count=2)
     scene.transaction.reckon()
 

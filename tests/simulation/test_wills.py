@@ -86,7 +86,7 @@ def test_a_will_is_there_after_a_crash_though_its_queue_could_not_take_it_at_onc
 
 def test_a_goodbye_that_the_store_refused_to_note_calls_the_will_off_all_the_same(world: World) -> None:
     """Else a restart, however much later, publishes the will of a client that had said goodbye."""
-    world.truth.store_faults += 1
+    world.truth.course.store_faults += 1
     world.faults.failures_left = 1
     world.clients["s0"].close()
     world.advance(A_WHILE_US)
@@ -183,6 +183,6 @@ def test_a_crash_may_bring_back_a_will_of_which_the_store_refused_to_hear_that_i
     scene.will.returns(clean_start=False)
     scene.will.returned()
     assert scene.will.message.withheld
-    scene.truth.store_faults += 1
+    scene.truth.course.store_faults += 1
     scene.will.crashed()
     assert not scene.will.message.withheld

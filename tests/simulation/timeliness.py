@@ -24,6 +24,8 @@ def check_time(target: Target, message: Message, seen: Seen, *, now_us: int, lif
 def check_expiry(target: Target, message: Message, seen: Seen, *, now_us: int) -> None:
     """Nothing comes after it has expired, but again to a session [MQTT 4.4.0-1]. Who holds it by then may finish."""
     expiry_s = target.expiry_s(message)
+    if target.is_remote(message) and expiry_s:
+        expiry_s = message.expiry_s  # how long it may wait in a queue counts from when it comes
     is_sessions = target.kind in (SESSION, GROUP)
     if not expiry_s or (seen.count and is_sessions) or message.sent_count > 1 or not message.promised_us:
         return

@@ -50,7 +50,7 @@ class Transaction:
     def discharged(self) -> None:
         """Its client has asked for its end: what that is, is seen at any moment from now on."""
         self.state = ASKED
-        self._crashes = self._truth.crashes
+        self._crashes = self._truth.course.crashes
         for taken in self.settled:
             taken.target.seen[taken.number].held_cuts = -1  # given back, if it is rolled back
         if not self.commits:
@@ -89,7 +89,7 @@ class Transaction:
 
     def reckon(self) -> None:
         """All was drained: it has happened, or not, and that is true of all of it. Raises Violation."""
-        if self.state != UNHEARD or not self.messages or self._truth.store_faults:
+        if self.state != UNHEARD or not self.messages or self._truth.course.store_faults:
             return
         wanting = [
             (target, message)
@@ -111,11 +111,17 @@ class Transaction:
 
     def _is_proof(self, target: Target, message: Message) -> bool:
         """Return whether it was delivered because the store has it: a crash may have undone what came before."""
-        return self._truth.crashes == self._crashes or target.seen[message.number].crashes > self._crashes
+        return self._truth.course.crashes == self._crashes or target.seen[message.number].crashes > self._crashes
 
     def _came_again(self, taken: Taken) -> bool:
         """Return whether a message came after the commit had settled it."""
         target, seen = taken.target, taken.target.seen[taken.number]
-        if target.kind == DEAD or target.forgot_tick > taken.tick or self._truth.messages[taken.number].sent_count > 1:
+        if (
+            target.kind == DEAD
+            or target.forgot_tick > taken.tick
+            or self._truth.course.messages[taken.number].sent_count > 1
+        ):
             return False
-        return seen.crashes > self._crashes or (self._truth.crashes == self._crashes and seen.count > taken.count)
+        return seen.crashes > self._crashes or (
+            self._truth.course.crashes == self._crashes and seen.count > taken.count
+        )

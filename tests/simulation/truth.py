@@ -22,6 +22,7 @@ Rules, `Violation` otherwise:
 from bisect import insort
 from collections.abc import Callable, Iterable
 
+from simulation.course import Course
 from simulation.publish_acl import PublishAcl
 from simulation.retained import RetainedTopic
 from simulation.targets import (
@@ -45,22 +46,22 @@ DENIED = 0x87  # the reason code of what its client may not publish
 class Truth:
     """Everything that was promised in one run, over all lives of the node."""
 
-    def __init__(self, now_us: Callable[[], int]) -> None:
+    def __init__(self, now_us: Callable[[], int], course: Course | None = None, *, broker: str = "") -> None:
+        """Judge one broker. One of a network has a name, and the course of the run in common with the others."""
         self.now_us = now_us  # virtual time
-        self.tick = 1
-        self.crashes = 0
+        self.course = Course() if course is None else course
+        self.broker = broker
+        self.others: list[Truth] = []  # of the other brokers of the network
         self.life = 0  # of the node: how often it has started
         self.begins_after_stop = False  # this life of the node: it was stopped in order before
-        self.store_faults = 0
-        self.refused_tick = 0  # when the store last refused a commit
-        self.messages: dict[int, Message] = {}
         self.targets: dict[str, Target] = {}  # those there are now
         self.members: set[str] = set()  # clients that are sure to be in the shared subscription
         self.joining: set[str] = set()  # those that have asked to be
         self.leaving: set[str] = set()  # those that have asked not to be, and may be yet
         self.ended: list[Target] = []
+        self.stored: set[int] = set()  # messages of other brokers that are in the store, or have been
         self.came_unjudged: set[int] = set()  # messages that a queue delivered which the truth did not know
-        self.retained = RetainedTopic(now_us, lambda: self.crashes)
+        self.retained = RetainedTopic(now_us, lambda: self.course.crashes)
         self.acl = PublishAcl()
         self.over_quota_tick = 0  # when the message VPN may last have refused messages for its quota
         self.deliveries_count = 0
@@ -68,14 +69,16 @@ class Truth:
 
     def next_tick(self) -> int:
         """Note that something happened; return when."""
-        self.tick += 1
-        return self.tick
+        self.course.tick += 1
+        return self.course.tick
 
     def store_refuses(self) -> None:
         """The store has refused a commit: what was on its way to the dead message queue is dropped."""
-        self.refused_tick = self.next_tick()
-        for message in self.messages.values():
-            if message.is_known and not message.promised_tick:  # its publisher may have left, and sends it again
+        self.course.refused_tick = self.next_tick()
+        for message in self.course.messages.values():
+            # The publisher may have left, and sends it again. So does another broker, by its link.
+            is_sent_again = message.is_known and not message.promised_tick
+            if is_sent_again or (message.broker != self.broker and message.number not in self.stored):
                 message.sent_count += 1
                 message.unmarked_count += 1
 
@@ -94,11 +97,14 @@ class Truth:
         withheld: bool = False,
     ) -> Message:
         """A publisher sends a message for the first time."""
-        number, tick, now_us = len(self.messages) + 1, self.next_tick(), self.now_us()
+        number, tick, now_us = len(self.course.messages) + 1, self.next_tick(), self.now_us()
+        if self.broker:
+            publisher = f"{self.broker}/{publisher}"
         message = Message(
-            number, publisher, key, topic, qos, tick, self.crashes, now_us, expiry_s, delay_s, priority, withheld
+            number, publisher, key, topic, qos, tick, self.course.crashes, now_us, expiry_s, delay_s, priority, withheld
         )
-        self.messages[number] = message
+        message.broker = self.broker
+        self.course.messages[number] = message
         return message
 
     def sent_again(self, message: Message, *, is_marked: bool = False) -> None:
@@ -110,10 +116,10 @@ class Truth:
         wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message.topic)]
         was_out = any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages)
         # What was refused is published anew if the publisher has not heard of that, and may be taken now.
-        if was_out or self.store_faults or self.crashes > message.crashes_when_sent or message.refused:
+        if was_out or self.course.store_faults or self.course.crashes > message.crashes_when_sent or message.refused:
             message.sent_count += 1
-        crash_is_forgotten = self.begins_after_stop and self.crashes > message.crashes_when_sent
-        if not is_marked and (self.store_faults or crash_is_forgotten):
+        crash_is_forgotten = self.begins_after_stop and self.course.crashes > message.crashes_when_sent
+        if not is_marked and (self.course.store_faults or crash_is_forgotten):
             message.unmarked_count += 1
 
     def promised(self, message: Message, reason_code: int) -> None:
@@ -123,8 +129,9 @@ class Truth:
             message.refused = True
             if reason_code == DENIED:
                 self.acl.check_denied(message)
-            if message.promised_tick == 0 and self.store_faults == 0 and message.sent_count == 1:
-                for target in [*self.targets.values(), *self.ended]:
+            if message.promised_tick == 0 and self.course.store_faults == 0 and message.sent_count == 1:
+                known = [each for truth in (self, *self.others) for each in (*truth.targets.values(), *truth.ended)]
+                for target in known:
                     if target.name and message.number in target.seen:
                         raise Violation(f"{message} was refused, and {target.name} has delivered it")
             return
@@ -134,6 +141,11 @@ class Truth:
         message.promised_tick = tick
         message.promised_us = self.now_us()
         message.promised_to_nobody = reason_code == 0x10
+        for truth in (self, *self.others):
+            truth.owes_what_was_promised(message)
+
+    def owes_what_was_promised(self, message: Message) -> None:
+        """A broker, this one or another, has confirmed a message."""
         for target in self.targets.values():
             if not target.owes(message):
                 continue
@@ -151,14 +163,14 @@ class Truth:
 
     def _may_be_refused_unheard(self, message: Message) -> bool:
         """Return whether the store may have refused it, and its publisher has sent it again without hearing of that."""
-        return message.sent_count > 1 and self.refused_tick > message.sent_tick
+        return message.sent_count > 1 and self.course.refused_tick > message.sent_tick
 
     # --- targets ---
 
     def begins(self, name: str, kind: str, prefixes: tuple[str, ...], rules: Rules, *, is_sure: bool = True) -> Target:
         """A queue exists, or a session is subscribed; from now on, or if not `is_sure` from when its tick is set."""
         since = self.next_tick() if is_sure else NOT_YET
-        target = self.targets[name] = Target(name, kind, prefixes, since, rules)
+        target = self.targets[name] = Target(name, kind, prefixes, since, rules, broker=self.broker)
         target.touched_us = self.now_us()
         return target
 
@@ -215,7 +227,9 @@ class Truth:
         if target is not None:
             target.forsaken.update(number for number, _ in self._sent_once_to(client))
             target.forsaken.update(
-                each.number for each in self.messages.values() if each.qos == 2 and each.number not in target.seen
+                each.number
+                for each in self.course.messages.values()
+                if each.qos == 2 and each.number not in target.seen
             )
 
     def _sent_once_to(self, client: str) -> list[tuple[int, Seen]]:
@@ -295,7 +309,7 @@ class Truth:
 
         `count` 0: it is not told. `again` is DUP: the node has, or may have, sent it to this client before.
         """
-        message = self.messages.get(message_number)
+        message = self.course.messages.get(message_number)
         if message is None:
             raise Violation(f"{target.name} delivered {message_number}, which nobody published")
         self.check_belongs(target, message, "delivered")
@@ -306,7 +320,7 @@ class Truth:
         if target.rules.by_priority and not target.rules.selects:
             check_priority(target, message, seen, now_us=self.now_us())
         check_holder(target, message, seen, now_us=self.now_us(), life=self.life)
-        is_forgotten = message.crashes_when_sent < self.crashes or message.sent_tick < target.forgot_tick
+        is_forgotten = message.crashes_when_sent < self.course.crashes or message.sent_tick < target.forgot_tick
         # What was on its way to a connection that was lost may not have been written to it.
         is_forgotten = is_forgotten or message.sent_tick < target.hung_up_tick
         if not may_be_late and (target.kind not in (SESSION, GROUP) or not (is_forgotten or again)):
@@ -314,17 +328,17 @@ class Truth:
             check_expiry(target, message, seen, now_us=self.now_us())
         if target.kind not in (SESSION, GROUP, DEAD):  # a message can die in several queues
             self._check_flags(target, message, seen, flagged, count)
-        if seen.settled_for_good == self.crashes and message.sent_count == 1:
+        if seen.settled_for_good == self.course.crashes and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after it was settled")
         if seen.is_committed and message.sent_count == 1:
             raise Violation(f"{target.name} delivered {message} again, after a commit had settled it")
-        seen.crashes = self.crashes
-        seen.first_crashes = self.crashes if seen.count == 0 else seen.first_crashes
-        if seen.forgotten == (self.crashes, target.forgot_tick):
+        seen.crashes = self.course.crashes
+        seen.first_crashes = self.course.crashes if seen.count == 0 else seen.first_crashes
+        if seen.forgotten == (self.course.crashes, target.forgot_tick):
             seen.count_known += 1
         else:  # what was sent before may have been with the connection by then, and is written only now
             seen.count_known = 0 if message.sent_tick < target.forgot_tick else 1
-        seen.forgotten = (self.crashes, target.forgot_tick)
+        seen.forgotten = (self.course.crashes, target.forgot_tick)
         seen.count += 1
         seen.fresh_count += 0 if flagged else 1
         seen.is_answered = seen.is_answered and seen.holder is holder
@@ -339,7 +353,7 @@ class Truth:
             raise Violation(f"{target.name} {did} {message}, and does not want its topic")
         if message.withheld:
             raise Violation(f"{target.name} {did} {message}, which nobody is to have")
-        if message.refused and not self.store_faults and message.sent_count == 1 and not message.promised_tick:
+        if message.refused and not self.course.store_faults and message.sent_count == 1 and not message.promised_tick:
             raise Violation(f"{target.name} {did} {message}, which was refused")
         self.acl.check_accepted(message)
         if target.kind == DEAD and not self._can_have_died(message):
@@ -351,7 +365,7 @@ class Truth:
         To a session that is kept (`is_kept`) no message goes out that the store does not have. Another one may have got
         it by the time that the store refuses it; when its publisher sends it again, that one is published anew.
         """
-        message, seen = self.messages[message_number], target.seen[message_number]
+        message, seen = self.course.messages[message_number], target.seen[message_number]
         seen.new_count += 1
         if seen.given_back or message.session_lost or message.refused or target.is_broken:
             return
@@ -362,7 +376,7 @@ class Truth:
 
     def goes_to(self, target: Target, message_number: int, member: str, *, is_once: bool, is_leaving: bool) -> None:
         """A member gets a message of the shared subscription: after QoS 2 nobody else does [MQTT 4.8.2-4]."""
-        message, seen = self.messages[message_number], target.seen[message_number]
+        message, seen = self.course.messages[message_number], target.seen[message_number]
         is_free = message.session_lost or message.refused or target.is_broken
         if seen.member not in ("", member) and not is_free:
             raise Violation(f"{target.name} gave {message} to {member}, and has sent it to {seen.member} under QoS 2")
@@ -393,12 +407,12 @@ class Truth:
 
         `of_next`: it may have come too late for its delivery, and counts for the next one if that is on its way.
         """
-        message = self.messages[message_number]
+        message = self.course.messages[message_number]
         seen = target.seen[message_number]
         if seen.settled_tick == 0:
             self.settled_count += 1
         seen.settled_tick = self.next_tick()
-        seen.settled_crashes = self.crashes
+        seen.settled_crashes = self.course.crashes
         # A settlement names the message, not the delivery: a late one that comes when its consumer has the message once
         # more is the word on both. Of who has it no more it is none: another one says what becomes of the message.
         if seen.holder is holder:
@@ -407,7 +421,7 @@ class Truth:
                 seen.is_answered = of_next
             seen.answered_us = self.now_us()
         if for_good and target.kind not in (PARTITIONED, DEAD):
-            seen.settled_for_good = self.crashes
+            seen.settled_for_good = self.course.crashes
         target.touched_us = self.now_us()
         line = target.lines.get(target.line_of(message) or "")
         if line is not None and message in line:
@@ -415,7 +429,7 @@ class Truth:
 
     def settled_by_commit(self, target: Target, message_number: int, holder: Holder) -> None:
         """A transaction that settled it is committed: for good, whatever happens. Its consumer had it until then."""
-        message, seen = self.messages[message_number], target.seen[message_number]
+        message, seen = self.course.messages[message_number], target.seen[message_number]
         if target.kind == DEAD or message.sent_count > 1:
             return  # there may be several of it
         if seen.holder is not holder:
@@ -424,7 +438,7 @@ class Truth:
 
     def comes_back(self, target: Target, message_number: int, tick: int, tick_before: int) -> None:
         """A transaction that settled it, at the tick, was rolled back; unless somebody has settled it since."""
-        message, seen = self.messages[message_number], target.seen[message_number]
+        message, seen = self.course.messages[message_number], target.seen[message_number]
         if seen.settled_tick != tick:
             return
         seen.settled_tick = tick_before
@@ -437,10 +451,10 @@ class Truth:
             return
         if message.sent_tick < target.unordered_until or (target.kind == GROUP and again):
             return  # the latter: it is completed with the member that it was sent to, whoever has its key by now
-        later = self.messages.get(target.highest.get(line, 0))
+        later = self.course.messages.get(target.highest.get(line, 0))
         if later is not None and seen.count == 0 and later.number > message.number:
             was_sent_once = message.sent_count == later.sent_count == 1
-            if was_sent_once and not target.may_have_back(self.refused_tick, later):
+            if was_sent_once and not target.may_have_back(self.course.refused_tick, later):
                 raise Violation(f"{target.name} delivered {message} behind {later}")
         if seen.count == 0:
             target.highest[line] = max(message.number, target.highest.get(line, 0))
@@ -448,7 +462,7 @@ class Truth:
             if earlier.number >= message.number:
                 break
             its = target.seen.get(earlier.number)
-            if its is not None and its.holder is holder and its.crashes == self.crashes:
+            if its is not None and its.holder is holder and its.held_life == self.life:
                 continue
             if not (target.may_have_given_up(earlier) or self._waits_for_a_member(its)):
                 raise Violation(
@@ -467,12 +481,14 @@ class Truth:
 
     def _can_have_died(self, message: Message) -> bool:
         queues = [each for each in self.queues() if each.wants(message.topic)]
+        if self.others and message.expiry_s:
+            return True  # in the queue of a link
         return message.number in self.came_unjudged or any(
             each.expiry_s(message) or each.moves or message.number in each.seen for each in queues
         )
 
     def _check_flags(self, target: Target, message: Message, seen: Seen, flagged: bool, count: int) -> None:
-        came_before_crash = seen.count > 0 and seen.crashes < self.crashes and message.unmarked_count == 1
+        came_before_crash = seen.count > 0 and seen.crashes < self.course.crashes and message.unmarked_count == 1
         if not flagged and (seen.fresh_count >= message.unmarked_count or came_before_crash):
             raise Violation(
                 f"{target.name} delivered {message} for the {seen.count + 1}th time, not flagged as redelivered; "
@@ -485,7 +501,7 @@ class Truth:
             raise Violation(f"{target.name} delivered {message} with count {count} of at most {target.tries_max}")
 
     def _count_known(self, target: Target, seen: Seen) -> int:
-        return seen.count_known if seen.forgotten == (self.crashes, target.forgot_tick) else 0
+        return seen.count_known if seen.forgotten == (self.course.crashes, target.forgot_tick) else 0
 
     def queues(self) -> list[Target]:
         """Return the queues whose messages can die, those that are gone too."""

@@ -19,6 +19,7 @@ from sluicegate.actors.runtime.clock import Clock
 CALLBACKS_PER_ADVANCE_MAX = 2_000_000  # more without coming to rest is a loop that goes round for ever
 WALL_START_MS = 1_700_000_000_000
 MONOTONIC_START_US = 3_600_000_000
+NEVER_US = 1 << 62
 
 
 Args = TypeVarTuple("Args")
@@ -122,10 +123,16 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         await self.outside.reach(address[1])
         self._ports[sock] = address[1]
 
-    async def create_connection(self, protocol_factory: Any, *_: Any, sock: Any = None, **__: Any) -> Any:
+    async def create_connection(
+        self, protocol_factory: Any, host: Any = None, port: Any = None, *, sock: Any = None, **_: Any
+    ) -> Any:
         assert self.outside is not None
-        protocol, port = protocol_factory(), self._ports.pop(sock)
-        sock.close()
+        if sock is None:
+            await self.outside.reach(port)
+        else:
+            port = self._ports.pop(sock)
+            sock.close()
+        protocol = protocol_factory()
         transport = self.outside.open(port, protocol)
         protocol.connection_made(transport)
         return transport, protocol
@@ -152,10 +159,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         try:
             budget = CALLBACKS_PER_ADVANCE_MAX
             while True:
-                budget = self._run_ready(budget)
-                if not self._timers or self._timers[0][0] > end_us:
+                budget = self.run_ready(budget)
+                if self.next_timer_us() > end_us:
                     break
-                self._run_timer()
+                self.run_timer()
         finally:
             asyncio._set_running_loop(None)
         self.now_us = max(self.now_us, end_us)
@@ -183,7 +190,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self._ready.clear()
         self._timers.clear()
 
-    def _run_ready(self, budget: int) -> int:
+    def run_ready(self, budget: int) -> int:
+        """Run what need not wait, and what comes of that; return how many callbacks of the budget are left."""
         ready = self._ready
         while ready:
             budget -= 1
@@ -198,7 +206,12 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 self.call_exception_handler({"message": f"{call.callback} failed", "exception": error})
         return budget
 
-    def _run_timer(self) -> None:
+    def next_timer_us(self) -> int:
+        """Return when the next timer is due."""
+        return self._timers[0][0] if self._timers else NEVER_US
+
+    def run_timer(self) -> None:
+        """Move the time to the next timer, which is due then."""
         when_us, _, timer = heapq.heappop(self._timers)
         self.now_us = max(self.now_us, when_us)
         if not timer.is_cancelled:
@@ -222,8 +235,10 @@ def virtual_loop(now_us: int = MONOTONIC_START_US) -> VirtualLoop:
 class VirtualClock(Clock):
     """The time of the virtual loop. Each look at `now_ns` costs, so that long turns of the dispatcher are cut."""
 
-    def __init__(self, loop: VirtualLoop, *, look_ns: int) -> None:
+    def __init__(self, loop: VirtualLoop, *, look_ns: int, ahead_ms: int = 0) -> None:
+        """`ahead_ms`: the time of day that it shows is wrong by so much."""
         self._loop = loop
+        self._ahead_ms = ahead_ms
         self._look_ns = look_ns
         self._looks_ns = 0
 
@@ -231,7 +246,7 @@ class VirtualClock(Clock):
         return self._loop.now_us // 1000
 
     def wall_ms(self) -> int:
-        return WALL_START_MS + (self._loop.now_us - MONOTONIC_START_US) // 1000
+        return WALL_START_MS + self._ahead_ms + (self._loop.now_us - MONOTONIC_START_US) // 1000
 
     def now_ns(self) -> int:
         self._looks_ns += self._look_ns

@@ -100,7 +100,7 @@ class Will:
             self.state = CALLED_OFF
         elif self.state == SET:
             self._falls_due(is_sure=self._has_begun)
-        elif self.state == CALLED_OFF and self._is_kept and (not self._is_back or self._truth.store_faults):
+        elif self.state == CALLED_OFF and self._is_kept and (not self._is_back or self._truth.course.store_faults):
             self.state, self.message.withheld = OPEN, False  # the store may not have heard that it was called off
         elif self.state in (DUE, OPEN):
             self.message.sent_count += 1
@@ -111,7 +111,7 @@ class Will:
     @property
     def is_sure(self) -> bool:
         """Return whether it has to come: nobody hears of it when it is refused."""
-        is_taken = not self._truth.store_faults and self._truth.over_quota_tick < self.message.sent_tick
+        is_taken = not self._truth.course.store_faults and self._truth.over_quota_tick < self.message.sent_tick
         return self._is_sure and is_taken and self.message.qos > 0
 
     def check(self) -> None:
@@ -136,7 +136,7 @@ class Will:
         self.state = DUE
         message.withheld = False
         message.sent_tick, message.sent_us = truth.next_tick(), truth.now_us()
-        message.crashes_when_sent = truth.crashes
+        message.crashes_when_sent = truth.course.crashes
         message.delay_s = self.delay_s if self._waits() else 0
         self._is_sure = is_sure and not (self._has_returned and self._waits())
 

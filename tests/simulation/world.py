@@ -9,24 +9,20 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import pykka
 
-from simulation.amqp_tap import ResumerTap
-from simulation.browser import Browser, BrowseTap
+from simulation.browser import Browser
 from simulation.client import KEEP_ALIVE_S, Client
 from simulation.configuration import UNBOUNDED, Configuration
 from simulation.cursor_reader import CURSOR, Reader
 from simulation.delivery_points import PORTS
-from simulation.flow_tap import FlowTap
 from simulation.http_clients import Program, Requester
-from simulation.http_tap import RequestTap
 from simulation.image import Image
 from simulation.log_watch import LogWatch
-from simulation.memory_network import MemoryListener, Wire
+from simulation.memory_network import MemoryListener, Peer, Wire
 from simulation.memory_store import Faults, MemoryStore
-from simulation.mqtt_tap import Tap
 from simulation.named_publisher import Returner
 from simulation.node_checks import QuotaWatch, check_inside, forget_connections, is_being_read_back, queues_of
 from simulation.push_tap import Pushes, PushTap
@@ -50,10 +46,11 @@ from simulation.sequences import SequenceBook
 from simulation.staging_job import Job
 from simulation.stepwise_store import Pace, StepwiseStore
 from simulation.store_book import StoreBook
+from simulation.surroundings import Surroundings
 from simulation.targets import NOT_YET, PARTITIONED, Target, Violation
-from simulation.transacting_client import Line, Transactor
+from simulation.transacting_client import Transactor
 from simulation.truth import Truth
-from simulation.virtual_loop import VirtualClock, virtual_loop
+from simulation.virtual_loop import VirtualClock
 from simulation.web_servers import Web
 from simulation.wills import Will
 from sluicegate.actors.messages.data import StoreRefused
@@ -70,6 +67,7 @@ from sluicegate.storage.interface import CheckpointJob, CommitJob
 from support.referees.flow.consumer import SettleTimes
 from support.referees.wire import judged
 
+SHARE_PREFIX = "#share/"
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
 ADMIN_US_MAX = 60_000_000
@@ -77,23 +75,47 @@ THOROUGH_CHECK_EVERY = 8
 CHECKPOINT_S_MAX = 20
 BROKEN_US_MIN = 1_000_000  # by then a partition has failed as often as it will, and is being read back or is not
 
-AnyClient = Client | Transactor | Returner | Resumer | Requester | Browser
-AnyTap = Tap | Line | FlowTap | ResumerTap | RequestTap | BrowseTap
+
+class AnyClient(Peer, Protocol):
+    """A client, over all its connections."""
+
+    name: str
+    rng: Random  # seeded anew by each step
+
+    def tick(self) -> None:
+        """Show that it is alive."""
+
+    def node_died(self) -> None:
+        """The other end of the connection is no more."""
+
+
+class AnyTap(Protocol):
+    """One connection, as the judge sees it at the node's end."""
+
+    def written(self, data: bytes) -> None:
+        """The node writes."""
+
+    def read(self, data: bytes) -> None:
+        """The node reads."""
+
+    def ended(self) -> None:
+        """The node closes the connection, or has lost it."""
 
 
 class World:
     """Everything there is in one run."""
 
-    def __init__(self, seed: int, scenario: Scenario) -> None:
+    def __init__(self, seed: int, scenario: Scenario, surroundings: Surroundings | None = None) -> None:
         rng = Random(seed)
         self.scenario = scenario
-        self.truth = Truth(lambda: self.loop.now_us)
+        self.surroundings = surroundings = surroundings or Surroundings()
+        self.truth = Truth(lambda: self.loop.now_us, surroundings.course, broker=surroundings.broker)
         self.trace = hashlib.blake2b(digest_size=8)  # of what the node wrote, to clients and to its journal
         self.salted = Random(seed)  # seeded anew by each step
         self.pace = Pace()
         self.image = Image()
         self.faults = Faults(refused=self.truth.store_refuses)
-        self.loop = virtual_loop()
+        self.loop = surroundings.begin(surroundings.began_us)
         self.clients = {
             name: Client(
                 name,
@@ -155,7 +177,7 @@ class World:
         rng.choice((1, 4, 64))  # so that what is drawn behind it stays for each seed
         self._draw_log(Random(f"log {seed}"))
         spool = Spool(memory_bytes_max=1 << 20, commit_interval_ms=rng.choice((0, 2, 10)))
-        self.configuration = Configuration(seed, scenario, spool)
+        self.configuration = Configuration(seed, scenario, spool, surroundings)
         self._config = self.configuration.config()
         self.pushes = Pushes(self.truth, self.configuration.points)
         self.web = Web(
@@ -174,7 +196,7 @@ class World:
         self._stored: dict[str, dict[str, object]] = {}  # by queue: attributes that the node said it had changed
         self._checks_count = 0
         self._broken: dict[str, tuple[Target, int]] = {}  # by queue: since when partitions of it fail
-        self.log = LogWatch()
+        self.log = surroundings.log or LogWatch()
         self.jobs: list[Job] = []
         self.wills: list[Will] = []
         self.reader = Reader(self.truth, scenario.reader, self._violations.append) if scenario.reader else None
@@ -209,7 +231,7 @@ class World:
     def start(self) -> None:
         """Bring up a node from the image."""
         self.truth.life += 1
-        self.loop.outside = self.web
+        self.loop.outside = self.surroundings.outside or self.web
         self._inside = []
         store = MemoryStore(
             self.image, self.faults, self, segment_records=self._segment_records, map_bytes=self._map_bytes
@@ -227,7 +249,7 @@ class World:
         )
 
         async def make() -> Node:
-            clock = VirtualClock(self.loop, look_ns=self._look_ns)
+            clock = VirtualClock(self.loop, look_ns=self._look_ns, ahead_ms=self.surroundings.ahead_ms)
             rng = Random(self._rng.getrandbits(32))
             self.node = Node(self._config, store=store, clock=clock, rng=rng, environment=environment)
             await self.node.start()
@@ -249,7 +271,13 @@ class World:
 
     def power_fails(self) -> None:
         """Lose everything but the image, and come back after a while."""
-        self.truth.crashes += 1
+        self.dies()
+        self.loop = self.surroundings.begin(self.loop.now_us + self.salted.randrange(3_000_000))
+        self.start()
+
+    def dies(self) -> None:
+        """Lose everything but the image."""
+        self.truth.course.crashes += 1
         self.truth.begins_after_stop = False
         self._threads.power_fails(self.faults.rng)
         self._let_go()
@@ -259,8 +287,6 @@ class World:
             client.node_died()
         self._no_more_pushes()
         self.truth.ends(TEMPORARY)
-        self.loop = virtual_loop(self.loop.now_us + self.salted.randrange(3_000_000))
-        self.start()
 
     def restart(self) -> None:
         """Stop in good order, and start. A store that cannot be written is none, so faults end before."""
@@ -277,7 +303,7 @@ class World:
             client.node_died()
         self._no_more_pushes()
         self.loop.close()
-        self.loop = virtual_loop(self.loop.now_us + 1_000)
+        self.loop = self.surroundings.begin(self.loop.now_us + 1_000)
         self.truth.begins_after_stop = True
         self.start()
 
@@ -316,7 +342,7 @@ class World:
             self.truth.over_quota_tick = NOT_YET
         self.pushes.changes_to(self.configuration.points)
         self._quota.may_change()
-        faults = self.truth.store_faults
+        faults = self.truth.course.store_faults
 
         async def reload() -> None:
             before = {view.config.name: view for view in await self.view.list_queues()}
@@ -339,7 +365,7 @@ class World:
             if name in before and name not in after and name != TEMPORARY:
                 raise Violation(f"a reload has deleted {name}")
             is_missing = name in self.configuration.declared and name not in after
-            if is_missing and faults == self.truth.store_faults and not self.node.services.spool_gate.blocked:
+            if is_missing and faults == self.truth.course.store_faults and not self.node.services.spool_gate.blocked:
                 raise Violation(f"{name} is declared, and a reload has not created it")
 
     def _is_configured(self) -> None:
@@ -397,12 +423,22 @@ class World:
         raise Violation(f"no checkpoint was made in {CHECKPOINT_S_MAX} s")
 
     def _is_stored_once(self, partition_id: int, number: int) -> bool:
-        """Return whether a message has one place in a partition: else it came from several queues, or was sent anew."""
-        message = self.truth.messages.get(number)
-        if message is None or not message.is_known:
+        """Return whether a message has one place in a partition: else it came from several queues, or was sent anew.
+
+        Over a link each comes once, whatever is lost and sent again there; but groups get direct messages.
+        """
+        message = self.truth.course.messages.get(number)
+        if message is None:
             return False
-        taking = [queue for queue in queues_of(self.node) if queue.name in (SPARE, DEAD_MESSAGE_QUEUE)]
-        return all(each.partition_id != partition_id for queue in taking for each in queue.target.partitions)
+        is_remote = message.broker != self.truth.broker
+        if not (message.is_known or (is_remote and message.sent_count == 1)):
+            return False
+        return all(
+            each.partition_id != partition_id
+            for queue in queues_of(self.node)
+            if queue.name in (SPARE, DEAD_MESSAGE_QUEUE) or (is_remote and queue.name.startswith(SHARE_PREFIX))
+            for each in queue.target.partitions
+        )
 
     def _see_what_expired(self) -> None:
         """Let the truth know when the temporary queue has ended. Raises Violation when that was too early."""
@@ -538,10 +574,14 @@ class World:
         while duration_us > WAIT_US_MAX:
             self.loop.advance(WAIT_US_MAX)
             duration_us -= WAIT_US_MAX
-            for client in self._everybody():
-                client.tick()
+            self.show_that_clients_live()
         self.loop.advance(duration_us)
         self.check()
+
+    def show_that_clients_live(self) -> None:
+        """Have all clients say something."""
+        for client in self._everybody():
+            client.tick()
 
     def check(self) -> None:
         """Hold everything that is known now against the promises."""

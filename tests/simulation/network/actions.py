@@ -1,0 +1,116 @@
+"""The effect of each kind of step on the network."""
+
+from collections.abc import Callable
+from typing import Final
+
+from simulation.actions import ACTIONS
+from simulation.client import OFFLINE
+from simulation.network.direct_clients import KINDS
+from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
+from simulation.network.ways import Pair
+from simulation.steps import Step
+
+DOWN_US_MAX: Final = 20_000_000
+DELAY_US_MAX: Final = 400_000
+CALM_S_MAX: Final = 60
+SECOND_US: Final = 1_000_000
+
+
+def play(network: Network, step: Step) -> None:
+    """Carry out a step, then advance the time. Raises Violation."""
+    network.ways.rng.seed(f"ways {step.salt}")
+    act = NETWORK_ACTIONS.get(step.kind)
+    broker = BROKERS[step.salt % len(BROKERS)]
+    world = network.up.get(broker)
+    if act is not None:
+        act(network, step)
+    elif world is not None:
+        world.reseed(step.salt)
+        ACTIONS[step.kind](world, step)
+    network.advance(step.then_us)
+
+
+def _pair(step: Step) -> Pair:
+    return PAIRS[step.what % len(PAIRS)]
+
+
+def _die(network: Network, step: Step) -> None:
+    broker = BROKERS[step.who % len(BROKERS)]
+    world = network.up.get(broker)
+    if world is not None:
+        world.reseed(step.salt)
+        network.dies(broker, 1 + step.amount * 7 % DOWN_US_MAX)
+
+
+def _block(network: Network, step: Step) -> None:
+    one, other = _pair(step)
+    for pair in ((one, other), (other, one)):
+        network.ways.change(pair, is_blocked=True, delay_us=0)
+
+
+def _one_way(network: Network, step: Step) -> None:
+    network.ways.change(_pair(step), is_blocked=True, delay_us=0)
+
+
+def _slow_way(network: Network, step: Step) -> None:
+    network.ways.change(_pair(step), is_blocked=False, delay_us=step.amount * 7 % DELAY_US_MAX)
+
+
+def _break_link(network: Network, step: Step) -> None:
+    network.ways.breaks(_pair(step), step.who % 3)
+
+
+def _heal(network: Network, step: Step) -> None:
+    if step.what % 2:
+        network.ways.heal()
+    else:
+        one, other = _pair(step)
+        for pair in ((one, other), (other, one)):
+            network.ways.change(pair, is_blocked=False, delay_us=0)
+
+
+def _calm(network: Network, step: Step) -> None:
+    """Have the network whole until all are linked."""
+    network.ways.heal()
+    network.mend_disks()
+    network.wait_for_links(CALM_S_MAX)
+    if len(network.up) < len(BROKERS):
+        return
+    network.advance(SECOND_US)
+    clients = network.direct_clients
+    sent = [each.publish(kind) for each in clients[:: 1 + step.amount % 2] for kind in KINDS]
+    network.advance(SECOND_US)
+    if clients == network.direct_clients:
+        for number in sent:
+            network.judge.direct.check_came(number, clients)
+
+
+def _direct(network: Network, step: Step) -> None:
+    """Have a client of direct messages come, leave or publish, whatever the network does."""
+    world = network.up.get(BROKERS[step.who % len(BROKERS)])
+    if world is None:
+        return
+    client = world.direct_clients[step.what % len(DIRECT_CLIENTS)]
+    deed = step.amount % 8
+    if client.state == OFFLINE:
+        client.cut()
+        client.connect()
+    elif deed == 0:
+        client.cut()
+    elif deed == 1:
+        client.close()
+    else:
+        for number in range(deed):
+            client.publish(KINDS[number % len(KINDS)])
+
+
+NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {
+    "die": _die,
+    "block": _block,
+    "one_way": _one_way,
+    "slow_way": _slow_way,
+    "break_link": _break_link,
+    "heal": _heal,
+    "calm": _calm,
+    "direct": _direct,
+}

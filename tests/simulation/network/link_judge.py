@@ -1,0 +1,65 @@
+"""What is promised of a whole network, beside what each broker promises: one member of a group gets a message."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from simulation.mqtt_tap import number_of
+from simulation.network.direct_clients import DirectBook
+from simulation.targets import GROUP, Target, Violation
+from simulation.truth import Truth
+from simulation.virtual_loop import MONOTONIC_START_US, WALL_START_MS
+from sluicegate.storage.interface import CommitJob
+from sluicegate.storage.records.journal import decode_journal_record
+
+ON_ITS_WAY_US: Final = 5_000_000  # between two brokers; then a link that brings nothing is dead
+EARLY_US: Final = 20_000  # clocks count milliseconds, at each broker
+
+
+class LinkJudge:
+    """Looks at the judges of all brokers, and at what these store."""
+
+    def __init__(self) -> None:
+        self.direct = DirectBook()
+
+    def check(self, truths: Sequence[Truth]) -> None:
+        """Raise Violation when members at two brokers got one message of a shared subscription."""
+        groups: list[Target] = [
+            target for truth in truths for target in (*truth.targets.values(), *truth.ended) if target.kind == GROUP
+        ]
+        messages = truths[0].course.messages
+        seen_by: dict[int, str] = {}
+        for group in groups:
+            for number in group.seen:
+                before = seen_by.setdefault(number, group.broker)
+                message = messages[number]
+                if before != group.broker and message.sent_count == 1 and not message.session_lost:
+                    raise Violation(f"members of the group at {before} and at {group.broker} got {message}")
+
+    def committed_at(self, truth: Truth, ahead_ms: int) -> Callable[[CommitJob], None]:
+        """Return what judges the commits of one broker, whose clock shows so much more than that of the simulation."""
+
+        def committed(job: CommitJob) -> None:
+            if job.record is None:
+                return
+            for batch, _ in decode_journal_record(job.record).entries:
+                column = batch.headers() or ()
+                for payload, headers in zip(batch.payloads(), column, strict=False):
+                    number = number_of(payload)
+                    if headers is not None and headers.expires_at_ms and number not in truth.stored:
+                        shown_ms = headers.expires_at_ms - ahead_ms - WALL_START_MS
+                        _check_life(truth, number, MONOTONIC_START_US + shown_ms * 1_000)
+                    truth.stored.add(number)  # once: as a dead message it has another life
+
+        return committed
+
+
+def _check_life(truth: Truth, number: int, expires_us: int) -> None:
+    """A message has so much of its life left as its publisher gave it, less the time that it spent at all brokers."""
+    message = truth.course.messages.get(number)
+    if message is None or message.broker == truth.broker or not message.expiry_s or message.sent_count > 1:
+        return
+    late_us = expires_us - message.sent_us - message.expiry_s * 1_000_000
+    # What a named publisher sent may have come to its broker at any time until that was confirmed.
+    waited_us = (message.promised_us or truth.now_us()) - message.sent_us if message.is_known else 0
+    if not -EARLY_US <= late_us <= ON_ITS_WAY_US + waited_us:
+        raise Violation(f"{truth.broker} stored {message} with {late_us / 1_000_000} s more to live than it has")

@@ -1,0 +1,210 @@
+"""The brokers of one run, each with its clients, its disk and its judge, and what joins them."""
+
+import hashlib
+from collections.abc import Iterator
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+from simulation.client import ONLINE
+from simulation.course import Course
+from simulation.log_watch import LogWatch
+from simulation.memory_network import MemoryListener
+from simulation.network.direct_clients import DirectClient
+from simulation.network.interests import interests_agree, knows_all
+from simulation.network.joined_loops import JoinedLoops
+from simulation.network.link_judge import LinkJudge
+from simulation.network.ways import Pair, Process, Reach, Ways
+from simulation.scenario import Scenario
+from simulation.surroundings import Surroundings
+from simulation.targets import NOT_YET, Violation
+from simulation.world import AnyClient, World
+from sluicegate.storage.interface import CommitJob
+
+BROKERS: Final = ("a", "b", "c")
+AHEAD_MS: Final = (0, 3_600_000, -86_400_000)  # what their clocks show differs
+TICK_US: Final = 10_000_000  # clients show that they are alive so often
+DIRECT_CLIENTS: Final = ("d0", "d1")
+PAIRS: Final[tuple[Pair, ...]] = tuple((one, other) for one in BROKERS for other in BROKERS if one != other)
+
+
+class Network:
+    """Everything there is in one run."""
+
+    def __init__(self, seed: int, scenario: Scenario) -> None:
+        rng = Random(f"network {seed}")
+        self.course = Course()
+        self.loops = JoinedLoops()
+        self.log = LogWatch()
+        self.trace = hashlib.blake2b(digest_size=8)  # of what brokers write to each other
+        self.ways = Ways(BROKERS, self._written)
+        self.up_again_us: dict[str, int] = {}  # brokers that are down
+        self.judge = LinkJudge()
+        self.worlds: dict[str, Broker] = {}
+        dials = {pair: rng.random() < 0.7 for pair in PAIRS}
+        for one, other in PAIRS:  # one of two has to
+            dials[one, other] = dials[one, other] or not dials[other, one]
+        when_full = rng.choice(("refuse", "discard"))
+        for name, ahead_ms in zip(BROKERS, AHEAD_MS, strict=True):
+            links: dict[str, dict[str, Any]] = {
+                other: {
+                    "url": f"flow://127.0.0.1:{self.ways.port_of(other)}" if dials[name, other] else "",
+                    "when_full": when_full,
+                }
+                for other in BROKERS
+                if other != name
+            }
+            surroundings = Surroundings(
+                broker=name,
+                course=self.course,
+                log=self.log,
+                begin=self.loops.begin,
+                began_us=self.loops.now_us,
+                outside=Reach(name, self.ways),
+                ahead_ms=ahead_ms,
+                links=links,
+            )
+            self.worlds[name] = Broker(self.ways, self.judge, rng.getrandbits(32), scenario, surroundings)
+        truths = [world.truth for world in self.worlds.values()]
+        for truth in truths:
+            truth.others = [each for each in truths if each is not truth]
+        self._next_tick_us = self.loops.now_us + TICK_US
+
+    def close(self) -> None:
+        """Let go of everything."""
+        for name, world in self.worlds.items():
+            if name not in self.up_again_us:
+                world.close()
+        self.log.stop()
+
+    @property
+    def up(self) -> "dict[str, Broker]":
+        """The brokers that run."""
+        return {name: world for name, world in self.worlds.items() if name not in self.up_again_us}
+
+    # --- brokers ---
+
+    def dies(self, name: str, down_us: int) -> None:
+        """A broker loses its power, for a while."""
+        self.worlds[name].dies()
+        self.up_again_us[name] = self.loops.now_us + down_us
+
+    def comes_back(self, name: str) -> None:
+        """A broker starts again."""
+        del self.up_again_us[name]
+        world = self.worlds[name]
+        world.loop = world.surroundings.begin(self.loops.now_us)
+        world.start()
+
+    def all_come_back(self) -> None:
+        """All brokers run."""
+        for name in list(self.up_again_us):
+            self.comes_back(name)
+
+    def mend_disks(self) -> None:
+        """All brokers can write."""
+        for world in self.up.values():
+            world.faults.end()
+
+    def hexdigest(self) -> str:
+        """Return what tells one run from another."""
+        for world in self.worlds.values():
+            self.trace.update(world.trace.digest())
+        return self.trace.hexdigest()
+
+    # --- time and checks ---
+
+    def advance(self, duration_us: int) -> None:
+        """Advance the time."""
+        end_us = self.loops.now_us + duration_us
+        while True:
+            down = min(self.up_again_us, key=lambda name: self.up_again_us[name], default="")
+            due_us = min(end_us, self._next_tick_us, self.up_again_us.get(down, end_us))
+            self.loops.advance(max(0, due_us - self.loops.now_us))
+            if self.loops.now_us >= self._next_tick_us:
+                self._next_tick_us = self.loops.now_us + TICK_US
+                for world in self.up.values():
+                    world.show_that_clients_live()
+            if down and self.loops.now_us >= self.up_again_us[down]:
+                self.comes_back(down)
+            elif self.loops.now_us >= end_us:
+                break
+        self.check()
+
+    def check(self) -> None:
+        """Hold everything that is known now against the promises."""
+        for world in self.up.values():
+            world.check()
+        self._see_what_is_known()
+        self.judge.check([world.truth for world in self.worlds.values()])
+
+    def _see_what_is_known(self) -> None:
+        """Note of queues and sessions that other brokers know of them: they have acknowledged all that was told."""
+        up = self.up
+        for name, world in up.items():
+            for other in up:
+                if other == name or not knows_all(world.node, other):
+                    continue
+                for target in world.truth.targets.values():
+                    if target.since_tick != NOT_YET and other not in target.known_tick:
+                        target.known_tick[other] = world.truth.next_tick()
+
+    def are_all_linked(self) -> bool:
+        """Return whether all brokers run, and know of each other what they want."""
+        up = self.up
+        return len(up) == len(BROKERS) and all(
+            interests_agree(up[one].node, up[other].node, up[other].image) for one, other in PAIRS
+        )
+
+    @property
+    def direct_clients(self) -> list[DirectClient]:
+        """Those that are there."""
+        return [each for world in self.up.values() for each in world.direct_clients if each.state == ONLINE]
+
+    def wait_for_links(self, within_s: int) -> None:
+        """Let time go on until all are linked. Raises Violation."""
+        for _ in range(within_s):
+            if self.are_all_linked():
+                return
+            self.advance(1_000_000)
+        raise Violation(f"the network is whole since {within_s} s, and brokers do not know what the others want")
+
+    def _written(self, broker: str, data: bytes) -> None:
+        self.trace.update(broker.encode() + data)
+
+
+class Broker(World):
+    """One broker of the network."""
+
+    def __init__(self, ways: Ways, judge: LinkJudge, seed: int, scenario: Scenario, surroundings: Surroundings) -> None:
+        self._ways = ways
+        self._link_judge = judge
+        self.direct_clients = [
+            DirectClient(name, surroundings.broker, judge.direct, dial=partial(self._dial, "mqtt"))
+            for name in DIRECT_CLIENTS
+        ]
+        super().__init__(seed, scenario, surroundings)
+
+    def start(self) -> None:
+        """Bring up a node from the image; the others can reach it once it is up."""
+        name = self.surroundings.broker
+        self._ways.went_down(name)
+        self._ways.came_up(name, Process(self.loop))
+        super().start()
+        listener = self.node.flow.listeners["flow"]
+        assert isinstance(listener, MemoryListener)
+        self._ways.processes[name].listener = listener
+
+    def dies(self) -> None:
+        """Lose everything but the image."""
+        self._ways.went_down(self.surroundings.broker)
+        super().dies()
+
+    def _everybody(self) -> Iterator[AnyClient]:
+        yield from super()._everybody()
+        yield from self.direct_clients
+
+    def committed(self, job: CommitJob) -> None:
+        """A record is in the log."""
+        super().committed(job)
+        self._judge(self._link_judge.committed_at(self.truth, self.surroundings.ahead_ms), job)
