@@ -84,6 +84,14 @@ class SetQueueTopics:
     selector: str = ""  # selects among the messages of its topics; empty: everything
 
 
+@final
+class QueueFactsChanged:
+    """Queue -> router: what neighbor brokers are told of a queue has changed."""
+
+    def __init__(self, target: QueueTarget) -> None:
+        self.target = target
+
+
 @dataclass(slots=True)
 class JoinGroup:
     """Ask of the router: add a client to a shared group. GroupJoined answers, or ShareRefused is raised.

@@ -127,9 +127,11 @@ class LinkPublisher(Publisher):
         """Put rows into queues, in one publication."""
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
         for queue, rows, part in taken:
-            if queue.gate.verdict_of_moved(part) != ADMITTED:
-                self.overrun_count += part.count
+            is_over = queue.gate.verdict_of_moved(part) != ADMITTED
             queue.gate.reserve(part)
+            if is_over:
+                self.overrun_count += part.count
+                queue.gate.overrun()
             parts += self._by_partition(queue, rows, part)
         durable_count = sum([part[0].durable for part in parts])
         publication: Publication | None = None

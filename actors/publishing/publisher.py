@@ -207,6 +207,7 @@ class Publisher:
                         queues.setdefault(subscriber.queue, []).extend(rows)
             links = route.links
             if links is not None:
+                self._ask_home(links, batch, rows, result)
                 if guaranteed:
                     for output in links.stored:
                         queues.setdefault(self._space.link_queues[output], []).extend(rows)
@@ -285,6 +286,8 @@ class Publisher:
             self._spool_to_one(route.only_queue, batch, token, result)
             return
         links = route.links
+        if links is not None:
+            self._ask_home(links, batch, rows, result)
         if (route.takers and not guaranteed) or (links is not None and _is_divided(links, batch)):
             self._publish_mixed(batch, {route: list(range(batch.count))}, token, result)
             return
@@ -322,6 +325,18 @@ class Publisher:
                 self._post_shared(group, batch)
         if route.is_empty_for_direct and (route.is_empty or not guaranteed):
             self._handle_unrouted(batch, result)
+
+    def _ask_home(self, links: LinkRoute, batch: MessageBatch, rows: list[int] | None, result: PublishResult) -> None:
+        """Refuse messages for a queue of a neighbor that would refuse them: what is confirmed here it has to take."""
+        home = links.home
+        if home is None:
+            return
+        verdict = home.facts.verdict(batch if rows is None else selected(batch, rows))
+        if verdict != ADMITTED:
+            result.refuse(verdict, home.name, home.facts.limit(verdict))
+            if batch.count == 1:  # else they are counted one by one
+                counts = self._space.refused_early
+                counts[verdict] = counts.get(verdict, 0) + 1
 
     def _handle_unrouted(self, batch: MessageBatch, result: PublishResult) -> None:
         """Handle rows without destination: report it for a queue's topic, and else where the VPN requires it."""

@@ -9,7 +9,7 @@ from sluicegate.actors.messages.directory import LINK, NAMED, TEMPORARY, LocalQu
 from sluicegate.actors.partitions.actor import PartitionActor
 from sluicegate.actors.partitions.partition import Partition
 from sluicegate.actors.queues.actor import QueueActor
-from sluicegate.actors.queues.core import NEVER, GoneQueues, QueueCore, QueueExpiry
+from sluicegate.actors.queues.core import NEVER, REJECT_BEHAVIORS, GoneQueues, QueueCore, QueueExpiry
 from sluicegate.actors.queues.quota_events import QueueWatch
 from sluicegate.actors.queues.temporary_owner import TemporaryOwner
 from sluicegate.actors.runtime.events import Events
@@ -21,6 +21,7 @@ from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.network.queue_names import QueueFacts, is_told
 from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.ledger import Ledger
@@ -53,6 +54,7 @@ class QueueServices:
     temporary_grace_s: int  # how long a temporary queue waits for a consumer; set by the directory
     cursors: CursorBook
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
+    router: Address  # of the message VPN
     clients: ClientRoster  # the clients of the VPN
     targets: dict[str, QueueTarget]  # every queue, as a target of moves
     cores: dict[str, QueueCore]  # state of every queue, for the directory
@@ -83,7 +85,7 @@ def assemble_queue(
     config = definition.config
     target = _target(services, config, slots, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY), passes_on=kind == LINK)
-    watch = QueueWatch(services.events, config.name, target.gate)
+    watch = QueueWatch(services.events, target, services.router)
     expiry = QueueExpiry(services.runtime, grace_s=services.temporary_grace_s if kind == TEMPORARY else NEVER)
     core = QueueCore(
         config,
@@ -121,6 +123,21 @@ def assemble_queue(
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
     services.targets[config.name], services.cores[config.name] = target, core
     return LocalQueue(config.name, kind, cell, target.gate, durable, definition, core, definition_lost, target=target)
+
+
+def facts_of(handle: LocalQueue) -> QueueFacts | None:
+    """Return what neighbor brokers are told of a queue; None: nothing."""
+    if handle.kind != NAMED or not handle.durable or handle.definition_lost or not is_told(handle.name):
+        return None
+    config = handle.definition.config
+    return QueueFacts(
+        config.access_type,
+        config.partition_count,
+        config.max_msg_size,
+        config.ingress_enabled,
+        config.egress_enabled,
+        REJECT_BEHAVIORS[config.reject_msg_to_sender_on_discard_behavior],
+    )
 
 
 def _target(services: QueueServices, config: QueueConfig, slots: bytes | None, *, durable: bool) -> QueueTarget:

@@ -6,6 +6,7 @@ words.
 
 from typing import final
 
+from sluicegate.actors.messages.router import QueueFactsChanged
 from sluicegate.actors.runtime.events import Events
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.thresholds import Exceedance, Threshold, ThresholdPair
@@ -30,9 +31,10 @@ from sluicegate.messaging.observability.events import (
     VPN_SPOOL_QUOTA_EXCEEDED,
     EventKind,
 )
-from sluicegate.messaging.queues.admission import NO_LIMIT, QueueGate, SpoolGate
+from sluicegate.messaging.queues.admission import NO_LIMIT, SpoolGate
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.queues.definition import MEGABYTE, QueueConfig
+from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 
 KILOBYTE = 1024
@@ -97,17 +99,37 @@ def watch_credit(events: Events, pool: CreditPool[Address], pair: ThresholdPair)
 class QueueWatch:
     """The thresholds of one queue: spool usage, messages of low priority, flows bound."""
 
-    def __init__(self, events: Events, name: str, gate: QueueGate) -> None:
+    def __init__(self, events: Events, target: QueueTarget, router: Address) -> None:
+        """`router` is told when the queue is full, and when it is not any more, for neighbor brokers."""
+        name, gate = target.name, target.gate
         self._gate = gate
+        self._target = target
+        self._router = router
         self._binds_count = 0
         spool, low, binds = (f"Queue {name} {what}" for what in ("message spool", "low priority msg", "bind count"))
-        gate.usage_threshold = threshold(events, VPN_SPOOL_HIGH, VPN_SPOOL_HIGH_CLEAR, spool, "kB", KILOBYTE)
-        gate.usage_exceeded = exceedance(events, VPN_SPOOL_QUOTA_EXCEEDED, f"{spool} quota", "kB", KILOBYTE)
+        usage = threshold(events, VPN_SPOOL_HIGH, VPN_SPOOL_HIGH_CLEAR, spool, "kB", KILOBYTE)
+        exceeded = exceedance(events, VPN_SPOOL_QUOTA_EXCEEDED, f"{spool} quota", "kB", KILOBYTE)
+        gate.usage_threshold = usage.followed_by(self._usage_crossed)
+        gate.usage_exceeded = exceeded.followed_by(self._refused)
         gate.low_priority_threshold = threshold(
             events, VPN_LOW_PRIORITY_HIGH, VPN_LOW_PRIORITY_HIGH_CLEAR, low, "messages"
         )
         gate.low_priority_exceeded = exceedance(events, VPN_LOW_PRIORITY_EXCEEDED, f"{low} limit", "messages")
         self._binds = threshold(events, VPN_BINDS_HIGH, VPN_BINDS_HIGH_CLEAR, binds, "flows")
+
+    def _usage_crossed(self, raised: bool) -> None:
+        if not raised:
+            self._set_full(False)
+
+    def _refused(self) -> None:
+        if self._gate.usage_threshold.is_raised:  # else nothing would tell that there is room again
+            self._set_full(True)
+
+    def _set_full(self, is_full: bool) -> None:
+        facts = self._target.facts
+        if facts is not None and facts.is_full != is_full:
+            self._target.facts = facts._replace(is_full=is_full)
+            self._router.post(QueueFactsChanged(self._target))
 
     def configure(self, config: QueueConfig) -> None:
         """Apply a queue's limit for low priority and its thresholds."""

@@ -22,6 +22,7 @@ from sluicegate.actors.messages.router import (
     NeighborGone,
     NeighborPresenceChanged,
     PutSelector,
+    QueueFactsChanged,
     RemoveSubscription,
     SelectorOverview,
     SetQueueTopics,
@@ -30,8 +31,10 @@ from sluicegate.actors.messages.router import (
 )
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.messaging.network.link import InterestWaiter
+from sluicegate.messaging.observability.events import VPN_QUEUE_NAME_CONFLICT, VPN_QUEUE_NAME_CONFLICT_CLEAR, as_word
 from sluicegate.messaging.queues.definition import QueueDefinition, is_named
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -55,8 +58,11 @@ class TopicRouter(Behaviour):
         selectors: Selectors,
         durable_selectors: DurableSelectors,
         group_queue: Callable[[str, bool, int], QueueDefinition],
+        events: Events,
     ) -> None:
         self._cell = cell
+        self._events = events
+        self._conflicts: dict[str, list[str]] = {}  # queue -> neighbors that have one of the name, this broker or not
         self._space = space
         self._selectors = selectors
         self._virtual = VirtualRoutes(space, NO_DEFINITIONS, selectors)
@@ -90,10 +96,14 @@ class TopicRouter(Behaviour):
             self._consumers_changed(message)
         elif isinstance(message, ChangeNeighborInterest):
             self._space.change_neighbor(message.link, message.change)
+            self._review_names()
         elif isinstance(message, NeighborPresenceChanged):
             self._space.neighbor_presence_changed(message.link)
         elif isinstance(message, NeighborGone):
             self._space.forget_neighbor(message.link)
+            self._review_names()
+        elif isinstance(message, QueueFactsChanged):
+            self._space.queue_changed(message.target)
         else:
             assert isinstance(message, DefineVirtualDestinations)
             self._define(message)
@@ -133,6 +143,7 @@ class TopicRouter(Behaviour):
         target.selector = self._selectors.compile_accepted(message.selector) if message.selector else None
         for topic_filter in message.topic_filters:
             self._space.subscribe(topic_filter, target, target)
+        self._review_name(target.name)
         target.topic_filters = message.topic_filters
         target.exceptions = message.exceptions
         if message.topic_filters:
@@ -144,6 +155,29 @@ class TopicRouter(Behaviour):
             self._virtual.remove_queue(target)
             self._durable_selectors.forget(target.name)
         return self._await_neighbors() if self._space.begun_count != before else None
+
+    def _review_names(self) -> None:
+        """Review the names of queues that neighbors have told of, or have no longer."""
+        neighbors = self._space.neighbors
+        for name in neighbors.queues.take_touched() if neighbors is not None else ():
+            self._review_name(name)
+
+    def _review_name(self, name: str) -> None:
+        """Emit an event when a name begins or ends to be in conflict: two brokers have a queue of it."""
+        if self._space.neighbors is None:
+            return
+        homes = self._space.conflict(name)
+        known = self._conflicts.get(name, [])
+        if homes == known:
+            return
+        if homes:
+            self._conflicts[name] = homes
+            text = f"neighbors {', '.join(homes)} and this broker" if self._space.has_queue(name) else ", ".join(homes)
+            text = f"Queue {as_word(name)} is at several brokers: {text}; each serves its own clients only"
+            self._events.emit(VPN_QUEUE_NAME_CONFLICT, text)
+        else:
+            del self._conflicts[name]
+            self._events.emit(VPN_QUEUE_NAME_CONFLICT_CLEAR, f"Queue {as_word(name)} is at one broker only, or at none")
 
     def _define(self, message: DefineVirtualDestinations) -> None:
         before = self._virtual

@@ -374,6 +374,7 @@ class MessageVpn:
                     selectors=self.selectors,
                     durable_selectors=durable_selectors,
                     group_queue=group_queue,
+                    events=self.events,
                 ),
             ),
         )
@@ -396,6 +397,7 @@ class MessageVpn:
             targets={},
             cores={},
             cursors=self._book,
+            router=self.router.inbox,
             clients=self.clients,
             tracing=self.space.tracing,
             gone=self.gone_queues,

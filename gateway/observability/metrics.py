@@ -325,13 +325,13 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_link_exported_interests",
         GAUGE,
-        "Topics, groups and priorities that a neighbor broker is told of",
+        "Topics, groups, priorities and queues that a neighbor broker is told of",
         ("neighbor", "vpn"),
     ),
     Metric(
         "sluicegate_link_imported_interests",
         GAUGE,
-        "Topics, groups and priorities that a neighbor broker wants",
+        "Topics, groups, priorities and queues that a neighbor broker tells of",
         ("neighbor", "vpn"),
     ),
     Metric(
@@ -378,6 +378,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         GAUGE,
         "Guaranteed messages of a neighbor broker that wait for room",
         ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_refused_early_total",
+        COUNTER,
+        "Messages refused to publishers because the queue of a neighbor broker would have refused them, by reason",
+        ("reason", "vpn"),
     ),
     Metric(
         "sluicegate_link_overrun_total",

@@ -10,8 +10,7 @@ from dataclasses import replace
 from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.operations import ExplainKey
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.operations.queues import ask_queue, overview_of
-from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.gateway.operations.queues import ask_queue, not_found, overview_of
 from sluicegate.gateway.views.explanations import (
     CheckView,
     DestinationView,
@@ -408,7 +407,8 @@ async def publish_explained(
 ) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
     if queue is not None:
-        await _find(vpn, queue)
+        if vpn.space.queue_home(queue) is None:
+            await _find(vpn, queue)
         message = replace(message, topic=queue_topic(queue))
     rights = vpn.clients.rights_of(message.client_username, message.client_id)
     problem = "" if queue is not None else _topic_problem(message.topic)
@@ -461,5 +461,5 @@ def _topic_problem(topic: str) -> str:
 async def _find(vpn: MessageVpn, name: str) -> LocalQueue:
     handle: LocalQueue | None = await vpn.queues.ask(FindQueue(name))
     if handle is None:
-        raise QueueNotFound(name)
+        raise not_found(vpn.space, name)
     return handle

@@ -21,6 +21,7 @@ from sluicegate.gateway.views.queues import (
     EventView,
     Health,
     MessageView,
+    NetworkQueueView,
     QueueView,
     RedriveView,
     ReloadView,
@@ -82,6 +83,9 @@ class NodeInterface(Protocol):
 
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client of this name consumes or browses."""
+
+    async def list_network_queues(self) -> Sequence[NetworkQueueView]:
+        """Return the queues of neighbor brokers, by name, as this broker knows them."""
 
     async def queue_names(self) -> Sequence[str]:
         """Return the names of all queues, in no order. It costs far less than their views."""

@@ -259,6 +259,10 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
 
 def _links(node: Node) -> Iterator[Sample]:
     links = node.links.links
+    for message_vpn in node.vpns.values():
+        for verdict, count in message_vpn.space.refused_early.items():
+            labels = (REFUSAL_COUNTERS[verdict],)
+            yield Sample("sluicegate_link_refused_early_total", count, labels, vpn=message_vpn.name)
     for vpn, count in node.links.overruns().items():
         yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
     for reason, count in links.refusals.items():

@@ -41,7 +41,14 @@ from sluicegate.gateway.operations.explain import key_explained, publish_explain
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.queues import QueueFollowers, ask_queue, overview_of, overviews_of
+from sluicegate.gateway.operations.queues import (
+    QueueFollowers,
+    ask_queue,
+    network_queues,
+    not_found,
+    overview_of,
+    overviews_of,
+)
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.views import (
     actor_view,
@@ -79,6 +86,7 @@ from sluicegate.gateway.views.queues import (
     EventView,
     Health,
     MessageView,
+    NetworkQueueView,
     QueueView,
     RedriveView,
     ReloadView,
@@ -200,6 +208,10 @@ class NodeOperations(AccountOperations, NodeInterface):
         wanted = [each for each in handles if of_client is None or of_client in each.state.clients()]
         durable = {each.name for each in handles if each.durable}
         return [self._view(handle, overview, durable) for handle, overview in await overviews_of(wanted)]
+
+    async def list_network_queues(self) -> Sequence[NetworkQueueView]:
+        """Return the queues of neighbor brokers."""
+        return network_queues(self._vpn.space)
 
     async def queue_names(self) -> Sequence[str]:
         """Return the name of every queue."""
@@ -564,7 +576,7 @@ class NodeOperations(AccountOperations, NodeInterface):
     async def _find(self, name: str) -> LocalQueue:
         handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(name))
         if handle is None:
-            raise QueueNotFound(name)
+            raise not_found(self._vpn.space, name)
         return handle
 
     async def _shown(self, handle: LocalQueue) -> QueueView:

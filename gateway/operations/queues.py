@@ -1,4 +1,4 @@
-"""Ask queues that may be deleted meanwhile, and follow a queue on behalf of an HTTP client.
+"""Ask queues that may be deleted meanwhile, list those of neighbors, and follow a queue for an HTTP client.
 
 A follower is a browser that shows messages as fast as its client reads them, and ends with the client's connection.
 """
@@ -25,6 +25,8 @@ from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.gateway.views.queues import NetworkQueueView
+from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selector
 
 
@@ -51,6 +53,37 @@ async def overviews_of(handles: Iterable[LocalQueue]) -> list[tuple[LocalQueue, 
         except QueueNotFound:
             continue
     return found
+
+
+def not_found(space: TopicSpace, name: str) -> QueueNotFound:
+    """Return the error for a queue that this broker does not have: it says which broker has it."""
+    home = space.queue_home(name)
+    if home is None:
+        return QueueNotFound(name)
+    return QueueNotFound(name, f"queue {name!r} is at broker {home.output.neighbor}: ask there")
+
+
+def network_queues(space: TopicSpace) -> list[NetworkQueueView]:
+    """Return the queues of neighbor brokers, by name and broker."""
+    if space.neighbors is None:
+        return []
+    names = space.neighbors.queues
+    return [
+        NetworkQueueView(
+            name=name,
+            broker=home.output.neighbor,
+            access_type=home.facts.access_type,
+            partition_count=home.facts.partition_count,
+            max_msg_size=home.facts.message_bytes_max,
+            ingress_enabled=home.facts.ingress_enabled,
+            egress_enabled=home.facts.egress_enabled,
+            full=home.facts.is_full,
+            reachable=home.output.is_up,
+            conflict=tuple(space.conflict(name)),
+        )
+        for name in names.names()
+        for home in sorted(names.homes(name), key=lambda each: each.output.neighbor)
+    ]
 
 
 WINDOW: Final = 100  # messages on their way to a client that reads slowly

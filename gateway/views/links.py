@@ -20,7 +20,7 @@ class VpnLinkView:
     neighbor_vpn_name: str
     linked: bool  # at both ends, and the link is up
     complete: bool  # the neighbor has told all that it wants, since it connected
-    exported_count: int  # topics, groups and priorities that this broker wants of the neighbor
+    exported_count: int  # topics, groups and priorities that this broker wants of the neighbor, and its queues
     imported_count: int  # the same, that the neighbor wants of this broker
     messages_received: int
     # Guaranteed messages.

@@ -170,6 +170,22 @@ class QueueView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkQueueView:
+    """A queue of a neighbor broker, as this broker knows it."""
+
+    name: str
+    broker: str  # where it is
+    access_type: str
+    partition_count: int  # 0: it is not partitioned
+    max_msg_size: int  # bytes of payload
+    ingress_enabled: bool
+    egress_enabled: bool
+    full: bool  # it refuses messages for its quota
+    reachable: bool  # there is a link to its broker now
+    conflict: tuple[str, ...] = ()  # neighbors with a queue of this name: the name means none of them
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeathView:
     """Why a message is in a dead message queue."""
 

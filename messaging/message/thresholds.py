@@ -65,6 +65,17 @@ class Threshold:
         self.raise_at: i64 = NEVER_REACHED
         self.clear_below: i64 = 0
 
+    def followed_by(self, listener: Callable[[bool], None]) -> "Threshold":
+        """Have a listener called after each report, with whether it is raised; return the threshold."""
+        tell = self._tell
+
+        def both(raised: bool, level: int, value: int) -> None:
+            tell(raised, level, value)
+            listener(raised)
+
+        self._tell = both
+        return self
+
     def watch(self, pair: ThresholdPair, *, limit: int, unit: int, value: int) -> None:
         """Set the levels; a limit of 0 is no limit, and nothing is raised. Reports a change of state."""
         self._set, self._clear = pair.levels(limit, unit) if limit > 0 else (NEVER_REACHED, NEVER_REACHED)
@@ -101,6 +112,17 @@ class Exceedance:
         if self._taken_before < 0 or taken - self._taken_before > limit // 10:
             self._taken_before = taken
             self._tell(limit)
+
+    def followed_by(self, listener: Callable[[], None]) -> "Exceedance":
+        """Have a listener called after each report; return the exceedance."""
+        tell = self._tell
+
+        def both(limit: int) -> None:
+            tell(limit)
+            listener()
+
+        self._tell = both
+        return self
 
 
 def no_listener(_raised: bool, _level: int, _value: int) -> None:

@@ -26,6 +26,7 @@ from sluicegate.messaging.topics.syntax import (
     TopicFilter,
     in_mqtt_syntax,
     parse_filter,
+    queue_topic_filter,
 )
 
 BUCKETS: Final = 256
@@ -38,6 +39,7 @@ class InterestKind(IntEnum):
 
     SUBSCRIBERS = 1  # messages of the topic, for all clients and queues that want them
     SHARED = 2  # messages of the topic, for one member of a group
+    QUEUE = 3  # messages for a queue by its name (messaging.network.queue_names)
 
 
 class Interest(NamedTuple):
@@ -48,9 +50,9 @@ class Interest(NamedTuple):
     """
 
     kind: InterestKind
-    topic_filter: str  # see `text_of`
+    topic_filter: str  # see `text_of`; of QUEUE its name
     syntax: Syntax
-    group: str  # the share name of SHARED, else empty
+    group: str  # the share name of SHARED, the facts of QUEUE, else empty
     priority: int  # of SUBSCRIBERS for Deliver-To-One: 1 (the best) to 4; 0: deliver always
     # Every subscription of it has a selector, or its client is away: some messages of the topic are wanted by nobody.
     selects: bool
@@ -65,6 +67,8 @@ class Interest(NamedTuple):
 
     def filter(self) -> TopicFilter:
         """Return the parsed filter. Raises TopicError for one that this broker does not accept."""
+        if self.kind == InterestKind.QUEUE:
+            return queue_topic_filter(self.topic_filter)
         return parse_filter(self.topic_filter, self.syntax)
 
 

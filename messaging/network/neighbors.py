@@ -9,8 +9,9 @@ from typing import Final, final
 
 from sluicegate.messaging.network.interest import Change, Interest, InterestKind
 from sluicegate.messaging.network.link import GroupKey, LinkOutput
+from sluicegate.messaging.network.queue_names import QueueHome, QueueNames, is_told
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
-from sluicegate.messaging.topics.syntax import LITERAL, PREFIX, TopicError, TopicFilter
+from sluicegate.messaging.topics.syntax import LITERAL, PREFIX, TopicError, TopicFilter, is_queue_topic, queue_name_of
 
 _AFTER_ALL: Final = 4  # added to the priority of candidates that may not select the message: they are the last choice
 
@@ -124,9 +125,16 @@ class LinkRoute:
     to the neighbors in `beside`. A direct message goes to those in `outputs`.
     """
 
-    __slots__ = ("_candidates", "beside", "groups", "matches", "outputs", "stored")
+    __slots__ = ("_candidates", "beside", "groups", "home", "matches", "outputs", "stored")
 
-    def __init__(self, matches: list[NeighborMatch], groups: list[RemoteGroup], stored: dict[LinkOutput, None]) -> None:
+    def __init__(
+        self,
+        matches: list[NeighborMatch],
+        groups: list[RemoteGroup],
+        stored: dict[LinkOutput, None],
+        home: QueueHome | None = None,
+    ) -> None:
+        self.home: Final = home  # of a queue that the topic names; None: it is no queue's topic
         self.matches: Final = matches  # neighbors that are there, each once, in the order of their interest
         self.groups: Final = groups
         self.outputs: Final = [match.output for match in matches]
@@ -178,6 +186,7 @@ class NeighborInterest:
         self._wants: dict[tuple[LinkOutput, int, bool, bool], _Want] = {}
         self._groups: dict[GroupKey, RemoteGroup] = {}
         self._held: dict[LinkOutput, dict[Interest, TopicFilter]] = {}
+        self.queues: Final = QueueNames()
 
     def change(self, output: LinkOutput, change: Change) -> list[str] | None:
         """Apply a change. Return the topics whose routes it concerns; None: it may concern any."""
@@ -218,7 +227,12 @@ class NeighborInterest:
         return True
 
     def route(self, topic: str) -> LinkRoute | None:
-        """Return the neighbors that messages of a topic are for; None: for no neighbor."""
+        """Return the neighbors that messages of a topic are for; None: for no neighbor.
+
+        Of a queue's topic: the neighbor that has the queue. The caller asks only where there is none here.
+        """
+        if is_queue_topic(topic):
+            return self._queue_route(queue_name_of(topic))
         found = self._index.match(topic)
         if not found:
             return None
@@ -243,8 +257,23 @@ class NeighborInterest:
             return None
         return LinkRoute(list(matches.values()), list(groups), stored)
 
+    def _queue_route(self, name: str) -> LinkRoute | None:
+        home = self.queues.only_home(name)
+        if home is None:
+            return None
+        output = home.output
+        matches: list[NeighborMatch] = []
+        if output.is_up:
+            match = NeighborMatch(self._neighbor(output))
+            match.add(0, selects=False)
+            matches.append(match)
+        stored: dict[LinkOutput, None] = {output: None} if output.has_queue else {}
+        return LinkRoute(matches, [], stored, home) if matches or stored else None
+
     def filters(self, topic: str) -> dict[LinkOutput, list[str]]:
         """Return the filters by which each neighbor wants messages of a topic, without those of groups."""
+        if is_queue_topic(topic):
+            return {home.output: [topic] for home in self.queues.homes(queue_name_of(topic))}
         found: dict[LinkOutput, list[str]] = {}
         for text, each in self._index.trace(topic):
             if isinstance(each, _Want) and text not in found.setdefault(each.neighbor.output, []):
@@ -266,7 +295,8 @@ class NeighborInterest:
             if interest.kind == InterestKind.SHARED
         ]
         assert set(self._groups) == set(shared), "a group without a neighbor"
-        assert self._index.count == len(self._groups) + self.count - len(shared)
+        queues_count = len([1 for held in self._held.values() for each in held if each.kind == InterestKind.QUEUE])
+        assert self._index.count == len(self._groups) + self.count - len(shared) - queues_count
 
     def _neighbor(self, output: LinkOutput) -> Neighbor:
         found = self._neighbors.get(output)
@@ -275,6 +305,9 @@ class NeighborInterest:
         return found
 
     def _add(self, output: LinkOutput, interest: Interest, topic_filter: TopicFilter) -> None:
+        if interest.kind == InterestKind.QUEUE:
+            self.queues.add(output, interest)
+            return
         neighbor = self._neighbor(output)
         if interest.kind == InterestKind.SHARED:
             key = (interest.group, topic_filter)
@@ -291,6 +324,9 @@ class NeighborInterest:
         self._index.add(topic_filter, (output, interest), want)
 
     def _discard(self, output: LinkOutput, interest: Interest, topic_filter: TopicFilter) -> None:
+        if interest.kind == InterestKind.QUEUE:
+            self.queues.discard(output, interest)
+            return
         if interest.kind == InterestKind.SHARED:
             key = (interest.group, topic_filter)
             if self._groups[key].leave(self._neighbor(output), selects=interest.selects):
@@ -315,6 +351,8 @@ def _filter_of(interest: Interest) -> TopicFilter | None:
         topic_filter = interest.filter()
     except TopicError:
         return None
+    if interest.kind == InterestKind.QUEUE:
+        return topic_filter if is_told(interest.topic_filter) else None
     return None if stays_local(topic_filter) else topic_filter
 
 

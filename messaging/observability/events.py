@@ -98,6 +98,9 @@ VPN_BINDS_HIGH: Final = EventKind("VPN_AD_BIND_COUNT_HIGH", WARNING)
 VPN_BINDS_HIGH_CLEAR: Final = EventKind("VPN_AD_BIND_COUNT_HIGH_CLEAR", INFO)
 VPN_QUEUE_CREATED: Final = EventKind("VPN_AD_QENDPT_CREATE", INFO)
 VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
+# Ours: several brokers of a network have a queue of one name, so each serves its own clients only.
+VPN_QUEUE_NAME_CONFLICT: Final = EventKind("VPN_AD_QENDPT_NAME_CONFLICT", WARNING)
+VPN_QUEUE_NAME_CONFLICT_CLEAR: Final = EventKind("VPN_AD_QENDPT_NAME_CONFLICT_CLEAR", INFO)
 # Ours: a queue has its messages, but its definition is unknown; later it is known again, or the queue is gone.
 VPN_DEFINITION_LOST: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST", ERROR)
 VPN_DEFINITION_LOST_CLEAR: Final = EventKind("VPN_AD_QENDPT_DEFINITION_LOST_CLEAR", INFO)

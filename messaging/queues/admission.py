@@ -233,6 +233,11 @@ class QueueGate:
         if self.spool is not None:
             self.spool.count_out(count, size)
 
+    def overrun(self) -> None:
+        """Note that messages which another broker has confirmed are taken beyond a limit."""
+        if self.usage_bytes >= self.usage_bytes_max:
+            self.usage_exceeded.refused(taken=self.accepted_bytes, limit=self.usage_bytes_max)
+
     def close(self) -> None:
         """Release all usage: the queue is deleted. Called before its actors stop."""
         self.ended = True

@@ -9,6 +9,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.keys import KeySource
 from sluicegate.messaging.network.link import GroupKey
+from sluicegate.messaging.network.queue_names import QueueFacts
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.assignment.slots import partition_in
 from sluicegate.messaging.queues.pressure import Pressure
@@ -48,6 +49,7 @@ class QueueTarget:
         self.selector: Selector | None = None  # selects among the messages of its topics; None: all
         self.turns: Subscriber | None = None  # the client it shares Deliver-To-One messages as; None: it gets all
         self.priorities: tuple[int, ...] = ()  # there: 1 to 4, DELIVER_ALWAYS, or both
+        self.facts: QueueFacts | None = None  # that neighbor brokers are told; None: they are not told of the queue
         self.watcher: Address | None = None  # is told of its consumers: their selectors decide what enters the queue
 
     def partition_of(self, key_hash: int) -> int:

@@ -3,7 +3,7 @@
 A space has a `LocalInterests` while its message VPN has links, and tells it each change of a subscription.
 
 Not every subscription is exported. Filters whose first level begins with `$` or `#` name what belongs to one broker:
-its events, its queues, the topics that it made for one client.
+its events, and the topics that it made for one client. The topic of a durable queue is exported as the queue's name.
 """
 
 from collections.abc import Callable, Hashable
@@ -11,9 +11,10 @@ from typing import Final, final
 
 from sluicegate.messaging.network.interest import Change, Interest, InterestCounts, shared, subscribers
 from sluicegate.messaging.network.link import LinkOutput
+from sluicegate.messaging.network.queue_names import queue_interest
 from sluicegate.messaging.routing.destinations import Destination, QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.topics.relations import covers
-from sluicegate.messaging.topics.syntax import LITERAL, TopicFilter
+from sluicegate.messaging.topics.syntax import LITERAL, TopicFilter, queue_topic
 
 _NOTHING: Final[list[Interest]] = []
 
@@ -22,7 +23,8 @@ _NOTHING: Final[list[Interest]] = []
 class ExportRules:
     """Which subscriptions one link exports, by their topic filters and by the names of their queues.
 
-    A rule applies to the filters that it covers: `plant/>` to `plant/1/*`, and not to `>`.
+    A rule applies to the filters that it covers: `plant/>` to `plant/1/*`, and not to `>`. Rules of topics do not apply
+    to the names of queues.
     """
 
     def __init__(
@@ -58,12 +60,25 @@ class _Export:
 class _Place:
     """One subscription: a filter and a key of the index."""
 
-    __slots__ = ("destination", "interests", "queue")
+    __slots__ = ("destination", "interests", "is_name", "queue")
 
-    def __init__(self, destination: Destination) -> None:
+    def __init__(self, topic_filter: TopicFilter, destination: Destination) -> None:
         self.destination = destination
         self.interests: list[Interest] = _NOTHING
         self.queue = destination.name if isinstance(destination, QueueTarget) else ""
+        self.is_name = self.queue != "" and topic_filter.text == queue_topic(self.queue)  # the queue's own topic
+
+    def passes(self, rules: ExportRules, topic_filter: TopicFilter) -> bool:
+        """Return whether a link exports it."""
+        return self.queue not in rules.exclude_queues if self.is_name else rules.allows(topic_filter, self.queue)
+
+    def wants(self, topic_filter: TopicFilter) -> list[Interest]:
+        """Return what it wants now."""
+        destination = self.destination
+        if self.is_name:
+            assert isinstance(destination, QueueTarget), "the topic is its own"
+            return _NOTHING if destination.facts is None else [queue_interest(self.queue, destination.facts)]
+        return _interests_of(topic_filter, destination) if _is_exported(topic_filter) else _NOTHING
 
 
 @final
@@ -95,7 +110,7 @@ class LocalInterests:
         added: list[Interest] = []
         for places in self._places.values():
             for topic_filter, place in places.items():
-                if place.interests and rules.allows(topic_filter, place.queue):
+                if place.interests and place.passes(rules, topic_filter):
                     added += [each for each in place.interests if export.counts.begin(each)]
         return Change(added, [])
 
@@ -111,9 +126,8 @@ class LocalInterests:
         if places is None:
             places = self._places[key] = {}
         before = places.get(topic_filter)
-        place = places[topic_filter] = _Place(destination)
-        if _is_exported(topic_filter):
-            place.interests = _interests_of(topic_filter, destination)
+        place = places[topic_filter] = _Place(topic_filter, destination)
+        place.interests = place.wants(topic_filter)
         self._replace(topic_filter, place, _NOTHING if before is None else before.interests)
 
     def unsubscribed(self, topic_filter: TopicFilter, key: Hashable) -> None:
@@ -130,16 +144,15 @@ class LocalInterests:
     def renew(self, key: Hashable) -> None:
         """What the subscriptions of a client, queue or group want may have changed, for another reason than these."""
         for topic_filter, place in self._places.get(key, {}).items():
-            if _is_exported(topic_filter):
-                before = place.interests
-                place.interests = _interests_of(topic_filter, place.destination)
-                if place.interests != before:
-                    self._replace(topic_filter, place, before)
+            before = place.interests
+            place.interests = place.wants(topic_filter)
+            if place.interests != before:
+                self._replace(topic_filter, place, before)
 
     def _replace(self, topic_filter: TopicFilter, place: _Place, before: list[Interest]) -> None:
         """Tell the links that the interests of a place have changed."""
         for export in self._exports.values():
-            if not export.rules.allows(topic_filter, place.queue):
+            if not place.passes(export.rules, topic_filter):
                 continue
             added = [each for each in place.interests if export.counts.begin(each)]
             removed = [each for each in before if export.counts.end(each)]

@@ -16,6 +16,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN, row_prefix
 from sluicegate.messaging.network.interest import Change
 from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.network.neighbors import LinkRoute, NeighborInterest, RemoteGroup
+from sluicegate.messaging.network.queue_names import QueueHome
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.routing.destinations import (
     DELIVER_ALWAYS,
@@ -29,7 +30,13 @@ from sluicegate.messaging.routing.local_interest import LocalInterests
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex, subscription_bytes
-from sluicegate.messaging.topics.syntax import TOPIC_REMEMBERED_CHARACTERS_MAX, TopicFilter
+from sluicegate.messaging.topics.syntax import (
+    TOPIC_REMEMBERED_CHARACTERS_MAX,
+    TopicFilter,
+    is_queue_topic,
+    queue_name_of,
+    queue_topic,
+)
 
 
 @final
@@ -314,6 +321,7 @@ class TopicSpace:
         self.generation = 0  # rises with every change of a subscription
         self.turns_count = 0  # Deliver-To-One messages for which a client was chosen
         self.filtered_count = 0  # forwarded messages whose selectors leave them no receiver
+        self.refused_early: dict[int, int] = {}  # verdict -> messages that a neighbor's queue would have refused
         self.missing_count = 0  # messages for target queues that do not exist, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
@@ -560,9 +568,33 @@ class TopicSpace:
                     matches.selecting.append(found)
             else:
                 matches.groups[found] = None
-        if self.neighbors is not None:
+        if self.neighbors is not None and not (is_queue_topic(topic) and self.has_queue(queue_name_of(topic))):
             matches.links = self.neighbors.route(topic)
         return matches
+
+    def has_queue(self, name: str) -> bool:
+        """Return whether this broker has a queue of this name that clients reach."""
+        return any(
+            isinstance(found, QueueTarget) and found.name == name for found in self._index.match(queue_topic(name))
+        )
+
+    def queue_home(self, name: str) -> QueueHome | None:
+        """Return the neighbor whose queue a name means here; None: this broker's own queue, or none at all."""
+        if self.neighbors is None or self.has_queue(name):
+            return None
+        return self.neighbors.queues.only_home(name)
+
+    def conflict(self, name: str) -> list[str]:
+        """Return the neighbors with a queue of this name, if another broker or this one has one as well."""
+        if self.neighbors is None:
+            return []
+        homes = [home.output.neighbor for home in self.neighbors.queues.homes(name)]
+        return sorted(homes) if len(homes) + self.has_queue(name) > 1 else []
+
+    def queue_changed(self, target: QueueTarget) -> None:
+        """What neighbors are told of a queue has changed."""
+        if self.interests is not None:
+            self.interests.renew(target)
 
     def _resolve(self, topic: str) -> Route:
         matches = self.matches(topic)

@@ -37,7 +37,7 @@ from sluicegate.actors.messages.directory import (
 from sluicegate.actors.messages.queues import Reconfigure, RescaleAdvanced, RescaleFinished
 from sluicegate.actors.messages.router import SetQueueTopics
 from sluicegate.actors.messages.spool import PurgeFromStore, RegisterPartition, WriteTables
-from sluicegate.actors.queues.assembly import QueueServices, assemble_queue
+from sluicegate.actors.queues.assembly import QueueServices, assemble_queue, facts_of
 from sluicegate.actors.queues.directory.consumer_queues import ConsumerQueues, all_done, found_later
 from sluicegate.actors.queues.directory.lost_definitions import (
     OwnQueue,
@@ -542,6 +542,7 @@ class QueueDirectory(LoopActor):
         filters, exceptions = topics_of(handle.definition)
         if handle.kind in FOR_CLIENTS:
             filters.append(queue_topic_filter(handle.name))
+        handle.target.facts = facts_of(handle)
         if filters:
             asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions, handle.definition.selector))
             asked.then(lambda _: done())

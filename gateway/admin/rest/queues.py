@@ -46,7 +46,7 @@ from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.views.errors import SubscriptionAlreadyExists
 from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
-from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, QueueView
+from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, NetworkQueueView, QueueView
 from sluicegate.gateway.views.selections import ALLOWED, SEQUENCE_MAX, replay_start
 from sluicegate.gateway.views.spool import CursorView
 from sluicegate.messaging.queues.attributes import quoted
@@ -130,6 +130,11 @@ class _Queues:
 
 
 @dataclass(frozen=True, slots=True)
+class _NetworkQueues:
+    queues: Sequence[NetworkQueueView]
+
+
+@dataclass(frozen=True, slots=True)
 class _Cursors:
     cursors: Sequence[CursorView]
 
@@ -146,6 +151,14 @@ class _Selectors:
 async def list_queues(node: NodeInterface, request: Request) -> Response:
     """Every queue."""
     return view_answer(_Queues(await node.list_queues()))
+
+
+@QUEUES.operation(
+    "GET", "/network/queues", Answer(200, "By name", list_of("NetworkQueues", "queues", NetworkQueueView))
+)
+async def list_network_queues(node: NodeInterface, request: Request) -> Response:
+    """The queues of neighbor brokers, which clients of this one reach by their names."""
+    return view_answer(_NetworkQueues(await node.list_network_queues()))
 
 
 @QUEUES.operation(

@@ -23,6 +23,7 @@ from sluicegate.gateway.views.queues import (
     DurableSelectorView,
     EventView,
     MessageView,
+    NetworkQueueView,
     QueueView,
     RedriveView,
     ReloadView,
@@ -64,6 +65,10 @@ class AdminClient:
     def list_queues(self) -> Sequence[QueueView]:
         """Return every queue."""
         return read_view(tuple[QueueView, ...], _member(self._port.ask("GET", "/queues"), "queues"))
+
+    def list_network_queues(self) -> Sequence[NetworkQueueView]:
+        """Return the queues of neighbor brokers."""
+        return read_view(tuple[NetworkQueueView, ...], _member(self._port.ask("GET", "/network/queues"), "queues"))
 
     def show_queue(self, name: str) -> QueueView:
         """Return one queue."""

@@ -168,11 +168,12 @@ class _Walk:
             else:
                 leg.granted[found.subscriber] = max(found.qos, leg.granted.get(found.subscriber, -1))
         leg.groups.update(matches.groups)
-        if matches.links is not None:  # only of the leg's own topic: no neighbor wants the topics of queues
+        has_home = matches.links is not None and leg.topic == node.topic  # a neighbor's queue is known by its own topic
+        if has_home:
             leg.links = matches.links
         for target in matches.queues:
             self._deliver_to_queue(target, leg, spares=spares)
-        if is_queue_topic(node.topic) and not matches.queues and not node.forks:
+        if is_queue_topic(node.topic) and not (matches.queues or has_home or node.forks):
             (self._lost if spares else self._missing).append(queue_name_of(node.topic))
 
     def _deliver_to_queue(self, target: QueueTarget, leg: _Leg, *, spares: bool) -> None:

@@ -322,7 +322,8 @@ async def test_direct_subscribers_get_guaranteed_messages_in_one_order(network: 
     subscriber = await network["b"].connect("direct")
     await subscriber.subscribe(("t/#", 0))
     await wanted(network, "t/>")
-    await until(lambda: len(network["a"].neighbor("b").vpns[0].receiver.interests.all()) == 2, "a knows of both")
+    known = network["a"].neighbor("b").vpns[0].receiver.interests
+    await until(lambda: known.count == 3, "a knows of both, and of the queue")
     await network.are_linked()
     await publish(network, range(20))
     assert await subscriber.payloads(20) == payloads(range(20))

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from sluicegate.gateway.config.load import load
+from sluicegate.messaging.network.interest import InterestKind
 from sluicegate.protocols.network.neighbor import Neighbor
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
@@ -140,7 +141,8 @@ class LinkedBroker(RunningBroker):
         """Return the filters that a neighbor wants, as they are in force at this broker."""
         neighbors = self.node.vpns[vpn].space.neighbors
         entries = () if neighbors is None else neighbors.entries()
-        return {interest.topic_filter for output, interest in entries if output.neighbor == name}
+        wanted = [interest for output, interest in entries if output.neighbor == name]
+        return {interest.topic_filter for interest in wanted if interest.kind != InterestKind.QUEUE}
 
 
 class Brokers:

@@ -38,6 +38,7 @@ from sluicegate.gateway.views.queues import (
     FlowView,
     Health,
     MessageView,
+    NetworkQueueView,
     PartitionStatus,
     PartitionView,
     QueueView,
@@ -110,6 +111,7 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
     replays: list[tuple[ReplayStart, int, int | None]] = field(default_factory=list)
     refusal: str = ""  # why it refuses to delete
     definitions: dict[str, QueueDefinition] = field(default_factory=dict)
+    network_queues: Sequence[NetworkQueueView] = ()
     templates: dict[str, QueueTemplate] = field(default_factory=dict)
     messages: dict[str, list[MessageView]] = field(default_factory=dict)
     flows: dict[str, list[FlowView]] = field(default_factory=dict)
@@ -177,6 +179,9 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         views = [replace(await self.show_queue(name), partitions=()) for name in sorted(self.definitions)]
         return [each for each in views if of_client is None or of_client in {flow.client for flow in each.flows}]
+
+    async def list_network_queues(self) -> Sequence[NetworkQueueView]:
+        return self.network_queues
 
     async def queue_names(self) -> Sequence[str]:
         return list(self.definitions)

@@ -1,6 +1,6 @@
 """`sluicegate queue ...`: create, change, list, show, delete, purge and browse queues over the admin port."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Annotated
 
@@ -13,7 +13,7 @@ from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.config.sections.values import rounded_size
-from sluicegate.gateway.views.queues import FlowView, MessageView, PartitionView, QueueView
+from sluicegate.gateway.views.queues import FlowView, MessageView, NetworkQueueView, PartitionView, QueueView
 from sluicegate.gateway.views.spool import CursorView
 from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -131,14 +131,54 @@ def unsubscribe_from(
 
 
 @app.command("list")
-def list_all(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
-    """List all queues."""
-    views = AdminClient(url, vpn).list_queues()
+def list_all(
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+    network: Annotated[
+        bool, typer.Option("--network", help="Only the queues of other brokers of the network.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List all queues, and those of other brokers of the network."""
+    client = AdminClient(url, vpn)
+    if network:
+        found = client.list_network_queues()
+        print_json(found) if as_json else _print_network_queues(found)
+        return
+    views = client.list_queues()
     if as_json:
         print_json(views)
         return
     columns = ("name", "access", "partitions", "ready", "unacked", "spooled", "flows")
     print_table(columns, [_summary(view) for view in views])
+    elsewhere = client.list_network_queues()
+    if elsewhere:
+        typer.echo("\nQueues of other brokers:")
+        _print_network_queues(elsewhere)
+
+
+def _print_network_queues(views: Sequence[NetworkQueueView]) -> None:
+    columns = ("name", "broker", "access", "partitions", "state")
+    print_table(
+        columns, [(each.name, each.broker, each.access_type, each.partition_count, _state(each)) for each in views]
+    )
+
+
+def _state(view: NetworkQueueView) -> str:
+    """Return what keeps clients of this broker from the queue, or that nothing does."""
+    if view.conflict:
+        return "conflict: several brokers have a queue of this name"
+    reasons = [
+        text
+        for holds, text in (
+            (not view.reachable, "no link"),
+            (not view.ingress_enabled, "ingress shut down"),
+            (not view.egress_enabled, "egress shut down"),
+            (view.full, "full"),
+        )
+        if holds
+    ]
+    return ", ".join(reasons) or "ready"
 
 
 @app.command("show")

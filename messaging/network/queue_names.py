@@ -1,0 +1,163 @@
+"""The names of queues in a network: what a broker tells its neighbors of its queues, and who has a queue of a name.
+
+A durable queue with a name is an interest of its own kind (`InterestKind.QUEUE`), so it travels as topics do: told
+once, again when it changes, compared by digests after a break, and kept by the store. Its facts are the text in place
+of a share name. They say what a neighbor needs that publishes to the queue, or shows it to operators.
+
+Names that begin with `#` or `$` stay: they are each broker's own, as dead message queues are.
+
+A name that two brokers have is in conflict: it then means the queue of the broker at hand, and none at other brokers.
+Nobody decides by a clock which of two queues in use is the right one.
+"""
+
+from typing import Final, NamedTuple, final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.refusals import (
+    ADMITTED,
+    REFUSED_MESSAGE_TOO_LARGE,
+    REFUSED_QUEUE_FULL,
+    REFUSED_SHUT_DOWN,
+    REJECT_NEVER,
+    refuses_publisher,
+)
+from sluicegate.messaging.network.interest import Interest, InterestKind
+from sluicegate.messaging.network.link import LinkOutput
+from sluicegate.messaging.topics.syntax import Syntax
+
+FACTS_CHARS_MAX: Final = 500
+
+
+class QueueFacts(NamedTuple):
+    """What a broker tells of one of its queues."""
+
+    access_type: str
+    partition_count: int  # 0: it is not partitioned
+    message_bytes_max: int  # payload
+    ingress_enabled: bool
+    egress_enabled: bool
+    reject_behavior: int  # of messaging.message.refusals: whether publishers hear of refusals
+    is_full: bool = False  # it has refused something for its quota, and still holds more than its lower threshold
+
+    def text(self) -> str:
+        """Return the facts as they travel: words, each `name=value`."""
+        return (
+            f"access={self.access_type} partitions={self.partition_count} size={self.message_bytes_max}"
+            f" in={self.ingress_enabled:d} out={self.egress_enabled:d} reject={self.reject_behavior}"
+            f" full={self.is_full:d}"
+        )
+
+    def verdict(self, batch: MessageBatch) -> int:
+        """Return ADMITTED, or why the queue would refuse these messages to their publisher.
+
+        What it would drop without telling the publisher is left to it.
+        """
+        found = self._verdict(batch)
+        return found if found == ADMITTED or refuses_publisher(found, self.reject_behavior) else ADMITTED
+
+    def limit(self, verdict: int) -> str:
+        """Return the limit of the queue that a verdict refers to; empty where it is not known here."""
+        return f"{self.message_bytes_max} bytes" if verdict == REFUSED_MESSAGE_TOO_LARGE else ""
+
+    def _verdict(self, batch: MessageBatch) -> int:
+        if self.is_full:
+            return REFUSED_QUEUE_FULL
+        limit = self.message_bytes_max
+        if batch.payload_bytes > limit and max([len(payload) for payload in batch.payloads()]) > limit:
+            return REFUSED_MESSAGE_TOO_LARGE
+        return ADMITTED if self.ingress_enabled else REFUSED_SHUT_DOWN
+
+
+def facts_in(text: str) -> QueueFacts:
+    """Return the facts in a text. Words of later releases are skipped. Raises ValueError."""
+    if len(text) > FACTS_CHARS_MAX:
+        raise ValueError(f"{len(text)} characters about a queue; at most {FACTS_CHARS_MAX} are taken")
+    words: dict[str, str] = {}
+    for word in text.split(" "):
+        name, _, value = word.partition("=")
+        words[name] = value
+    try:
+        return QueueFacts(
+            words["access"],
+            int(words["partitions"]),
+            int(words["size"]),
+            words["in"] == "1",
+            words["out"] == "1",
+            int(words.get("reject", str(REJECT_NEVER))),
+            words.get("full") == "1",
+        )
+    except (KeyError, ValueError):
+        raise ValueError(f"a queue is described by {text!r:.100}") from None
+
+
+def is_told(name: str) -> bool:
+    """Return whether neighbors hear of a durable queue of this name."""
+    return not name.startswith(("#", "$"))
+
+
+def queue_interest(name: str, facts: QueueFacts) -> Interest:
+    """Return the interest that tells of a queue."""
+    return Interest(InterestKind.QUEUE, name, Syntax.MQTT, facts.text(), 0, False, True)
+
+
+class QueueHome(NamedTuple):
+    """A queue of a neighbor."""
+
+    name: str
+    output: LinkOutput
+    facts: QueueFacts
+
+
+@final
+class QueueNames:
+    """The queues of all neighbors of one message VPN.
+
+    While a neighbor sends a bucket anew, a queue may be known twice, as it was and as it is: the latest counts.
+    """
+
+    def __init__(self) -> None:
+        self._homes: dict[str, dict[LinkOutput, dict[Interest, QueueFacts]]] = {}
+        self._touched: dict[str, None] = {}
+
+    def add(self, output: LinkOutput, interest: Interest) -> bool:
+        """Add a queue; return whether it can be understood."""
+        try:
+            facts = facts_in(interest.group)
+        except ValueError:
+            return False
+        name = interest.topic_filter
+        self._homes.setdefault(name, {}).setdefault(output, {})[interest] = facts
+        self._touched[name] = None
+        return True
+
+    def discard(self, output: LinkOutput, interest: Interest) -> None:
+        """Remove a queue, or what it was before."""
+        name = interest.topic_filter
+        homes = self._homes.get(name)
+        known = None if homes is None else homes.get(output)
+        if homes is None or known is None or known.pop(interest, None) is None:
+            return
+        self._touched[name] = None
+        if not known:
+            del homes[output]
+        if not homes:
+            del self._homes[name]
+
+    def homes(self, name: str) -> list[QueueHome]:
+        """Return every neighbor that has a queue of this name."""
+        found = self._homes.get(name, {})
+        return [QueueHome(name, output, next(reversed(known.values()))) for output, known in found.items()]
+
+    def only_home(self, name: str) -> QueueHome | None:
+        """Return the neighbor that has the queue of this name; None where none has, or several have."""
+        found = self.homes(name)
+        return found[0] if len(found) == 1 else None
+
+    def names(self) -> list[str]:
+        """Return the names of all queues."""
+        return sorted(self._homes)
+
+    def take_touched(self) -> list[str]:
+        """Return the names whose homes have changed since the last call."""
+        touched, self._touched = list(self._touched), {}
+        return touched
