@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.interop]
 Own = Callable[[str], str]
 PATHS = (
     *("", "queues", "queues/wide-queue", "queues/wide-queue/messages", "templates", "clients", "actors", "events"),
-    *("explain", "users", "rest-delivery-points", "spool", "bridges"),
+    *("explain", "users", "rest-delivery-points", "spool", "bridges", "network"),
 )
 
 

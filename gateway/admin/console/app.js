@@ -10,6 +10,8 @@ import * as points from "./pages/delivery-points.js";
 import * as events from "./pages/events.js";
 import * as explain from "./pages/explain.js";
 import * as vpns from "./pages/message-vpns.js";
+import * as link from "./pages/network/link.js";
+import * as network from "./pages/network/network.js";
 import * as overview from "./pages/overview.js";
 import * as messages from "./pages/queues/messages.js";
 import * as queue from "./pages/queues/queue.js";
@@ -36,6 +38,7 @@ const PAGES = [
   { path: points.POINTS, title: "Delivery points", page: points },
   { path: "spool", title: "Spool", page: spool, ofNode: true },
   { path: bridges.BRIDGES, title: "Bridges", page: bridges },
+  { path: network.NETWORK, title: "Network", page: network, ofNode: true },
   { path: vpns.MESSAGE_VPNS, title: "Message VPNs", page: vpns, ofNode: true },
 ];
 
@@ -64,6 +67,7 @@ function target() {
   if (parts[0] === "templates") return { page: templates, parts, name: "queues" };
   if (parts[0] === points.POINTS && parts.length === 2) return { page: point, parts, name: points.POINTS };
   if (parts[0] === bridges.BRIDGES && parts.length === 2) return { page: bridge, parts, name: bridges.BRIDGES };
+  if (parts[0] === network.NETWORK && parts.length === 2) return { page: link, parts, name: network.NETWORK };
   const known = PAGES.find((each) => each.path === (parts[0] ?? "")) ?? PAGES[0];
   return { page: known.page, parts, name: known.path };
 }

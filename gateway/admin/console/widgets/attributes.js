@@ -12,7 +12,7 @@ async function attributes(schema) {
 
 /**
  * Return fields for a dialog. `now` are the current values; an attribute without one is not set, and an empty field leaves
- * it unset. Lists have one entry per line; an entry with several attributes is a JSON object.
+ * it unset. Lists have one entry per line. Objects, also as entries of lists, are JSON.
  */
 export async function attributeFields(schema, now) {
   return (await attributes(schema)).map(([name, of]) => {
@@ -50,6 +50,7 @@ const textOf = (values, name, of) => (values[name] === undefined || values[name]
 const holdsObjects = (of) => of.items.$ref !== undefined;
 
 function asText(value, of) {
+  if (of.type === "object") return JSON.stringify(value);
   if (of.type !== "array") return String(value);
   return (holdsObjects(of) ? value.map((each) => JSON.stringify(each, givenOnly)) : value).join("\n");
 }
@@ -61,6 +62,7 @@ const givenOnly = (_, value) => value ?? undefined;
 function typed(text, of, before = []) {
   if (of.type === "integer") return numberOf(text);
   if (of.type === "boolean") return text === "true";
+  if (of.type === "object") return objectOf(text);
   if (of.type === "array") return holdsObjects(of) ? linesOf(text).map(objectOf) : linesOf(text).map((line) => before.find((each) => each.trim() === line) ?? line);
   return text;
 }

@@ -6,7 +6,8 @@ const SVG = "http://www.w3.org/2000/svg";
 const WIDTH = 160;
 const HEIGHT = 36;
 
-function svg(tag, attributes) {
+/** Return an element of a drawing. */
+export function svg(tag, attributes) {
   const made = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
   return made;

@@ -1,0 +1,83 @@
+"""The pages of the network: a picture of the brokers, and links that are made, edited, shut down and deleted."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from support.operations.console_page import PHONE, answer, browser_page, go, row
+from support.processes.gateway import GatewayProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.interop]
+
+MAY_LINK: dict[str, object] = {
+    "authentication.client_profiles.0.name": "default",
+    "authentication.client_profiles.0.allow_bridge_connections_enabled": True,
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """The broker `here`."""
+    folder: Path = tmp_path_factory.mktemp("here")
+    with GatewayProcess(folder, {"node.name": "here", **MAY_LINK}) as process:
+        yield process
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """The broker `there`, which waits for a link."""
+    folder: Path = tmp_path_factory.mktemp("there")
+    with GatewayProcess(folder, {"node.name": "there", "links.here.url": "", **MAY_LINK}) as process:
+        yield process
+
+
+def test_a_broker_without_links_says_that_it_is_alone(page: Page) -> None:
+    """So this test is the first."""
+    go(page, "network")
+    expect(page.locator("#page")).to_contain_text("This broker is here, of the network default.")
+    expect(page.locator("#page")).to_contain_text("this broker is alone")
+    expect(page.locator(".network")).to_be_hidden()
+
+
+def test_a_link_is_made_seen_edited_shut_down_and_deleted(
+    page: Page, running: GatewayProcess, other: GatewayProcess
+) -> None:
+    go(page, "network")
+    page.get_by_role("button", name="New link").click()
+    answer(page, "Create", name="there", url=f"flow://127.0.0.1:{other.ports['flow']}")
+
+    expect(page.locator("h1")).to_have_text("there")
+    expect(page.locator("#page")).to_contain_text("up, created by an operator")
+    expect(row(page, "default", table="Message VPNs")).to_contain_text("linked")
+    other.create_queue("far", subscriptions=["plant/>"])
+    expect(row(page, "default", table="Message VPNs").locator("td").nth(4)).to_have_text("1")
+
+    go(page, "network")
+    expect(page.locator(".network .broker")).to_have_count(2)
+    expect(page.locator(".network .broker.self")).to_contain_text("here")
+    expect(page.locator(".network .broker.up")).to_contain_text("there")
+    expect(page.locator(".network .figures")).to_contain_text("/s out")
+    expect(row(page, "there", table="Links")).to_contain_text("up")
+
+    page.locator(".network .broker.up").click()
+    expect(page.locator("h1")).to_have_text("there")
+    page.get_by_role("button", name="Edit").click()
+    answer(page, "Change", dead_time_ms="4000", vpns='{"default": "default"}')
+    expect(page.locator("#page")).to_contain_text("up, created by an operator")
+
+    page.get_by_role("button", name="Shut down").click()
+    expect(page.locator("#page")).to_contain_text("shut down, created by an operator")
+    go(page, "network")
+    expect(page.locator(".network .broker.down")).to_contain_text("there")
+    go(page, "network/there")
+    page.get_by_role("button", name="Delete link").click()
+    answer(page, "Delete")
+    expect(page.locator("#page")).to_contain_text("this broker is alone")
+
+
+def test_the_picture_fits_on_a_phone(browser: Browser, running: GatewayProcess, other: GatewayProcess) -> None:
+    with browser_page(browser, f"{other.admin_url}/console#/network", size=PHONE, scheme="dark") as page:
+        expect(page.locator(".network .broker.down")).to_contain_text("here")
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
