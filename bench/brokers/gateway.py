@@ -38,6 +38,11 @@ class Sluicegate(Broker):
         return True
 
     @property
+    def name(self) -> str:
+        """The name of the node."""
+        return self.directory.name
+
+    @property
     def admin_url(self) -> str:
         """The URL of the admin port."""
         host, port = self.address_of(_ADMIN)
@@ -61,9 +66,10 @@ class Sluicegate(Broker):
             raise BrokerError(f"{method} {path} was refused: {refusal.code} {text}") from refusal
         return json.loads(text) if text else None
 
-    def another(self, name: str) -> "Sluicegate":
-        """Start one more, in a folder below this one's, on the cores of the generator."""
-        return Sluicegate(self.directory / name, frozenset(os.sched_getaffinity(0)), self._conditions)
+    def another(self, name: str, *, beside: bool = False) -> "Sluicegate":
+        """Start one more, in a folder below this one's, on the cores of the generator; `beside`: on those of this one."""
+        cores = self._cores if beside else frozenset(os.sched_getaffinity(0))
+        return Sluicegate(self.directory / name, cores, self._conditions)
 
     def prepare(self, plan: LoadPlan) -> LoadPlan:
         """Create the queues of a plan, and return the plan with the gateway's addresses."""
@@ -99,7 +105,12 @@ class Sluicegate(Broker):
             ]
         *ports, admin_port = free_ports(len(names) + 1)
         settings += [f"listeners.{name}.port={port}" for name, port in zip(names, ports, strict=True)]
-        settings.append(f"admin.port={admin_port}")
+        settings += [
+            f"admin.port={admin_port}",
+            f"node.name={self.name}",  # links need a name, and the right to have them
+            "authentication.client_profiles.0.name=default",
+            "authentication.client_profiles.0.allow_bridge_connections_enabled=true",
+        ]
         self._ports: Addresses = {name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)}
         self._admin: Addresses = {_ADMIN: ("127.0.0.1", admin_port)}
         command = [*program, "serve", "--data", str(self.directory / "data")]

@@ -103,7 +103,7 @@ class BoardPlace:
 class RunningLoad:
     """Workers that run a plan. Created by `run_load`."""
 
-    def __init__(self, plan: LoadPlan, broker: Broker, workers: int) -> None:
+    def __init__(self, plan: LoadPlan, broker: Broker, subscribed: Broker, workers: int) -> None:
         count = min(workers, plan.lanes)
         self._board = Board(count)
         self._pipes: list[multiprocessing.connection.Connection] = []
@@ -111,7 +111,7 @@ class RunningLoad:
         for worker in range(count):
             ours, theirs = _FORK.Pipe()
             lanes = range(worker, plan.lanes, count)
-            arguments = (plan, lanes, broker, self._board.place(worker), theirs)
+            arguments = (plan, lanes, broker, subscribed, self._board.place(worker), theirs)
             process = _FORK.Process(target=_work, args=arguments, daemon=True)
             process.start()
             theirs.close()
@@ -168,9 +168,14 @@ class RunningLoad:
 
 
 @contextmanager
-def run_load(plan: LoadPlan, broker: Broker, *, workers: int) -> Iterator[RunningLoad]:
-    """Connect all clients of a plan, and start it; its workers end with the block."""
-    load = RunningLoad(plan, broker, workers)
+def run_load(
+    plan: LoadPlan, broker: Broker, *, workers: int, subscribed: Broker | None = None
+) -> Iterator[RunningLoad]:
+    """Connect all clients of a plan, and start it; its workers end with the block.
+
+    `subscribed` is the broker of the subscribers; None: that of the publishers.
+    """
+    load = RunningLoad(plan, broker, subscribed or broker, workers)
     try:
         load.start()
         yield load
@@ -182,12 +187,13 @@ def _work(
     plan: LoadPlan,
     lane_numbers: range,
     broker: Broker,
+    subscribed: Broker,
     place: BoardPlace,
     pipe: multiprocessing.connection.Connection,
 ) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)  # the measuring process stops the broker, not this one
     try:
-        worker = connect_worker(plan, lane_numbers, broker.address_of)
+        worker = connect_worker(plan, lane_numbers, broker.address_of, subscribed.address_of)
         pipe.send(_CONNECTED)
         pipe.recv()
         pipe.send(worker.run(place))
@@ -196,15 +202,24 @@ def _work(
         pipe.send(f"{type(error).__name__}: {error}")
 
 
-def connect_worker(plan: LoadPlan, lane_numbers: range, address_of: Callable[[str], Address]) -> Worker:
-    """Connect all clients in some lanes of a plan, subscribers first, so that every message has a subscriber."""
+def connect_worker(
+    plan: LoadPlan,
+    lane_numbers: range,
+    address_of: Callable[[str], Address],
+    subscribed_at: Callable[[str], Address] | None = None,
+) -> Worker:
+    """Connect all clients in some lanes of a plan, subscribers first, so that every message has a subscriber.
+
+    `subscribed_at` returns the addresses for subscribers; None: those for publishers.
+    """
     poll = select.epoll()
     lanes: list[Lane] = []
     ends: list[End] = []
     publisher_protocol = plan.publisher_protocol or plan.protocol
     for lane_number in lane_numbers:
         lane = Lane(plan, lane_number)
-        ends += _SUBSCRIBERS[plan.protocol](plan, lane, address_of(plan.protocol), poll)
+        address = (subscribed_at or address_of)(plan.protocol)
+        ends += _SUBSCRIBERS[plan.protocol](plan, lane, address, poll)
         for number in range(plan.publishers_per_lane):
             connect = _PUBLISHERS[publisher_protocol]
             publisher = connect(plan, lane, number, address_of(publisher_protocol), poll)

@@ -10,6 +10,7 @@ from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
 from bench.cases.bridges import SCHEMES, run_bridge
 from bench.cases.durable import run_alone, run_checkpoints, run_kept
 from bench.cases.footprint import run_idle_connections, run_recovery, run_waiting, run_writes
+from bench.cases.links import run_idle_link, run_link
 from bench.cases.rebalance import run_rebalance
 from bench.cases.spark import run_in_bulk, run_micro_batches
 from bench.cases.storms import run_connection_storm, run_reconnect_storm, run_retained_storm
@@ -213,6 +214,19 @@ def _bridge(scheme: str) -> Case:
         return run_bridge(broker, scheme=scheme, messages=messages, timeout_s=effort.timeout_s)
 
     return Case(f"bridge-{scheme}", f"durable messages over a bridge by {scheme}, there and back", OURS, run)
+
+
+def _link(name: str, question: str, plan: LoadPlan) -> Case:
+    """Return a case with publishers at one broker and subscribers at another."""
+
+    def run(broker: Broker, effort: Effort) -> Outcome:
+        return run_link(plan, broker, seconds=effort.seconds, workers=effort.workers)
+
+    return Case(name, f"over a link and locally: {question}", OURS, run, _conditions(plan))
+
+
+def _idle_link(broker: Broker, effort: Effort) -> Outcome:
+    return run_idle_link(broker, seconds=effort.seconds)
 
 
 _PAIRS: Final = (
@@ -449,8 +463,30 @@ _WRITES: Final = (
         _writes(100, payload_bytes=10_240),
     ),
 )
+_LINKS: Final = (
+    _link("link-qos0", "QoS 0, ten pairs, saturated", LoadPlan(lanes=10, window=2000)),
+    _link(
+        "link-durable",
+        "QoS 1 into ten durable queues and out, saturated",
+        LoadPlan(lanes=10, qos=1, window=2000, queue=QUEUE),
+    ),
+    _link("link-wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
+    _link("link-wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
+    Case("link-idle", "what a link costs that nothing crosses", OURS, _idle_link),
+)
 _BRIDGES: Final = tuple(_bridge(scheme) for scheme in SCHEMES)
 
 CASES: Final = (
-    _PAIRS + _FANS + _QUEUES + _BRIDGES + _LATENCIES + _LOW_RATES + _CURVES + _STORMS + _FOOTPRINTS + _WRITES + _SPARK
+    _PAIRS
+    + _FANS
+    + _QUEUES
+    + _LINKS
+    + _BRIDGES
+    + _LATENCIES
+    + _LOW_RATES
+    + _CURVES
+    + _STORMS
+    + _FOOTPRINTS
+    + _WRITES
+    + _SPARK
 )

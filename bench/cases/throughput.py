@@ -78,19 +78,29 @@ def run_latency(plan: LoadPlan, broker: Broker, *, seconds: float, workers: int)
 def _run(plan: LoadPlan, broker: Broker, seconds: float, workers: int) -> tuple[Snapshot, Snapshot, float, LoadReport]:
     """Return the progress before and after the measured time, the broker's CPU seconds in it, and the report."""
     plan = broker.prepare(plan)
-    with _unmatched(plan, broker), run_load(plan, broker, workers=workers) as load:
+    with _unmatched(plan, broker):
+        before, after, cpu_s, report = run_between(plan, broker, broker, seconds=seconds, workers=workers)
+    return before, after, cpu_s[0], report
+
+
+def run_between(
+    plan: LoadPlan, broker: Broker, subscribed: Broker, *, seconds: float, workers: int
+) -> tuple[Snapshot, Snapshot, list[float], LoadReport]:
+    """Run a plan whose subscribers are at another broker, or the same; the CPU seconds are of each."""
+    pids = [broker.pid] if broker is subscribed else [broker.pid, subscribed.pid]
+    with run_load(plan, broker, workers=workers, subscribed=subscribed) as load:
         time.sleep(plan.warm_up_s)
-        cpu_before_s = measure.cpu_seconds(broker.pid)
+        cpu_before_s = [measure.cpu_seconds(pid) for pid in pids]
         before = after = load.snapshot()
-        cpu_s = 0.0
+        cpu_s = [0.0 for _ in pids]
         # Longer on a machine so busy that nothing came in that time.
-        while (after.received == before.received or cpu_s <= 0) and after.at_s - before.at_s < seconds + SILENCE_S:
+        while (after.received == before.received or min(cpu_s) <= 0) and after.at_s - before.at_s < seconds + SILENCE_S:
             time.sleep(seconds)
-            cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
+            cpu_s = [measure.cpu_seconds(pid) - earlier_s for pid, earlier_s in zip(pids, cpu_before_s, strict=True)]
             after = load.snapshot()
         load.stop()
         report = load.report(REPORT_TIMEOUT_S)
-    if after.received == before.received or cpu_s <= 0:
+    if after.received == before.received or min(cpu_s) <= 0:
         taken_s = after.at_s - before.at_s
         raise LoadError(f"nothing was delivered in {taken_s:.0f} s; in all {report.received} of {report.expected}")
     return before, after, cpu_s, report
