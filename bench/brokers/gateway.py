@@ -67,7 +67,7 @@ class Sluicegate(Broker):
         return json.loads(text) if text else None
 
     def another(self, name: str, *, beside: bool = False) -> "Sluicegate":
-        """Start one more, in a folder below this one's, on the cores of the generator; `beside`: on those of this one."""
+        """Start one more, in a folder below this one's, on the cores of the generator, or `beside` this one."""
         cores = self._cores if beside else frozenset(os.sched_getaffinity(0))
         return Sluicegate(self.directory / name, cores, self._conditions)
 

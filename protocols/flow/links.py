@@ -107,12 +107,13 @@ class LinkWire(Flushed):
 
     def direct(self, messages: LinkMessages, count: int) -> None:
         """Send direct messages at the end of this turn, or when the socket takes them."""
-        size = len(messages.batch)
+        size = len(messages.batch) + len(messages.rest)
         self._direct.append(messages)
         self._direct_counts.append(count)
         self._direct_bytes += size
         while self._direct_bytes > self.direct_bytes_max and len(self._direct) > 1:
-            self._direct_bytes -= len(self._direct.popleft().batch)
+            oldest = self._direct.popleft()
+            self._direct_bytes -= len(oldest.batch) + len(oldest.rest)
             self.dropped_count += self._direct_counts.popleft()
         self._ask_flush()
 
@@ -175,14 +176,15 @@ class LinkWire(Flushed):
                 stores = self._stores.popleft()
                 size += len(stores.batch)
                 stores.sent_ms = wall_ms
-                frames.append(stores.encode())
+                stores.write(frames)
             while self._direct and size < WRITTEN_BYTES_MAX:
                 messages = self._direct.popleft()
                 self.sent_count += self._direct_counts.popleft()
-                self._direct_bytes -= len(messages.batch)
-                size += len(messages.batch)
+                messages_bytes = len(messages.batch) + len(messages.rest)
+                self._direct_bytes -= messages_bytes
+                size += messages_bytes
                 messages.sent_ms = wall_ms
-                frames.append(messages.encode())
+                messages.write(frames)
             engine.send(b"".join(frames))
             self._write(transport)
 

@@ -16,7 +16,7 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LINK_REJECTED,
 )
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, TELLS_NEIGHBORS, Link
+from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, TAKES_PACKETS, TELLS_NEIGHBORS, Link
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.mesh import VpnMesh
@@ -25,6 +25,7 @@ from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
 
 ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a failure costs one connection
+FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS)  # of this broker's links
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"
 
@@ -168,7 +169,7 @@ class Links(LinkAcceptor):
             self.network,
             versions,
             neighbor.settings.dead_time_ms,
-            (TELLS_NEIGHBORS,),
+            FEATURES,
             pairs,
             is_response,
         )

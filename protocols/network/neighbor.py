@@ -21,7 +21,6 @@ from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import (
-    TELLS_NEIGHBORS,
     Link,
     LinkAck,
     LinkDigests,
@@ -209,7 +208,7 @@ class Neighbor(LinkUser):
         wire.direct_bytes_max = self.settings.direct_bytes_max
         wire.expect_life(heartbeat_ms=heartbeat_ms, dead_time_ms=dead_time_ms)
         for flow_id, vpn in linked.items():
-            vpn.connected(wire, flow_id, frame_bytes_max, tells_neighbors=TELLS_NEIGHBORS in link.features)
+            vpn.connected(wire, flow_id, frame_bytes_max, link.features)
         names = ", ".join(vpn.vpn.name for vpn in linked.values())
         how = f"this broker connected to {wire.address}" if is_dialed else f"it connected from {wire.address}"
         self._tell(SYSTEM_LINK_UP, f"is up: {how}, message VPNs: {names}")

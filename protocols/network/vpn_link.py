@@ -21,7 +21,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
 from sluicegate.messaging.network.interest import BUCKETS, Change, text_of
-from sluicegate.messaging.network.link import GroupKey, InterestWaiter, LinkOutput, LinkTargets
+from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -30,6 +30,8 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frames import link as frames
 from sluicegate.protocols.flow.codec.frames.link import (
+    TAKES_PACKETS,
+    TELLS_NEIGHBORS,
     LinkAck,
     LinkDigests,
     LinkGroup,
@@ -47,11 +49,13 @@ from sluicegate.protocols.network.interest_waits import InterestWaits
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import LinkQueueSender
 from sluicegate.protocols.network.mesh import VpnMesh
+from sluicegate.protocols.network.packets import PacketsReader, has_packets, packets_of
 
 log = logging.getLogger("sluicegate.network")
 
 NOTICES_PER_TURN: Final = 8  # then others have their turn; each has up to 1,000 interests
 PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
+PACKETS_BYTES_MAX: Final = 1024 * 1024  # a publisher's packets go in one frame; more are split into messages
 STORE_AGAIN_MS: Final = 1_000  # after the store has refused what a neighbor wants
 FRAME_HEAD_BYTES: Final = 4_096  # room for everything in a frame beside the messages and the names of groups
 _NO_DIGESTS: Final = [0] * BUCKETS
@@ -158,6 +162,8 @@ class VpnLink(LinkOutput, Flushed):
         self._wire: LinkWire | None = None
         self._flow_id = 0
         self._frame_bytes_max = 0  # that the neighbor takes
+        self._takes_packets = False  # the neighbor reads direct messages as MQTT packets
+        self._packets: Final = PacketsReader()
         self._is_asked = False
         # Changes for the router, with the number of each and its connection; it has the first. One at a time: a
         # neighbor that wants 100,000 topics would else have its turn for a second.
@@ -204,11 +210,12 @@ class VpnLink(LinkOutput, Flushed):
 
     # --- the connection ---
 
-    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, *, tells_neighbors: bool) -> None:
-        """Begin on a new connection. `tells_neighbors` says whether the neighbor knows LINK_NEIGHBORS."""
+    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, features: tuple[str, ...]) -> None:
+        """Begin on a new connection to a neighbor with these features."""
         self._wire = wire
         self._flow_id = flow_id
         self._frame_bytes_max = frame_bytes_max
+        self._takes_packets = TAKES_PACKETS in features
         self._acked_number = self._in_force_number = 0
         digests = self.receiver.connected()
         known = self.receiver.interests.count > 0
@@ -216,7 +223,7 @@ class VpnLink(LinkOutput, Flushed):
         self.arrivals.connected(self._cell, wire, flow_id, self._ask_flush)
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
         self._set_up(True)
-        self.mesh.joined(self.neighbor, self._tell_neighbors if tells_neighbors else None)
+        self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in features else None)
 
     def disconnected(self) -> None:
         """The connection is gone."""
@@ -436,6 +443,13 @@ class VpnLink(LinkOutput, Flushed):
 
     def _send(self, wire: LinkWire, batch: MessageBatch, targets: int, groups: list[LinkGroup]) -> None:
         count = batch.count
+        if self._takes_packets:
+            packets = packets_of(batch)
+            if packets is not None:
+                head, rest = packets
+                if len(head) + len(rest) + FRAME_HEAD_BYTES <= min(self._frame_bytes_max, PACKETS_BYTES_MAX):
+                    self._write(wire, head, count, targets, groups, rest)
+                    return
         if count > 1 and batch.payload_bytes > PIECE_BYTES:
             middle = count // 2
             self._send(wire, batch.select(list(range(middle))), targets, groups)
@@ -450,30 +464,45 @@ class VpnLink(LinkOutput, Flushed):
         if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
             self.too_large_count += count
             return
+        self._write(wire, body, count, targets, groups)
+
+    def _write(
+        self, wire: LinkWire, body: bytes, count: int, targets: int, groups: list[LinkGroup], rest: bytes = b""
+    ) -> None:
         first = tuple(groups[:LINK_GROUPS_MAX])
-        wire.direct(LinkMessages(self._flow_id, targets, 0, first, body), count)
+        wire.direct(LinkMessages(self._flow_id, targets, 0, first, body, rest), count)
         for at in range(LINK_GROUPS_MAX, len(groups), LINK_GROUPS_MAX):
             more = tuple(groups[at : at + LINK_GROUPS_MAX])
-            wire.direct(LinkMessages(self._flow_id, 0, 0, more, body), count)
+            wire.direct(LinkMessages(self._flow_id, 0, 0, more, body, rest), count)
 
     def _arrived(self, frame: LinkMessages) -> None:
+        wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
         try:
-            batch = link_batch(frame.batch)
-            targets = LinkTargets(
-                subscribers=frame.targets & frames.SUBSCRIBERS != 0,
-                deliver_to_one=frame.targets & frames.DELIVER_TO_ONE != 0,
-                groups=tuple([_group_key(each) for each in frame.groups]),
-            )
+            if has_packets(frame.batch):
+                batch = self._packets.read(frame.batch, wall_ms)
+            else:
+                batch = arriving(link_batch(frame.batch), frame.sent_ms, wall_ms)
+            targets = _targets_in(frame)
         except ValueError as error:
             raise self._malformed(error) from error
         self.received_count += batch.count
-        wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
-        self.vpn.publisher.deliver(arriving(batch, frame.sent_ms, wall_ms), targets, self.neighbor)
+        self.vpn.publisher.deliver(batch, targets, self.neighbor)
 
 
 def _targets_of(targets: LinkTargets) -> int:
     found = frames.SUBSCRIBERS if targets.subscribers else 0
     return found | frames.DELIVER_TO_ONE if targets.deliver_to_one else found
+
+
+def _targets_in(frame: LinkMessages) -> LinkTargets:
+    """Return the targets of a frame: most have the same. Raises ValueError."""
+    if frame.targets == frames.SUBSCRIBERS and not frame.groups:
+        return SUBSCRIBERS
+    return LinkTargets(
+        subscribers=frame.targets & frames.SUBSCRIBERS != 0,
+        deliver_to_one=frame.targets & frames.DELIVER_TO_ONE != 0,
+        groups=tuple([_group_key(each) for each in frame.groups]),
+    )
 
 
 def _link_group(name: str, written: tuple[str, Syntax] | None) -> LinkGroup:

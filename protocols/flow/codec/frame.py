@@ -209,9 +209,12 @@ def frame_bytes(data: bytes, pos: int) -> int:
 
 def encode_frame(kind: int, flags: int, flow_id: int, fields: bytes, body: bytes) -> bytes:
     """Return an encoded frame. Raises LocalMisuse for values the protocol cannot express."""
-    if len(fields) > 0xFFFF:
-        raise LocalMisuse(f"{len(fields)} bytes of fields in {NAMES[kind]}; at most 65535 fit")
-    head = (len(fields) + len(body) + _BODY_LENGTH_MIN).to_bytes(_LENGTH_BYTES, "big")
-    return b"".join(
-        (head, bytes((kind, flags)), len(fields).to_bytes(2, "big"), flow_id.to_bytes(4, "big"), fields, body)
-    )
+    return b"".join((frame_head(kind, flags, flow_id, len(fields), len(body)), fields, body))
+
+
+def frame_head(kind: int, flags: int, flow_id: int, fields_bytes: int, body_bytes: int) -> bytes:
+    """Return what stands before the fields and the body of a frame. Raises LocalMisuse as `encode_frame`."""
+    if fields_bytes > 0xFFFF:
+        raise LocalMisuse(f"{fields_bytes} bytes of fields in {NAMES[kind]}; at most 65535 fit")
+    head = (fields_bytes + body_bytes + _BODY_LENGTH_MIN).to_bytes(_LENGTH_BYTES, "big")
+    return b"".join((head, bytes((kind, flags)), fields_bytes.to_bytes(2, "big"), flow_id.to_bytes(4, "big")))

@@ -30,6 +30,7 @@ from sluicegate.protocols.flow.codec.frame import (
     SESSION,
     Frame,
     encode_frame,
+    frame_head,
 )
 from sluicegate.protocols.flow.codec.limits import (
     LINK_NEIGHBORS_MAX,
@@ -41,6 +42,7 @@ from sluicegate.protocols.flow.codec.limits import (
 
 LINK_VERSION: Final = 1  # of the frames in this module
 DIGESTS_COUNT: Final = 256
+TAKES_PACKETS: Final = "mqtt-packets"  # the feature of those that read direct messages as MQTT packets, too
 TELLS_NEIGHBORS: Final = "neighbors"  # the feature of those that know LINK_NEIGHBORS
 
 # Targets of LINK_MESSAGES.
@@ -133,14 +135,23 @@ class LinkAck:
 class LinkMessages:
     """Direct messages, and for whom the publisher's broker has chosen them."""
 
-    __slots__ = ("batch", "flow_id", "groups", "sent_ms", "targets")
+    __slots__ = ("batch", "flow_id", "groups", "rest", "sent_ms", "targets")
 
-    def __init__(self, flow_id: int, targets: int, sent_ms: int, groups: tuple[LinkGroup, ...], batch: bytes) -> None:
+    def __init__(
+        self,
+        flow_id: int,
+        targets: int,
+        sent_ms: int,
+        groups: tuple[LinkGroup, ...],
+        batch: bytes,
+        rest: bytes = b"",
+    ) -> None:
         self.flow_id = flow_id
         self.targets = targets
         self.sent_ms = sent_ms  # on the sender's wall clock, by which the times in the messages are to be read
         self.groups = groups  # one member of each gets the messages
-        self.batch = batch  # as it is at rest
+        self.batch = batch  # as it is at rest, or packets
+        self.rest = rest  # what is written behind it: large data are copied once. What was read has none
 
     def __repr__(self) -> str:
         groups = f", groups {list(self.groups)}" if self.groups else ""
@@ -148,15 +159,24 @@ class LinkMessages:
 
     def encode(self) -> bytes:
         """Return the frame."""
+        out: list[bytes] = []
+        self.write(out)
+        return b"".join(out)
+
+    def write(self, out: list[bytes]) -> None:
+        """Append the frame, in pieces."""
         fields = b""
         if self.groups:
-            out = FieldWriter()
+            writer = FieldWriter()
             for is_mqtt, name, topic_filter in self.groups:
                 encoded = name.encode("utf-8")
-                out.data(f.LINK_GROUP, _GROUP.pack(is_mqtt, len(encoded)) + encoded + topic_filter.encode("utf-8"))
-            fields = out.encoded()
+                writer.data(f.LINK_GROUP, _GROUP.pack(is_mqtt, len(encoded)) + encoded + topic_filter.encode("utf-8"))
+            fields = writer.encoded()
         head = _MESSAGES.pack(self.targets, 0, 0, self.sent_ms)
-        return encode_frame(LINK_MESSAGES, 0, self.flow_id, fields, head + self.batch)
+        body_bytes = len(head) + len(self.batch) + len(self.rest)
+        frame = frame_head(LINK_MESSAGES, 0, self.flow_id, len(fields), body_bytes)
+        out.append(b"".join((frame, fields, head, self.batch)) if self.rest else b"".join((frame, fields, head)))
+        out.append(self.rest or self.batch)
 
 
 @final
@@ -185,8 +205,15 @@ class LinkStore:
 
     def encode(self) -> bytes:
         """Return the frame."""
+        out: list[bytes] = []
+        self.write(out)
+        return b"".join(out)
+
+    def write(self, out: list[bytes]) -> None:
+        """Append the frame, in pieces."""
         head = _STORE.pack(_REPEATED if self.is_repeated else 0, self.sent_ms, self.lineage, self.floor, self.first)
-        return encode_frame(LINK_STORE, 0, self.flow_id, b"", head + self.batch)
+        out.append(frame_head(LINK_STORE, 0, self.flow_id, 0, len(head) + len(self.batch)) + head)
+        out.append(self.batch)
 
 
 @final
