@@ -16,7 +16,7 @@ from sluicegate.gateway.admin.semp.objects.clients import (
     USERNAME,
     exception_kind,
 )
-from sluicegate.gateway.admin.semp.objects.links import CLUSTER, LINK
+from sluicegate.gateway.admin.semp.objects.links import CLUSTER, LINK, REMOTE_ADDRESS, address_of
 from sluicegate.gateway.admin.semp.objects.message_vpns import VPN
 from sluicegate.gateway.admin.semp.objects.queues import QUEUE, QUEUE_TEMPLATE, SUBSCRIPTION, TX_FLOW, QueueFlow
 from sluicegate.gateway.admin.semp.read import Listing, Names, Resource
@@ -148,6 +148,14 @@ async def _links(node: NodeInterface, names: Names) -> Sequence[Any]:
     return found.links
 
 
+async def _remote_addresses(node: NodeInterface, names: Names) -> Sequence[Any]:
+    """Return the address of a link: one, or none if it waits for the neighbor to connect."""
+    for link in await _links(node, names):
+        if link.name == names[1]:
+            return [address_of(link.definition.url)] if link.definition.url else []
+    raise not_found(f"dmrClusterLink {names[1]!r}")
+
+
 _OF_VPN: Final = ("msgVpnName",)
 _OF_QUEUE: Final = ("msgVpnName", "queueName")
 _OF_CLIENT: Final = ("msgVpnName", "clientName")
@@ -169,6 +177,9 @@ CLIENTS: Final = Resource(f"{_VPN}/clients", CLIENT, _OF_VPN, _clients, _some_cl
 
 NETWORKS: Final = Resource("/dmrClusters", CLUSTER, (), _networks)
 LINKS: Final = Resource(f"{NETWORKS.object_path}/links", LINK, ("dmrClusterName",), _links)
+REMOTE_ADDRESSES: Final = Resource(
+    f"{LINKS.object_path}/remoteAddresses", REMOTE_ADDRESS, ("dmrClusterName", "remoteNodeName"), _remote_addresses
+)
 
 # What is configured, and shown as it runs as well.
 CONFIGURED: Final = (
@@ -180,6 +191,9 @@ CONFIGURED: Final = (
     CLIENT_PROFILES,
     ACL_PROFILES,
     *ACL_EXCEPTIONS.values(),
+    NETWORKS,
+    LINKS,
+    REMOTE_ADDRESSES,
 )
 
 MONITORED: Final = (
@@ -187,8 +201,6 @@ MONITORED: Final = (
     Resource(f"{QUEUES.object_path}/txFlows", TX_FLOW, _OF_QUEUE, _tx_flows),
     Resource(f"{_VPN}/bridges", BRIDGE, _OF_VPN, _bridges),
     CLIENTS,
-    NETWORKS,
-    LINKS,
     Resource(f"{CLIENTS.object_path}/txFlows", TX_FLOW, _OF_CLIENT, _client_flows),
     Resource(f"{CLIENTS.object_path}/subscriptions", CLIENT_SUBSCRIPTION, _OF_CLIENT, _client_subscriptions),
 )

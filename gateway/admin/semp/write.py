@@ -12,16 +12,19 @@ from starlette.requests import Request
 
 from sluicegate.gateway.admin.requests import json_object, path_name
 from sluicegate.gateway.admin.semp.envelope import Asked, Document, SempOperation, answer_of_done
-from sluicegate.gateway.admin.semp.errors import invalid_parameter
+from sluicegate.gateway.admin.semp.errors import invalid_parameter, not_allowed, not_found
 from sluicegate.gateway.admin.semp.objects.attributes import KEYS_APART, SempAttribute, SempObject
 from sluicegate.gateway.admin.semp.objects.clients import EXCEPTIONS
+from sluicegate.gateway.admin.semp.objects.links import address_of, url_of
 from sluicegate.gateway.admin.semp.openapi import object_schema
 from sluicegate.gateway.admin.semp.read import Names, Resource, answer_with, query_of_one
 from sluicegate.gateway.admin.semp.resources import (
     ACL_EXCEPTIONS,
     ACL_PROFILES,
     CLIENT_PROFILES,
+    LINKS,
     QUEUES,
+    REMOTE_ADDRESSES,
     SUBSCRIPTIONS,
     TEMPLATES,
     USERNAMES,
@@ -170,6 +173,46 @@ def _exceptions(kind: str, field: str) -> Verbs:
     return Verbs(create=create, delete=delete)
 
 
+async def _create_link(node: NodeInterface, names: Names, fields: Fields) -> None:
+    await _check_network(node, names)
+    await node.create_link(fields)
+
+
+async def _change_link(node: NodeInterface, names: Names, fields: Fields) -> None:
+    await _check_network(node, names)
+    await node.update_link(names[1], fields)
+
+
+async def _delete_link(node: NodeInterface, names: Names) -> None:
+    await _check_network(node, names)
+    await node.delete_link(names[1])
+
+
+async def _create_remote_address(node: NodeInterface, names: Names, fields: Fields) -> None:
+    """Set the address of a link, of which it has one."""
+    await _check_network(node, names)
+    link = await node.show_link(names[1])
+    if link.definition.url:
+        raise not_allowed(f"the link has an address, {address_of(link.definition.url)}; delete it first")
+    try:
+        await node.update_link(names[1], {"url": url_of(str(fields["remoteAddress"]))})
+    except QueueInvalid as wrong:
+        raise invalid_parameter(f"remoteAddress: {wrong.reason}; allowed: {wrong.allowed}") from None
+
+
+async def _delete_remote_address(node: NodeInterface, names: Names) -> None:
+    await _check_network(node, names)
+    link = await node.show_link(names[1])
+    if not link.definition.url or address_of(link.definition.url) != names[2]:
+        raise not_found(f"dmrClusterLinkRemoteAddress {names[2]!r}")
+    await node.update_link(names[1], {"url": ""})
+
+
+async def _check_network(node: NodeInterface, names: Names) -> None:
+    if (await node.list_links()).network != names[0]:
+        raise not_found(f"dmrCluster {names[0]!r}")
+
+
 CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
     (VPNS, Verbs(create=_create_vpn, delete=_delete_vpn, change=_change_vpn, replace=_replace_vpn)),
     (
@@ -184,6 +227,8 @@ CHANGED: Final[tuple[tuple[Resource, Verbs], ...]] = (
     (USERNAMES, Verbs(create=_create_user, delete=_delete_user, change=_change_user, replace=_replace_user)),
     (CLIENT_PROFILES, _profiles(ProfileKind.CLIENT, ClientProfileSettings)),
     (ACL_PROFILES, _profiles(ProfileKind.ACL, AclProfileSettings)),
+    (LINKS, Verbs(create=_create_link, delete=_delete_link, change=_change_link)),
+    (REMOTE_ADDRESSES, Verbs(create=_create_remote_address, delete=_delete_remote_address)),
     *((ACL_EXCEPTIONS[kind], _exceptions(kind, field)) for kind, (field, _) in EXCEPTIONS.items()),
 )
 

@@ -23,7 +23,7 @@ CLUSTER: Final[SempObject[LinksView]] = SempObject(
             "upLinkCount", INTEGER, "links that are up", lambda view: sum(1 for each in view.links if each.up)
         ),
     ),
-    (SempCollection("links", lambda view: len(view.links)),),
+    (SempCollection("links", lambda view: len(view.links), configures=True),),
 )
 
 LINK: Final[SempObject[LinkView]] = SempObject(
@@ -31,7 +31,7 @@ LINK: Final[SempObject[LinkView]] = SempObject(
     "remoteNodeName",
     (
         SempAttribute("remoteNodeName", TEXT, "name of the neighbor broker", lambda link: link.name, "name"),
-        SempAttribute("enabled", BOOLEAN, "whether the link is to be there", lambda link: link.enabled),
+        SempAttribute("enabled", BOOLEAN, "whether the link is to be there", lambda link: link.enabled, "enabled"),
         SempAttribute("up", BOOLEAN, "whether it is up", lambda link: link.up),
         SempAttribute("failureReason", TEXT, "why it is not up", lambda link: link.reason),
         SempAttribute("initiator", TEXT, "who has connected: local, remote, or empty", lambda link: link.initiator),
@@ -39,7 +39,9 @@ LINK: Final[SempObject[LinkView]] = SempObject(
         SempAttribute(
             "transportTlsEnabled", BOOLEAN, "whether the connection is encrypted", lambda link: link.encrypted
         ),
-        SempAttribute("transportCompressedEnabled", BOOLEAN, "compress", lambda link: link.definition.compress),
+        SempAttribute(
+            "transportCompressedEnabled", BOOLEAN, "compress", lambda link: link.definition.compress, "compress"
+        ),
         SempAttribute("txMsgCount", INTEGER, "direct messages sent", lambda link: link.messages_sent),
         SempAttribute(
             "rxMsgCount",
@@ -53,4 +55,29 @@ LINK: Final[SempObject[LinkView]] = SempObject(
             "refusalCount", INTEGER, "connections that were refused", lambda link: sum(link.refusals.values())
         ),
     ),
+    (SempCollection("remoteAddresses", None, configures=True),),
 )
+
+REMOTE_ADDRESS: Final[SempObject[str]] = SempObject(
+    "dmrClusterLinkRemoteAddress",
+    "remoteAddress",
+    (
+        SempAttribute(
+            "remoteAddress",
+            TEXT,
+            "where the neighbor listens: HOST[:PORT], with TLS flows://HOST[:PORT]",
+            lambda address: address,
+            "remoteAddress",
+        ),
+    ),
+)
+
+
+def url_of(address: str) -> str:
+    """Return the URL of a link to an address."""
+    return address if "://" in address else f"flow://{address}"
+
+
+def address_of(url: str) -> str:
+    """Return the address in the URL of a link."""
+    return url.removeprefix("flow://")
