@@ -1,6 +1,8 @@
 """Connecting to a neighbor broker: asyncio makes the connection, and a `DialedConnection` gets its stream."""
 
 import asyncio
+import os
+import socket
 import ssl
 from typing import cast
 
@@ -42,10 +44,17 @@ async def dial(connection: DialedConnection, settings: LinkSettings) -> None:
     except TimeoutError:
         connection.not_connected(f"no connection to {target.host}:{target.port} in time")
     except (OSError, UnicodeError) as error:  # ssl.SSLError is the first; the second is of a name that no host has
-        text = (error.strerror if isinstance(error, OSError) else "") or str(error) or type(error).__name__
+        text = _words(error)
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
             text = f"the TLS handshake failed: {text}; a port without TLS has a URL with flow://"
         connection.not_connected(f"{target.host}:{target.port}: {text}")
+
+
+def _words(error: Exception) -> str:
+    """Return what the system says of a failure, without its number."""
+    if isinstance(error, OSError) and error.errno and not isinstance(error, (ssl.SSLError, socket.gaierror)):
+        return os.strerror(error.errno)  # asyncio has put the address in the place of these words
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _nothing() -> None:
