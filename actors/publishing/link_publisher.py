@@ -4,6 +4,7 @@ The publisher's broker has decided everything that is decided once in a network:
 destinations, what is retained, who gets a Deliver-To-One message, and which broker's member gets one of a shared group.
 """
 
+import logging
 from collections.abc import Callable
 from random import Random
 from typing import Final, final
@@ -15,10 +16,13 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED
+from sluicegate.messaging.network.choices import has_choices, targets_in, without_choices
 from sluicegate.messaging.network.link import SUBSCRIBERS, LinkTargets
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
 from sluicegate.messaging.routing.routes import Route, TopicSpace
+
+log = logging.getLogger("sluicegate.network")
 
 # What becomes of guaranteed messages that arrive.
 STORING: Final = 1  # the store answers
@@ -54,15 +58,20 @@ class LinkPublisher(Publisher):
         """
         queues: dict[QueueTarget, list[int] | None] = {}
         direct: dict[Subscriber, list[int] | None] = {}
+        groups: dict[ShareGroup, list[int]] = {}
         lost_count = 0
+        targets = _targets_by_row(batch) if has_choices(batch) else None
+        if targets is not None:
+            batch = without_choices(batch)
         route = self._space.arriving_route(batch.topic) if batch.topics is None else None
-        if route is not None and route.choices is None and not asks_for_one(batch, None):
+        if targets is None and route is not None and route.choices is None and not asks_for_one(batch, None):
             queues = dict.fromkeys(_queues_of(route, batch))
             direct = dict.fromkeys(route.direct)
             lost_count = 0 if queues or direct else batch.count
         else:
             before = self._space.arrived_unmatched_count
-            gathered = self._gathered(batch)
+            gathered = self._gathered(batch, targets)
+            groups = _without_queue(gathered)
             queues = {queue: _unless_all(batch, rows) for queue, rows in gathered.queues.items()}
             direct = {subscriber: _unless_all(batch, rows) for subscriber, rows in gathered.direct.items()}
             lost_count = self._space.arrived_unmatched_count - before
@@ -76,17 +85,22 @@ class LinkPublisher(Publisher):
         found = self._put(taken, batch, row, address, token)
         for subscriber, rows in direct.items():
             self._post_direct(subscriber, batch if rows is None else batch.select(rows))
+        for group, own_rows in groups.items():
+            self._post_shared(group, selected(batch, in_order(batch, own_rows)))
         self.pressures.clear()
         return found
 
-    def _gathered(self, batch: MessageBatch) -> "_Gathered":
-        """Return the receivers of each row among the subscribers."""
+    def _gathered(self, batch: MessageBatch, targets: list[LinkTargets] | None) -> "_Gathered":
+        """Return the receivers of each row, among the targets of each; None: among the subscribers."""
         gathered = _Gathered()
         rows_by_route: dict[Route, list[int]] = {}
         for row in range(batch.count):
             route = self._space.arriving_route(batch.topic_of(row))
             chosen = route if route.choices is None else route.choices.route(batch, row)
-            rows_by_route.setdefault(chosen, []).append(row)
+            if targets is not None and targets[row] != SUBSCRIBERS:
+                self._gather(gathered, chosen, batch, [row], targets[row])
+            else:
+                rows_by_route.setdefault(chosen, []).append(row)
         for route, rows in rows_by_route.items():
             self._gather(gathered, route, batch, rows, SUBSCRIBERS)
         return gathered
@@ -277,6 +291,30 @@ class _Gathered:
         self.direct: dict[Subscriber, list[int]] = {}
         self.queues: dict[QueueTarget, list[int]] = {}
         self.groups: dict[ShareGroup, list[int]] = {}
+
+
+def _targets_by_row(batch: MessageBatch) -> list[LinkTargets]:
+    """Return for whom each message is. One that cannot be read is for the subscribers."""
+    found: list[LinkTargets] = []
+    for row in range(batch.count):
+        headers = batch.headers_of(row)
+        try:
+            found.append(SUBSCRIBERS if headers is None else targets_in(headers.link_targets))
+        except ValueError as error:
+            log.error("a message of a neighbor goes to all subscribers: %s", error)
+            found.append(SUBSCRIBERS)
+    return found
+
+
+def _without_queue(gathered: "_Gathered") -> dict[ShareGroup, list[int]]:
+    """Put the rows of groups with a queue there; return those of the others, whose members get them directly."""
+    others: dict[ShareGroup, list[int]] = {}
+    for group, rows in gathered.groups.items():
+        if group.queue is None:
+            others[group] = rows
+        else:
+            gathered.queues.setdefault(group.queue, []).extend(rows)
+    return others
 
 
 def _unless_all(batch: MessageBatch, rows: list[int]) -> list[int] | None:

@@ -15,7 +15,8 @@ from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.keys import key_hashes
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
-from sluicegate.messaging.network.link import SUBSCRIBERS
+from sluicegate.messaging.network.choices import targets_value, with_choices
+from sluicegate.messaging.network.link import SUBSCRIBERS, LinkOutput, LinkTargets
 from sluicegate.messaging.network.neighbors import LinkRoute
 from sluicegate.messaging.network.parts import LinkParts
 from sluicegate.messaging.observability.trace_records import PublishTraced
@@ -233,10 +234,8 @@ class Publisher:
         if unrouted_count and self._refuses_unrouted(batch):
             result.refusal = REFUSED_NO_MATCH
             return
-        if queues or result.refusal != ADMITTED:
-            targets = {queue: in_order(batch, rows) for queue, rows in queues.items()}
-            if not self._spool_to(targets, batch, token, result):
-                return
+        if not self._spool_mixed(queues, parts, batch, token, result):
+            return
         if parts is not None:
             self._count_sent(batch, parts.send())
         self._count_unrouted(batch, unrouted_count)
@@ -487,6 +486,55 @@ class Publisher:
             if target.pressure.over:
                 self.pressures.append(target.pressure)
         return result.refusal == ADMITTED
+
+    def _spool_mixed(
+        self,
+        queues: dict[QueueTarget, list[int]],
+        parts: LinkParts | None,
+        batch: MessageBatch,
+        token: int,
+        result: PublishResult,
+    ) -> bool:
+        """Put gathered rows into queues, also what is for one receiver at a neighbor. Return as `_spool_to`."""
+        chosen = parts.stored() if parts is not None and batch.qos != AT_MOST_ONCE else []
+        if chosen:
+            return self._spool_chosen(chosen, queues, batch, token, result)
+        if not queues and result.refusal == ADMITTED:
+            return True
+        return self._spool_to({queue: in_order(batch, rows) for queue, rows in queues.items()}, batch, token, result)
+
+    def _spool_chosen(
+        self,
+        chosen: list[tuple[LinkOutput, int, LinkTargets]],
+        queues: dict[QueueTarget, list[int]],
+        batch: MessageBatch,
+        token: int,
+        result: PublishResult,
+    ) -> bool:
+        """Put rows into queues, and into link queues those that are for one receiver at a neighbor, with their choice.
+
+        In the record each choice is a row of its own. Where the neighbor's subscribers get the message too, it goes
+        there once, for both.
+        """
+        choices: list[tuple[int, bytes]] = []
+        for output, row, targets in chosen:
+            rows = queues.get(self._space.link_queues[output], [])
+            if row in rows:
+                rows.remove(row)
+                targets = LinkTargets(subscribers=True, deliver_to_one=targets.deliver_to_one, groups=targets.groups)
+            choices.append((row, targets_value(targets)))
+        needed = {row for rows in queues.values() for row in rows}
+        expanded, places, own_places = with_choices(batch, choices, needed)
+        placed: dict[QueueTarget, list[int]] = {
+            queue: [places[row] for row in rows] for queue, rows in queues.items() if rows
+        }
+        for choice, place in zip(chosen, own_places, strict=True):
+            placed.setdefault(self._space.link_queues[choice[0]], []).append(place)
+        if result.forwarded is None:
+            result.forwarded = ForwardingResult(batch.count)  # so many were published, not so many as there are rows
+        return self._spool_to(
+            {queue: in_order(expanded, rows) for queue, rows in placed.items()}, expanded, token, result
+        )
 
     def _by_partition(
         self, target: QueueTarget, rows: list[int] | None, part: MessageBatch

@@ -124,6 +124,7 @@ class Headers:
         "eliding_eligible",
         "expires_at_ms",
         "key_hash",
+        "link_targets",
         "message_id",
         "native",
         "native_format",
@@ -157,6 +158,7 @@ class Headers:
         user_properties: list[tuple[str, UserPropertyValue]] | None = None,
         native_format: int = NATIVE_NONE,
         native: bytes = b"",
+        link_targets: bytes = b"",
     ) -> None:
         self.partition_key = partition_key  # None: no key, the broker picks a partition at random
         self.key_hash = key_hash  # 16 bits of the key, or -1 without one
@@ -176,6 +178,8 @@ class Headers:
         self.user_properties = user_properties  # in the publisher's order, names may repeat
         self.native_format = native_format
         self.native = native
+        # For whom it is at the neighbor, while it lies in a link queue (messaging.network.choices); empty: subscribers.
+        self.link_targets = link_targets
         self._memory_bytes = 0  # 0: not computed yet
 
     def memory_bytes(self) -> int:
@@ -188,7 +192,7 @@ class Headers:
         return self._memory_bytes
 
     def _counted_bytes(self) -> int:
-        size = BYTES_PER_HEADERS + len(self.native)
+        size = BYTES_PER_HEADERS + len(self.native) + len(self.link_targets)
         for text in (self.partition_key, self.content_type, self.reply_to, self.message_id):
             if text is not None:
                 size += BYTES_PER_TEXT + len(text)
@@ -224,6 +228,7 @@ class Headers:
             user_properties=self.user_properties,
             native_format=self.native_format,
             native=self.native,
+            link_targets=self.link_targets,
         )
 
     def __repr__(self) -> str:
@@ -251,6 +256,7 @@ class Headers:
             and self.user_properties == other.user_properties
             and self.native_format == other.native_format
             and self.native == other.native
+            and self.link_targets == other.link_targets
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared by value in tests only

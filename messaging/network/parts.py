@@ -84,6 +84,20 @@ class LinkParts:
             found = by_row[row] = _RowTargets()
         return found
 
+    def stored(self) -> list[tuple[LinkOutput, int, LinkTargets]]:
+        """Take out what is chosen for one receiver, where the neighbor has a link queue: it goes there instead.
+
+        Only of guaranteed messages. Returned are neighbor, row and targets, in the order of the rows.
+        """
+        found: list[tuple[LinkOutput, int, LinkTargets]] = []
+        for output, by_row in self._mixed.items():
+            if not output.has_queue:
+                continue
+            for row in [row for row, each in by_row.items() if each.groups or each.classes & _FOR_ONE]:
+                found.append((output, row, by_row.pop(row).targets()))
+        found.sort(key=_row_of)
+        return found
+
     def send(self) -> int:
         """Send the parts; return the number of messages that the neighbors get together."""
         sent_count = 0
@@ -117,6 +131,10 @@ class LinkParts:
         parts.append((rows, part))
         output.send(part, targets)
         return len(rows)
+
+
+def _row_of(choice: tuple[LinkOutput, int, LinkTargets]) -> int:
+    return choice[1]
 
 
 def _runs(by_row: dict[int, _RowTargets]) -> list[tuple[list[int], LinkTargets]]:

@@ -1,7 +1,7 @@
 """A batch at rest: the columns of a messaging.message.batch.MessageBatch, one after the other.
 
     offset  type    field
-    0       u8      format version: 2, or 3 with flag 8
+    0       u8      format version: 2, or 3 with flag 8, or 4 with link targets in the headers
     1       u8      flags: 1 topic table, 2 headers, 4 retain, 8 possible duplicate; the others are 0
     2       u8      qos
     3       u8      0
@@ -24,7 +24,8 @@ Integers are little-endian. Columns are built and cut with calls that run in C, 
 four bytes and some tens of nanoseconds (`bench/cores/bench_storage.py`). A table of one topic is written as that
 topic, and a headers column without headers is omitted: the decoded rows are equal. A batch has no checksum here,
 because it lies inside a sealed record. Version 1 differed in the headers column only, and is still read. Version 2 had
-no flag 8, and is written wherever that is not set. See also: journal records (`journal`) and pages (`page`).
+no flag 8, version 3 no link targets; each is written wherever it is enough. See also: journal records (`journal`) and
+pages (`page`).
 """
 
 import struct
@@ -37,11 +38,12 @@ from sluicegate.messaging.message.batch import EXACTLY_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
 from sluicegate.storage.records.fields import decode_text, encode_text
-from sluicegate.storage.records.headers import decode_headers, encode_headers
+from sluicegate.storage.records.headers import HEADERS_WITH_TARGETS, decode_headers, encode_headers
 
-BATCH_FORMAT: Final = 3
+BATCH_FORMAT: Final = 4
 BATCH_FORMAT_OLDEST: Final = 1
 _FORMAT_WITHOUT_DUPLICATES: Final = 2
+_FORMAT_WITH_DUPLICATES: Final = 3
 
 _TOPIC_TABLE: Final = 1
 _HEADERS: Final = 2
@@ -80,7 +82,7 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
     version = _FORMAT_WITHOUT_DUPLICATES
     if batch.possible_duplicate:
         flags |= _POSSIBLE_DUPLICATE
-        version = BATCH_FORMAT
+        version = _FORMAT_WITH_DUPLICATES
     body = b"".join(payloads)
     lengths = column_bytes("I", [len(payload) for payload in payloads])
     publisher = encode_text(batch.publisher)
@@ -97,6 +99,8 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
     if headers is not None and any(row is not None for row in headers):
         attributes = encode_headers(headers)
         flags |= _HEADERS
+        if any(row is not None and bool(row.link_targets) for row in headers):
+            version = HEADERS_WITH_TARGETS
     if max(len(body), len(publisher), len(topic), len(attributes)) > _BYTES_MAX:
         raise ValueError(f"a column of more than {_BYTES_MAX} bytes")
     head = _HEAD.pack(

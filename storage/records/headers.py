@@ -15,6 +15,7 @@ Second flags; those not named are 0:
     2 F dead: text reason, text queue, varint partition, varint delivery_count, number died_ms, text client,
       u8 was_eligible, varint count of via, and text for each
     3 F cause of the death, a text
+    4 F link_targets bytes, from version 4 on
 
 In version 1 of the batch format bit 15 was payload_is_text, and there were no second flags.
 
@@ -40,6 +41,8 @@ from sluicegate.storage.records.fields import (
     take_varint,
 )
 
+HEADERS_WITH_TARGETS: Final = 4  # the version of the batch format
+
 _PRESENT: Final = 1 << 0
 _PARTITION_KEY: Final = 1 << 1
 _KEY_HASH: Final = 1 << 2
@@ -61,7 +64,9 @@ _PAYLOAD_IS_TEXT: Final = 1 << 0
 _NOT_BEFORE: Final = 1 << 1
 _DEAD: Final = 1 << 2
 _DEAD_CAUSE: Final = 1 << 3
-_SECOND_KNOWN: Final = 15
+_LINK_TARGETS: Final = 1 << 4
+_SECOND_KNOWN: Final = 31
+_SECOND_BEFORE_4: Final = 15
 
 _NO_HASH: Final = -1
 
@@ -146,6 +151,8 @@ def _put_row(out: list[bytes], headers: Headers) -> None:
         put_number(out, headers.not_before_ms)
     if headers.dead is not None:
         _put_dead(out, headers.dead)
+    if second & _LINK_TARGETS:
+        put_bytes(out, headers.link_targets)
 
 
 def _flags_of(headers: Headers) -> int:
@@ -172,6 +179,7 @@ def _second_flags_of(headers: Headers) -> int:
     flags |= 0 if headers.not_before_ms == 0 else _NOT_BEFORE
     if headers.dead is not None:
         flags |= _DEAD_CAUSE | _DEAD if headers.dead.cause else _DEAD
+    flags |= _LINK_TARGETS if headers.link_targets else 0
     return flags
 
 
@@ -187,7 +195,7 @@ def _take_row(data: bytes, offset: int, version: int) -> tuple[Headers, int]:
         else:
             second = data[offset] | data[offset + 1] << 8
             offset += 2
-            if second & ~_SECOND_KNOWN:
+            if second & ~(_SECOND_KNOWN if version >= HEADERS_WITH_TARGETS else _SECOND_BEFORE_4):
                 raise ValueError(f"a headers row with second flags {second:#06x}")
     headers = Headers(
         dmq_eligible=flags & _DMQ_ELIGIBLE != 0,
@@ -222,6 +230,8 @@ def _take_row(data: bytes, offset: int, version: int) -> tuple[Headers, int]:
         headers.not_before_ms, offset = take_number(data, offset)
     if second & _DEAD:
         headers.dead, offset = _take_dead(data, offset, has_cause=second & _DEAD_CAUSE != 0)
+    if second & _LINK_TARGETS:
+        headers.link_targets, offset = take_bytes(data, offset)
     return headers, offset
 
 

@@ -5,6 +5,8 @@ it, whatever is killed when.
 """
 
 import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,54 @@ def test_confirmed_messages_cross_the_link_once_over_crashes_of_both_brokers(tmp
             run_until(
                 load.consumers, lambda: a.held_count("%23link%2Fb") == 0, within_s=DRAIN_S, what="an empty link queue"
             )
+
+
+@contextmanager
+def linked_to(b: GatewayProcess, folder: Path) -> Iterator[GatewayProcess]:
+    """Run a, which connects to b."""
+    url = f"flow://127.0.0.1:{b.ports['flow']}"
+    with GatewayProcess(folder, {"node.name": "a", "links.b.url": url, **MAY_LINK}) as a:
+        yield a
+
+
+@pytest.mark.timeout(600)
+def test_members_of_a_shared_group_elsewhere_get_what_is_confirmed(tmp_path: Path) -> None:
+    """The member at b is chosen when a message is published, which is stored with the message."""
+    draw, shared = random.Random(SEED), DeliveryRecord("the shared group")
+    publisher = WirePublisher("p1", topic="shared", keys=["a", "b", "c"], qos=1, window=50)
+    member = WireConsumer("s1", filter_text="$share/crew/shared/#", qos=1, record=shared.note, hold_count=5)
+    for name in "ab":
+        (tmp_path / name).mkdir()
+    b = GatewayProcess(tmp_path / "b", {"node.name": "b", "links.a.url": "", **MAY_LINK})
+    with b, hung_up_at_the_end([publisher, member]), linked_to(b, tmp_path / "a") as a:
+
+        def run(condition: Callable[[], bool], what: str) -> None:
+            run_until([publisher, member], condition, within_s=DRAIN_S, what=what)
+
+        def begin(*, is_first: bool = False) -> None:
+            if is_first:
+                member.connect(b.mqtt_port)
+                run(lambda: member.subscribed, "SUBACK")
+            run(lambda: bool(a.leads_to("shared/a")), "a that knows the member at b")
+            publisher.connect(a.mqtt_port)
+
+        begin(is_first=True)
+        for _ in range(ROUNDS):
+            wanted = publisher.confirmed_count + draw.randint(*CONFIRMED_PER_ROUND)
+            run(lambda wanted=wanted: publisher.confirmed_count >= wanted, "confirmations")  # type: ignore[misc]
+            a.kill9()
+            publisher.read_to_the_end()
+            is_first = draw.random() < 0.5
+            if is_first:  # what a has confirmed, b may have had, or not
+                b.kill9()
+                member.read_to_the_end()
+                b.start()
+            a.start()
+            begin(is_first=is_first)
+        publisher.publishing = False
+        member.hold_count = 0
+        member.settle_down_to(0)
+        run(lambda: publisher.is_idle and shared.has_all(confirmed([publisher])), "the last deliveries")
+        shared.check_nothing_is_lost(confirmed([publisher]))
+        shared.check_order()
+        run(lambda: a.held_count("%23link%2Fb") == 0, "an empty link queue")

@@ -1,0 +1,114 @@
+"""The targets that a publisher's broker chose for a guaranteed message, as the message has them in a link queue.
+
+Most messages in a link queue are for all subscribers of their topic, and say nothing. One that was shared out, to a
+client by Deliver-To-One or to a member of a shared group, says so in its headers: the choice was made once in the
+network, and must be the same after a restart.
+"""
+
+import struct
+from typing import Final
+
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.network.interest import text_of
+from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, LinkTargets
+from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
+
+_FOR_SUBSCRIBERS: Final = 0x01
+_FOR_ONE: Final = 0x02
+_GROUP: Final = struct.Struct(">BHH")  # whether its filter is in MQTT's syntax, bytes of its name and its filter
+
+
+def targets_value(targets: LinkTargets) -> bytes:
+    """Return targets as headers have them; empty: the subscribers."""
+    if targets == SUBSCRIBERS:
+        return b""
+    flags = (_FOR_SUBSCRIBERS if targets.subscribers else 0) | (_FOR_ONE if targets.deliver_to_one else 0)
+    pieces = [bytes((flags,))]
+    for name, topic_filter in targets.groups:
+        written = text_of(topic_filter)
+        assert written is not None, "the neighbor has sent the group"
+        encoded, text = name.encode("utf-8"), written[0].encode("utf-8")
+        pieces += [_GROUP.pack(written[1] is Syntax.MQTT, len(encoded), len(text)), encoded, text]
+    return b"".join(pieces)
+
+
+def targets_in(value: bytes) -> LinkTargets:
+    """Return the targets in headers. Raises ValueError."""
+    if not value:
+        return SUBSCRIBERS
+    groups: list[GroupKey] = []
+    at = 1
+    while at < len(value):
+        try:
+            is_mqtt, name_bytes, filter_bytes = _GROUP.unpack_from(value, at)
+        except struct.error as error:
+            raise ValueError(f"targets of {len(value)} bytes: {error}") from None
+        filter_at = at + _GROUP.size + name_bytes
+        name, text = value[at + _GROUP.size : filter_at], value[filter_at : filter_at + filter_bytes]
+        at = filter_at + filter_bytes
+        if at > len(value):
+            raise ValueError(f"targets that end within a group, {at - len(value)} bytes early")
+        try:
+            topic_filter = parse_filter(text.decode("utf-8"), Syntax.MQTT if is_mqtt else Syntax.SMF)
+        except TopicError as error:
+            raise ValueError(f"a shared group with a filter that does not parse: {error}") from None
+        groups.append((name.decode("utf-8"), topic_filter))
+    return LinkTargets(
+        subscribers=value[0] & _FOR_SUBSCRIBERS != 0,
+        deliver_to_one=value[0] & _FOR_ONE != 0,
+        groups=tuple(groups),
+    )
+
+
+def with_choices(
+    batch: MessageBatch, choices: list[tuple[int, bytes]], needed: set[int]
+) -> tuple[MessageBatch, list[int], list[int]]:
+    """Return a batch with a row for each choice, which is a row and its targets, and the rows that are needed besides.
+
+    The order published stays. Also returned are the place of each row of the batch (-1: it is not needed) and the place
+    of each choice. Choices are in the order of their rows.
+    """
+    rows: list[int] = []
+    headers: list[Headers | None] = []
+    places: list[int] = []
+    chosen: list[int] = []
+    at = 0
+    for row in range(batch.count):
+        own = batch.headers_of(row)
+        if row in needed:
+            places.append(len(rows))
+            rows.append(row)
+            headers.append(own)
+        else:
+            places.append(-1)
+        while at < len(choices) and choices[at][0] == row:
+            chosen.append(len(rows))
+            rows.append(row)
+            changed = Headers() if own is None else own.copy()
+            changed.link_targets = choices[at][1]
+            headers.append(changed)
+            at += 1
+    return batch.select(rows).with_headers(headers), places, chosen
+
+
+def has_choices(batch: MessageBatch) -> bool:
+    """Return whether any message of a batch says for whom it is."""
+    column = batch.headers()
+    return column is not None and any(each is not None and bool(each.link_targets) for each in column)
+
+
+def without_choices(batch: MessageBatch) -> MessageBatch:
+    """Return a batch without what it says of that."""
+    stripped: dict[int, Headers] = {}  # by the identity of the headers
+    column: list[Headers | None] = []
+    for headers in batch.headers() or []:
+        if headers is None or not headers.link_targets:
+            column.append(headers)
+            continue
+        known = stripped.get(id(headers))
+        if known is None:
+            known = stripped[id(headers)] = headers.copy()
+            known.link_targets = b""
+        column.append(known)
+    return batch.with_headers(column)

@@ -1,0 +1,80 @@
+"""For whom a message in a link queue is: as its headers say it, and in a batch beside others."""
+
+import pytest
+
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.network.choices import (
+    has_choices,
+    targets_in,
+    targets_value,
+    with_choices,
+    without_choices,
+)
+from sluicegate.messaging.network.link import SUBSCRIBERS, LinkTargets
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.storage.records.batch import decode_batch, encode_batch
+
+MQTT = ("crew", parse_filter("plant/+/#", Syntax.MQTT))
+SMF = ("équipe", parse_filter("plant/a*", Syntax.SMF))
+
+
+def batch_of(*headers: Headers | None) -> MessageBatch:
+    return MessageBatch(
+        topic="t",
+        topics=None,
+        payloads=[b"%d" % row for row in range(len(headers))],
+        headers=list(headers) if any(each is not None for each in headers) else None,
+        qos=AT_LEAST_ONCE,
+        retain=False,
+        publisher="p",
+        received_ms=1,
+        payload_bytes=len(headers),
+    )
+
+
+@pytest.mark.parametrize(
+    "targets",
+    [
+        SUBSCRIBERS,
+        LinkTargets(subscribers=False, deliver_to_one=True, groups=()),
+        LinkTargets(subscribers=True, deliver_to_one=True, groups=(MQTT,)),
+        LinkTargets(subscribers=False, deliver_to_one=False, groups=(MQTT, SMF)),
+    ],
+)
+def test_targets_are_read_as_they_were_written(targets: LinkTargets) -> None:
+    found = targets_in(targets_value(targets))
+    assert (found.subscribers, found.deliver_to_one) == (targets.subscribers, targets.deliver_to_one)
+    assert [(name, each.levels) for name, each in found.groups] == [
+        (name, each.levels) for name, each in targets.groups
+    ]
+
+
+@pytest.mark.parametrize("value", ["00 01", "00 00 0001 0005 63", "00 00 0001 0001 63 00"])
+def test_damaged_targets_are_found(value: str) -> None:
+    with pytest.raises(ValueError, match=r"targets|shared group"):
+        targets_in(bytes.fromhex(value))
+
+
+def test_a_choice_stands_where_its_message_stood() -> None:
+    batch = batch_of(None, Headers(partition_key="k"), None)
+    expanded, places, chosen = with_choices(batch, [(0, b"\1"), (1, b"\2"), (1, b"\3")], {1, 2})
+    assert expanded.payloads() == [b"0", b"1", b"1", b"1", b"2"]
+    assert (places, chosen) == ([-1, 1, 4], [0, 2, 3])
+    own = [each.link_targets if each is not None else b"" for each in expanded.headers() or []]
+    assert own == [b"\1", b"", b"\2", b"\3", b""]
+    assert [each.partition_key for each in expanded.headers() or [] if each is not None] == [None, "k", "k", "k"]
+    assert not has_choices(batch)
+
+
+def test_the_store_keeps_choices_and_a_neighbor_takes_them_off() -> None:
+    batch = batch_of(Headers(link_targets=b"\2"), None, Headers(link_targets=b"\1", priority=7))
+    stored = encode_batch(batch)
+    found, _ = decode_batch(stored, 0)
+    assert found.headers() == batch.headers()
+    assert stored[0] == 4
+    assert has_choices(found)
+    plain = without_choices(found)
+    assert not has_choices(plain)
+    assert plain.headers() == [Headers(), None, Headers(priority=7)]
+    assert encode_batch(plain)[0] == 2, "as earlier releases write it"
