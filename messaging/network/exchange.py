@@ -8,7 +8,8 @@ all buckets are sent the sender says the sum of its digests, so that the receive
 from collections.abc import Iterator
 from typing import Final, NamedTuple, final
 
-from sluicegate.messaging.network.interest import BUCKETS, Change, Interest, InterestSet, bucket_of
+from sluicegate.messaging.network.digests import BUCKETS, bucket_of, digest_of
+from sluicegate.messaging.network.interest import Change, Interest, InterestSet
 
 BATCH_MAX: Final = 1000  # interests in one message
 INTERESTS_MAX: Final = 1_000_000  # of one neighbor and message VPN: some 300 bytes each
@@ -38,11 +39,6 @@ class Synchronised(NamedTuple):
 
 
 Notice = BucketPart | ChangeNotice | Synchronised
-
-
-def digest_of(digests: list[int]) -> int:
-    """Return the digest of a whole set."""
-    return sum(digests) & ((1 << 64) - 1)
 
 
 @final

@@ -3,9 +3,7 @@
 A neighbor needs to know whether somebody wants a topic, and not how many do. So equal subscriptions are one interest
 with a count that stays here, and only the first and the last of them travel.
 
-Digests. An interest has a hash, whose first byte is its bucket. The digest of a bucket is the sum of its hashes
-modulo 2^64: it depends on no order, and changes with one addition. Two brokers compare 256 digests after a break, and
-send again only the buckets that differ.
+Brokers compare their sets of interests by digests (`messaging.network.digests`).
 """
 
 from enum import IntEnum
@@ -13,6 +11,7 @@ from typing import Final, NamedTuple, final
 
 import xxhash
 
+from sluicegate.messaging.network.digests import DigestSet, bucket_of
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
     LITERAL,
@@ -28,10 +27,6 @@ from sluicegate.messaging.topics.syntax import (
     parse_filter,
     queue_topic_filter,
 )
-
-BUCKETS: Final = 256
-_DIGEST_BITS: Final = 64
-_DIGEST_MASK: Final = (1 << _DIGEST_BITS) - 1
 
 
 class InterestKind(IntEnum):
@@ -134,52 +129,20 @@ class Change(NamedTuple):
     removed: list[Interest]
 
 
-def bucket_of(interest_hash: int) -> int:
-    """Return the bucket of an interest."""
-    return interest_hash >> (_DIGEST_BITS - 8)
-
-
 @final
-class InterestSet:
-    """A set of interests with its digests. Invariant: `digests[b]` is the sum of the hashes in bucket b."""
-
-    def __init__(self) -> None:
-        self.digests: Final[list[int]] = [0] * BUCKETS
-        self._buckets: Final[list[dict[Interest, int]]] = [{} for _ in range(BUCKETS)]  # with the hash of each
-        self.count = 0
+class InterestSet(DigestSet[Interest]):
+    """A set of interests with its digests."""
 
     def __contains__(self, interest: Interest) -> bool:
-        return interest in self._buckets[bucket_of(interest.hash())]
+        return self.is_in(bucket_of(interest.hash()), interest)
 
     def add(self, interest: Interest) -> bool:
         """Add an interest; return whether it is new."""
-        digest = interest.hash()
-        number = bucket_of(digest)
-        bucket = self._buckets[number]
-        if interest in bucket:
-            return False
-        bucket[interest] = digest
-        self.digests[number] = (self.digests[number] + digest) & _DIGEST_MASK
-        self.count += 1
-        return True
+        return self.put(interest, interest.hash())
 
     def discard(self, interest: Interest) -> bool:
         """Remove an interest; return whether it was there."""
-        number = bucket_of(interest.hash())
-        digest = self._buckets[number].pop(interest, None)
-        if digest is None:
-            return False
-        self.digests[number] = (self.digests[number] - digest) & _DIGEST_MASK
-        self.count -= 1
-        return True
-
-    def bucket(self, number: int) -> list[Interest]:
-        """Return the interests of a bucket."""
-        return list(self._buckets[number])
-
-    def bucket_count(self, number: int) -> int:
-        """Return the number of interests in a bucket."""
-        return len(self._buckets[number])
+        return self.remove_from(bucket_of(interest.hash()), interest)
 
     def replace(self, number: int, interests: list[Interest]) -> Change:
         """Make these the interests of a bucket; return the difference. Raises ValueError for one of another bucket."""
@@ -194,10 +157,6 @@ class InterestSet:
         for interest in added:
             self.add(interest)
         return Change(added, removed)
-
-    def all(self) -> list[Interest]:
-        """Return all interests, by bucket."""
-        return [interest for bucket in self._buckets for interest in bucket]
 
 
 @final

@@ -8,8 +8,9 @@ filter`, share name, topic filter. SYNCHRONISED has a u64 digest in their place.
 import struct
 from typing import Final
 
+from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.exchange import BATCH_MAX, BucketPart, ChangeNotice, Notice, Synchronised
-from sluicegate.messaging.network.interest import BUCKETS, Change, Interest, InterestKind
+from sluicegate.messaging.network.interest import Change, Interest, InterestKind
 from sluicegate.messaging.topics.syntax import Syntax
 
 CHANGE: Final = 1

@@ -19,8 +19,9 @@ from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
-from sluicegate.messaging.network.interest import BUCKETS, Change, text_of
+from sluicegate.messaging.network.interest import Change, text_of
 from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
 from sluicegate.messaging.routing.local_interest import ExportRules

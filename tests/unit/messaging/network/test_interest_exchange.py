@@ -5,6 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from sluicegate.messaging.network.digests import BUCKETS, bucket_of
 from sluicegate.messaging.network.exchange import (
     BATCH_MAX,
     BucketPart,
@@ -14,13 +15,11 @@ from sluicegate.messaging.network.exchange import (
     Synchronised,
 )
 from sluicegate.messaging.network.interest import (
-    BUCKETS,
     Change,
     Interest,
     InterestCounts,
     InterestKind,
     InterestSet,
-    bucket_of,
     text_of,
 )
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic_filter
