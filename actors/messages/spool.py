@@ -18,15 +18,15 @@ class WriteTables:
     Answered to `reply_to` with Confirmed or PublishFailed of `token`; without `reply_to` there is no answer. With
     `until_done` the rows go into every commit until one succeeds: they make room. Then PublishFailed comes only when
     the store has failed, not for lack of room, and the rows are still written if the store recovers. `left` is called
-    when the rows are written or never will be. `staged` are messages that the same commit stores. With `uses_reserve` a
-    full store takes the rows, because they lead to deletions.
+    with an empty reason when the rows are written, or with another when they never will be. `staged` are messages that
+    the same commit stores. With `uses_reserve` a full store takes the rows, because they lead to deletions.
     """
 
     writes: list[TableWrite]
     reply_to: Address | None
     token: int
     until_done: bool = False
-    left: Callable[[], None] | None = None
+    left: Callable[[str], None] | None = None
     staged: "StagedMessages | None" = None
     uses_reserve: bool = False
 

@@ -28,6 +28,11 @@ def link_body(batch: MessageBatch) -> bytes:
     return body
 
 
+def body_once(batch: MessageBatch) -> bytes:
+    """Return the same bytes for a batch that stays in memory: they are not kept with it. Raises ValueError."""
+    return encode_batch(batch)
+
+
 def link_batch(body: bytes) -> MessageBatch:
     """Return the batch in a body. Raises ValueError, which says what is wrong with it."""
     try:

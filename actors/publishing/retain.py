@@ -1,15 +1,35 @@
-"""Set and delete retained messages: subscribers see the change at once, the store has it with the next commit."""
+"""Set and delete retained messages: subscribers see the change at once, the store has it with the next commit.
 
+Each change has a version. Where the message VPN has links, deletions are stored as such, and neighbors are told when
+the store has a change.
+"""
+
+from collections.abc import Callable
 from functools import partial
+from typing import final
 
 from sluicegate.actors.messages.data import Resume
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.network.retained.exchange import RetainedEntry, StoredRetained, stays_local
+from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.messaging.routing.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.storage.interface import Table, TableWrite
-from sluicegate.storage.records.batch import encode_batch
+from sluicegate.storage.records.retained import encode_retained
+
+
+@final
+class RetainedChange:
+    """What becomes of one topic."""
+
+    __slots__ = ("message", "topic", "version")
+
+    def __init__(self, topic: str, version: Version | None, message: RetainedMessage | None) -> None:
+        self.topic = topic
+        self.version = version  # None: a deletion that nobody has to remember
+        self.message = message  # None: it is deleted
 
 
 def retain(
@@ -23,17 +43,21 @@ def retain(
     payloads = batch.payloads()
     retained = space.retained
     is_answered = batch.qos != AT_MOST_ONCE
-    changes: list[tuple[str, RetainedMessage | None]] = []
+    changes: list[RetainedChange] = []
     for row in range(batch.count):
         topic = batch.topic_of(row)
-        message: RetainedMessage | None = None
         if payloads[row] and keeps:
-            message = RetainedMessage(batch.select([row]))  # without the encodings that the batch is sent in
+            version = retained.clock.next(batch.received_ms)
+            message = RetainedMessage(batch.select([row]), version)  # without the encodings that the batch is sent in
             retained.put(topic, message)
-        elif not (retained.remove(topic) or is_answered):
-            continue
-        changes.append((topic, message))
-    return _store(changes, space, spool, address if is_answered else None, token)
+            changes.append(RetainedChange(topic, version, message))
+        elif retained.stored is not None and not stays_local(topic):
+            version = retained.clock.next(batch.received_ms)
+            retained.bury(topic, version)
+            changes.append(RetainedChange(topic, version, None))
+        elif retained.remove(topic) or is_answered:
+            changes.append(RetainedChange(topic, None, None))
+    return _store(changes, space, spool, address if is_answered else None, token, None)
 
 
 def retain_again(batch: MessageBatch, token: int, *, space: TopicSpace, spool: Address, address: Address) -> int:
@@ -41,46 +65,100 @@ def retain_again(batch: MessageBatch, token: int, *, space: TopicSpace, spool: A
 
     The batch was retained before. Later messages, also of other publishers, stay.
     """
-    topics = [batch.topic_of(row) for row in range(batch.count)]
-    return _store([(topic, space.retained.get(topic)) for topic in topics], space, spool, address, token)
+    retained = space.retained
+    changes: list[RetainedChange] = []
+    for row in range(batch.count):
+        topic = batch.topic_of(row)
+        message = retained.get(topic)
+        version = retained.tombstones.get(topic) if message is None else message.version
+        changes.append(RetainedChange(topic, version, message))
+    return _store(changes, space, spool, address, token, None)
+
+
+def store_changes(
+    changes: list[RetainedChange], *, space: TopicSpace, spool: Address, on_left: Callable[[str], None] | None = None
+) -> int:
+    """Have changes written that are in force already; return how often `on_left` will be called.
+
+    It is called with an empty reason when rows are written, and with another when they never will be. Only the links of
+    a message VPN use it.
+    """
+    return _store(changes, space, spool, None, 0, on_left)
+
+
+def forget_deletions(*, space: TopicSpace, spool: Address, wall_ms: int) -> None:
+    """Delete the rows of deletions that no neighbor has to hear of any more, or that are too old."""
+    topics = space.retained.forgettable(wall_ms)
+    if topics:
+        store_changes([RetainedChange(topic, None, None) for topic in topics], space=space, spool=spool)
 
 
 def _store(
-    changes: list[tuple[str, RetainedMessage | None]],
+    changes: list[RetainedChange],
     space: TopicSpace,
     spool: Address,
     reply_to: Address | None,
     token: int,
+    on_left: Callable[[str], None] | None,
 ) -> int:
-    """Have changes written, deletions without fail; return the number of confirmations.
+    """Have changes written, deletions without fail; return the number of confirmations, or of calls of `on_left`.
 
     Until confirmed they count for the pressure on publishers of retained messages: nothing else bounds what waits for a
     slow disk.
     """
     runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
-    for topic, message in changes:
+    stored = space.retained.stored
+    entries: list[list[RetainedEntry]] = []  # of each run, for the links
+    for change in changes:
+        message = change.message
         deletes = message is None
-        value = None if message is None else encode_batch(message.batch)
+        value: bytes | None = None
+        if change.version is not None:
+            value = encode_retained(change.version, None if message is None else message.batch)
         if not runs or runs[-1][0] != deletes:
             runs.append((deletes, []))
-        runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + topic.encode(), value))
-    for deletes, writes in runs:
+            entries.append([])
+        runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + change.topic.encode(), value))
+        if stored is not None and change.version is not None:
+            entries[-1].append(RetainedEntry(change.topic, change.version, deletes))
+    for number, (deletes, writes) in enumerate(runs):
         # A refused deletion would not be repeated, for nothing shows any more what was to be deleted.
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
+        left = partial(_left, space.retained, size)
+        if entries[number] or on_left is not None:
+            assert stored is not None, "there is a link"
+            left = partial(_left_linked, space.retained, size, stored, entries[number], on_left)
         spool.post(
             WriteTables(
                 writes,
                 reply_to,
                 token if reply_to is not None else 0,
                 until_done=deletes,
-                left=partial(_left, space.retained, size),
+                left=left,
             )
         )
-    return len(runs) if reply_to is not None else 0
+    return len(runs) if reply_to is not None or on_left is not None else 0
 
 
-def _left(retained: RetainedMessages, size: int) -> None:
+def _left(retained: RetainedMessages, size: int, reason: str) -> None:
     """Handle rows that are written, or never will be: release waiting publishers."""
     for publisher in retained.row_is_done(size):
         publisher.post(Resume())
+
+
+def _left_linked(
+    retained: RetainedMessages,
+    size: int,
+    stored: StoredRetained,
+    entries: list[RetainedEntry],
+    on_left: Callable[[str], None] | None,
+    reason: str,
+) -> None:
+    """The same where there are links: tell of what is written."""
+    _left(retained, size, reason)
+    if not reason:
+        for entry in entries:
+            stored.stored(entry)
+    if on_left is not None:
+        on_left(reason)

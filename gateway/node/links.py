@@ -185,7 +185,7 @@ class NodeLinks:
         self.links.stop("the broker stops")
 
     def tick(self) -> None:
-        """Check time limits of connections, and whether message VPNs have been created or deleted."""
+        """Check time limits of connections, deletions that are too old, and which message VPNs there are."""
         now_ms = self._services.clock.now_ms()
         for cell in list(self._dialed.children or ()):
             if not cell.is_stopped():
@@ -195,6 +195,8 @@ class NodeLinks:
                 except Exception as error:  # it costs this connection only, not the others
                     cell.failed(error)
         self.links.check_mesh(now_ms)
+        for vpn in self._message_vpns.values():
+            vpn.forget_deletions()
         if self._lacks_queues():
             runtime = self._services.runtime
             runtime.keep(runtime.loop.create_task(self._prepare_and_configure()))

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from sluicegate.actors.messages.partitions import ClosedLedger
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.partitions.recovery import StoredPartition
-from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.storage.catalog.partition_owners import find_lost
 from sluicegate.storage.catalog.queues import PartitionIds, staging_partition_id
@@ -16,8 +15,8 @@ from sluicegate.storage.catalog.vpn_rows import deletion_jobs, is_being_deleted
 from sluicegate.storage.commit.planner import LOG_BYTES_MAX, LOG_SHARE_MAX, CommitPlanner
 from sluicegate.storage.errors import StorageError
 from sluicegate.storage.interface import Store
-from sluicegate.storage.records.batch import decode_batch
 from sluicegate.storage.records.cursor import CursorRecord
+from sluicegate.storage.records.retained import decode_retained
 
 log = logging.getLogger("sluicegate.spool")
 
@@ -117,8 +116,8 @@ def restore_retained(stored: StoredVpn, space: TopicSpace) -> None:
     """Put the stored retained messages into a topic space, whatever its limits. The memory of the rows is reused."""
     rows = stored.retained
     for key in list(rows):
-        batch, _ = decode_batch(rows.pop(key), 0, "retained message")
-        space.retained.put(key.decode(), RetainedMessage(batch))
+        version, batch = decode_retained(rows.pop(key), space.retained.clock.broker)
+        space.retained.restore(key.decode(), version, batch)
 
 
 def last_cursors(closed: list[ClosedLedger], planner: CommitPlanner) -> list[CursorRecord]:

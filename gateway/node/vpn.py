@@ -16,6 +16,7 @@ from sluicegate.actors.messages.partitions import ClosedLedger, CloseLedger
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
 from sluicegate.actors.publishing.publisher import Publisher
+from sluicegate.actors.publishing.retain import forget_deletions
 from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.actors.queues.core import GoneQueues
 from sluicegate.actors.queues.directory.directory import QueueDirectory
@@ -138,7 +139,9 @@ class MessageVpn:
 
     async def start(self, stored: StoredVpn) -> None:
         """Restore what the store has, and create what the configuration declares."""
+        self.space.retained.clock.broker = self._services.config.node.name
         restore_retained(stored, self.space)
+        self.forget_deletions()
         queues = self.queues.actor
         assert isinstance(queues, QueueDirectory)
         queues.report_lost_definitions()
@@ -149,6 +152,11 @@ class MessageVpn:
         self._sample_rates()
         self.access.is_started = True
         self.clients.is_up = self.is_up
+
+    def forget_deletions(self) -> None:
+        """Delete the rows of deletions of retained messages that no neighbor has to hear of any more."""
+        services = self._services
+        forget_deletions(space=self.space, spool=services.spool.inbox, wall_ms=services.clock.wall_ms())
 
     @property
     def config(self) -> MessageVpnSection:

@@ -85,6 +85,7 @@ SYSTEM_LINK_MISSING_CLEAR: Final = EventKind("SYSTEM_NETWORK_LINK_MISSING_CLEAR"
 # What it had confirmed since its backup is lost there.
 SYSTEM_NEIGHBOR_RESTORED: Final = EventKind("SYSTEM_NETWORK_NEIGHBOR_RESTORED", WARNING)
 SYSTEM_LINK_REJECTED: Final = EventKind("SYSTEM_NETWORK_LINK_REJECTED", WARNING)  # by this broker, or by the neighbor
+SYSTEM_LINK_CLOCK: Final = EventKind("SYSTEM_NETWORK_CLOCK_AHEAD", WARNING)  # of a neighbor
 
 VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer
 VPN_SPOOL_HIGH: Final = EventKind("VPN_AD_MSG_SPOOL_HIGH", WARNING)  # of the VPN, or of one queue

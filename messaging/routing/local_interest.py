@@ -14,7 +14,7 @@ from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.network.queue_names import queue_interest
 from sluicegate.messaging.routing.destinations import Destination, QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.topics.relations import covers
-from sluicegate.messaging.topics.syntax import LITERAL, TopicFilter, queue_topic
+from sluicegate.messaging.topics.syntax import LITERAL, TopicFilter, matches, queue_topic
 
 _NOTHING: Final[list[Interest]] = []
 
@@ -23,8 +23,8 @@ _NOTHING: Final[list[Interest]] = []
 class ExportRules:
     """Which subscriptions one link exports, by their topic filters and by the names of their queues.
 
-    A rule applies to the filters that it covers: `plant/>` to `plant/1/*`, and not to `>`. Rules of topics do not apply
-    to the names of queues.
+    A rule applies to the filters that it covers: `plant/>` to `plant/1/*`, and not to `>`; and to retained messages of
+    the topics that it matches. Rules of topics do not apply to the names of queues.
     """
 
     def __init__(
@@ -44,6 +44,17 @@ class ExportRules:
         if self.include and not any(covers(rule, topic_filter) for rule in self.include):
             return False
         return not any(covers(rule, topic_filter) for rule in self.exclude)
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether there are rules about topics."""
+        return bool(self.include or self.exclude)
+
+    def allows_topic(self, topic: str) -> bool:
+        """Return whether what is retained on a topic crosses the link."""
+        if self.include and not any(matches(rule, topic) for rule in self.include):
+            return False
+        return not any(matches(rule, topic) for rule in self.exclude)
 
 
 @final

@@ -3,7 +3,9 @@
 A retained message counts as much as a message in a queue that is never written (messaging.message.usage), plus its
 topic again for the words of the tree, plus NODE_BYTES for each level that no other topic shares. The tree is
 `messaging.topics.retained`; `actors.publishing.publisher` reports refusals, or delivers a message without retaining it.
-Not thread-safe.
+
+Each message has a version, so that the brokers of a network agree on the last one. While the message VPN has links,
+deletions are remembered as well, and `stored` is what the store has. Not thread-safe.
 """
 
 from typing import Final, final
@@ -15,6 +17,9 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
 from sluicegate.messaging.message.thresholds import NEVER_REACHED, Exceedance, no_refusal_listener
 from sluicegate.messaging.message.usage import text_bytes
+from sluicegate.messaging.network.retained.exchange import StoredRetained
+from sluicegate.messaging.network.retained.tombstones import Tombstones
+from sluicegate.messaging.network.retained.versions import NO_VERSION, Version, VersionClock
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.topics.retained import RetainedScan, RetainedTopics
 from sluicegate.messaging.topics.syntax import TopicFilter
@@ -25,6 +30,8 @@ UNWRITTEN_HIGH_BYTES: Final = 16 << 20  # above this, publishers of retained mes
 UNWRITTEN_LOW_BYTES: Final = 4 << 20  # until no more than this is left
 ROW_BYTES: Final = 512  # of each, for the objects that carry it to the store
 
+TOMBSTONES_MAX: Final = 100_000  # remembered deletions of a message VPN: some 300 bytes each
+
 NODE_BYTES: Final = 256  # measured: 230 to 305, with the table of a level that has one below it
 
 
@@ -32,10 +39,12 @@ NODE_BYTES: Final = 256  # measured: 230 to 305, with the table of a level that 
 class RetainedMessage:
     """The last retained message of a topic: a batch of one row."""
 
-    __slots__ = ("batch", "usage_bytes")
+    __slots__ = ("batch", "usage_bytes", "version")
 
-    def __init__(self, batch: MessageBatch) -> None:
+    def __init__(self, batch: MessageBatch, version: Version = NO_VERSION) -> None:
+        """Without a version it is one that the broker makes for its own clients, and stores nowhere."""
         self.batch = batch
+        self.version = version
         self.usage_bytes: i64 = usage_of_row(batch, 0)  # without the levels of its topic, which it may share
 
 
@@ -56,6 +65,9 @@ class RetainedMessages:
         self.count_exceeded = Exceedance(no_refusal_listener)
         self.pressure: Final = Pressure(high_bytes=UNWRITTEN_HIGH_BYTES, low_bytes=UNWRITTEN_LOW_BYTES)  # by the store
         self.unwritten_bytes: i64 = 0  # of rows on their way to the store
+        self.clock: Final = VersionClock()
+        self.tombstones: Final = Tombstones()
+        self.stored: StoredRetained | None = None  # None: there is no link
         self._taken_bytes: i64 = 0  # total of what was new or grew
         self._taken_count: i64 = 0
         self._messages_bytes: i64 = 0
@@ -133,6 +145,8 @@ class RetainedMessages:
         before = self._topics.get(topic)
         usage_before = self.usage_bytes
         self._topics.put(topic, message)
+        if self.tombstones.count:
+            self.tombstones.discard(topic)
         self._messages_bytes += message.usage_bytes
         if before is None:
             self._taken_count += 1
@@ -158,6 +172,48 @@ class RetainedMessages:
             return False
         self._messages_bytes -= before.usage_bytes
         return self._topics.remove(topic)
+
+    def bury(self, topic: str, version: Version, known_by: str = "") -> None:
+        """Delete the retained message of a topic, if there is one, and remember that for neighbors.
+
+        `known_by` is the neighbor that told of it.
+        """
+        self.remove(topic)
+        self.tombstones.add(topic, version, known_by)
+
+    def version_of(self, topic: str) -> Version:
+        """Return the version of a topic's message, or of its deletion; NO_VERSION: nothing is known of it."""
+        message = self._topics.get(topic)
+        if message is not None:
+            return message.version
+        return self.tombstones.get(topic) or NO_VERSION
+
+    def restore(self, topic: str, version: Version, batch: MessageBatch | None) -> None:
+        """Take over a message or a deletion that is stored."""
+        self.clock.saw(version)
+        if batch is None:
+            self.tombstones.add(topic, version)
+        else:
+            self.put(topic, RetainedMessage(batch, version))
+
+    def link(self) -> StoredRetained:
+        """Return what the store has, for links; from the first call on it is kept up to date."""
+        stored = self.stored
+        if stored is None:
+            stored = self.stored = StoredRetained(self.clock.broker, self.tombstones)
+            for message in self._topics.values():
+                stored.begin(message.batch.topic_of(0), message.version)
+        return stored
+
+    def unlink(self) -> None:
+        """Forget what the store has: there is no link any more."""
+        self.stored = None
+
+    def forgettable(self, wall_ms: int) -> list[str]:
+        """Forget deletions that need not be kept; return their topics, whose rows are to be deleted."""
+        if not self.tombstones.count:
+            return []
+        return self.tombstones.take_finished(wall_ms, min(TOMBSTONES_MAX, self.count_max))
 
     def get(self, topic: str) -> RetainedMessage | None:
         """Return the retained message of a topic."""

@@ -21,6 +21,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkInterests,
     LinkMessages,
     LinkNeighbors,
+    LinkRetained,
     LinkStore,
     LinkStored,
 )
@@ -42,7 +43,9 @@ from sluicegate.protocols.transport.interface import ByteTransport
 
 log = logging.getLogger("sluicegate.network")
 
-_LINK_FRAMES: Final = (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors)
+_LINK_FRAMES: Final = (
+    LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors, LinkRetained,
+)  # fmt: skip
 
 
 @final

@@ -16,7 +16,7 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LINK_REJECTED,
 )
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, TAKES_PACKETS, TELLS_NEIGHBORS, Link
+from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, RETAINED, TAKES_PACKETS, TELLS_NEIGHBORS, Link
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.mesh import VpnMesh
@@ -25,7 +25,7 @@ from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
 
 ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a failure costs one connection
-FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS)  # of this broker's links
+FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED)  # of this broker's links
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"
 
@@ -192,7 +192,16 @@ class Links(LinkAcceptor):
             if vpn is not None:
                 wait_ms = settings.subscribe_wait_ms
                 mesh = self._mesh(here)
-                link = VpnLink(cell, name, vpn, mesh, there=there, rules=settings.export, subscribe_wait_ms=wait_ms)
+                link = VpnLink(
+                    cell,
+                    name,
+                    vpn,
+                    mesh,
+                    there=there,
+                    rules=settings.export,
+                    subscribe_wait_ms=wait_ms,
+                    events=self._events,
+                )
                 vpns.append(link)
         neighbor = Neighbor(cell, settings, self._events, vpns, dial=self._dial_to)
         actor.neighbor = self.neighbors[name] = neighbor

@@ -28,6 +28,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkInterests,
     LinkMessages,
     LinkNeighbors,
+    LinkRetained,
     LinkStore,
     LinkStored,
 )
@@ -47,6 +48,11 @@ REFUSALS: Final = frozenset(
         codes.LINK_NOT_CONFIGURED, codes.LINK_NAME_TAKEN, codes.LINK_NAME_DIFFERS, codes.LINK_NETWORK_DIFFERS,
         codes.LINK_VERSION_UNKNOWN, codes.LINK_NO_VPN, codes.LINK_DUPLICATE,
     }
+)  # fmt: skip
+
+# Frames about one message VPN.
+OF_VPNS: Final = (
+    LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors, LinkRetained,
 )  # fmt: skip
 
 NEVER_CONNECTED: Final = "there was no connection yet"
@@ -225,7 +231,7 @@ class Neighbor(LinkUser):
 
     def received(self, frame: LinkFrame) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
-        if isinstance(frame, (LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors)):
+        if isinstance(frame, OF_VPNS):
             vpn = self.linked.get(frame.flow_id)
             if vpn is None:
                 text = f"message VPN number {frame.flow_id} of a link with {len(self.linked)}"

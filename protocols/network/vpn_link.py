@@ -15,6 +15,7 @@ from sluicegate.actors.messages.router import ChangeNeighborInterest, NeighborGo
 from sluicegate.actors.network.link_batches import link_batch, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
@@ -39,6 +40,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkInterests,
     LinkMessages,
     LinkNeighbors,
+    LinkRetained,
     LinkStore,
     LinkStored,
 )
@@ -51,6 +53,7 @@ from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import LinkQueueSender
 from sluicegate.protocols.network.mesh import VpnMesh
 from sluicegate.protocols.network.packets import PacketsReader, has_packets, packets_of
+from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")
 
@@ -146,6 +149,7 @@ class VpnLink(LinkOutput, Flushed):
         there: str,
         rules: ExportRules,
         subscribe_wait_ms: int,
+        events: Events,
     ) -> None:
         super().__init__(neighbor)
         self.vpn: Final = vpn
@@ -180,6 +184,9 @@ class VpnLink(LinkOutput, Flushed):
         assert queue is not None, "the queue is made before the link"
         self.queue_sender: Final = LinkQueueSender(cell, neighbor, queue, kept.lineages)
         self.arrivals: Final = vpn.arrivals_of(neighbor)
+        self.retained: Final = RetainedLink(
+            cell, neighbor, vpn.name, space=vpn.space, spool=vpn.spool, rules=rules, events=events
+        )
         self._begin_from_the_store()
         vpn.expect_no_more(neighbor)
         vpn.space.change_neighbor(self, Change(list(kept.interests), []))
@@ -190,6 +197,7 @@ class VpnLink(LinkOutput, Flushed):
         """End for good."""
         self.disconnected()
         self._changes.clear()
+        self.retained.stop()
         self.vpn.space.keep_for(self, None)
         self.vpn.router.ask(NeighborGone(self))
         self.vpn.space.exported().end_export(self)
@@ -223,6 +231,8 @@ class VpnLink(LinkOutput, Flushed):
         wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
         self.arrivals.connected(self._cell, wire, flow_id, self._ask_flush)
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
+        if frames.RETAINED in features:
+            self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
         self._set_up(True)
         self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in features else None)
 
@@ -234,6 +244,7 @@ class VpnLink(LinkOutput, Flushed):
             self.waits.end()
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
+            self.retained.disconnected()
             self._set_up(False)
             self.mesh.left(self.neighbor)
 
@@ -247,7 +258,15 @@ class VpnLink(LinkOutput, Flushed):
         self.vpn.router.inbox.post(NeighborPresenceChanged(self))
 
     def received(
-        self, frame: LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored | LinkNeighbors
+        self,
+        frame: LinkDigests
+        | LinkInterests
+        | LinkAck
+        | LinkMessages
+        | LinkStore
+        | LinkStored
+        | LinkNeighbors
+        | LinkRetained,
     ) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
         if isinstance(frame, LinkMessages):
@@ -268,6 +287,8 @@ class VpnLink(LinkOutput, Flushed):
             elif isinstance(frame, LinkAck):
                 self.sender.acknowledged(frame.number)
                 self.waits.acknowledged(frame.number)
+            elif isinstance(frame, LinkRetained):
+                self.retained.received(frame.body)
             else:
                 self.sender.connected(list(frame.digests) or _NO_DIGESTS)
                 self._ask_flush()
@@ -340,6 +361,8 @@ class VpnLink(LinkOutput, Flushed):
                 return
         if not self.sender.has_unsent:
             self.waits.sent(self.sender.sent_number)
+        if self.retained.flush():
+            self._ask_flush()
 
     def owner(self) -> Scheduled | None:
         """Return the link's actor."""

@@ -79,7 +79,8 @@ class TableRequest:
     `uses_reserve` is for rows that consumers need to continue, so that a full store can be emptied. `until_done` is for
     rows that must not outlive the deletions of the same commit: they are retried with it until it succeeds.
     `settlements` take effect with the commit that writes the request, and never when the request is given up before.
-    `left` is called when the rows are written or never will be, and the planner no longer keeps the request.
+    `left` is called when the rows are written (with an empty reason) or never will be, and the planner no longer keeps
+    the request.
     `staged_pages` are written by the same commit as the rows that name them.
     """
 
@@ -91,7 +92,7 @@ class TableRequest:
         uses_reserve: bool = False,
         until_done: bool = False,
         settlements: list[Settlement] | None = None,
-        left: Callable[[], None] | None = None,
+        left: Callable[[str], None] | None = None,
         staged_pages: list[PageWrite] | None = None,
     ) -> None:
         self.writes = writes
@@ -108,7 +109,7 @@ class TableRequest:
         if not self.is_given_up:
             self.done(reason)
         if self.left is not None:
-            self.left()
+            self.left(reason)
 
     def give_up(self, reason: str) -> None:
         """Answer the requester now. Rows that must be written stay in the queue."""

@@ -68,6 +68,7 @@ LINK_MESSAGES: Final = 0x74
 LINK_STORE: Final = 0x75
 LINK_STORED: Final = 0x76
 LINK_NEIGHBORS: Final = 0x77
+LINK_RETAINED: Final = 0x78
 
 OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_DIGESTS,
@@ -77,6 +78,7 @@ OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_STORE,
     LINK_STORED,
     LINK_NEIGHBORS,
+    LINK_RETAINED,
 )
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
@@ -138,6 +140,7 @@ NAMES: Final[dict[int, str]] = {
     LINK_STORE: "LINK_STORE",
     LINK_STORED: "LINK_STORED",
     LINK_NEIGHBORS: "LINK_NEIGHBORS",
+    LINK_RETAINED: "LINK_RETAINED",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

@@ -12,13 +12,14 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkFrame,
     LinkInterests,
     LinkNeighbors,
+    LinkRetained,
     LinkStore,
     LinkStored,
 )
 from sluicegate.protocols.flow.links import LinkRefused
 from sluicegate.protocols.flow.peer import FlowPeer
 
-LINK_FRAMES: Final = (LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors)
+LINK_FRAMES: Final = (LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors, LinkRetained)
 
 NOT_PERMITTED: Final = (
     "the client profile of user {user} does not allow links: allow_bridge_connections_enabled is false"

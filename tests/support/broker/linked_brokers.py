@@ -9,6 +9,7 @@ from typing import Self
 
 from sluicegate.gateway.config.load import load
 from sluicegate.messaging.network.interest import InterestKind
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.network.neighbor import Neighbor
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
@@ -132,7 +133,9 @@ class LinkedBroker(RunningBroker):
             found is not None
             and found.is_up
             and all(
-                vpn.receiver.is_complete and vpn.sender.acknowledged_number == vpn.sender.sent_number > 0
+                vpn.receiver.is_complete
+                and vpn.sender.acknowledged_number == vpn.sender.sent_number > 0
+                and vpn.retained.is_idle
                 for vpn in found.linked.values()
             )
         )
@@ -143,6 +146,11 @@ class LinkedBroker(RunningBroker):
         entries = () if neighbors is None else neighbors.entries()
         wanted = [interest for output, interest in entries if output.neighbor == name]
         return {interest.topic_filter for interest in wanted if interest.kind != InterestKind.QUEUE}
+
+    def retains(self, vpn: str = "default") -> dict[str, bytes]:
+        """Return its retained messages by topic, without those that it makes itself."""
+        scan = self.node.vpns[vpn].space.retained.scan(parse_filter("#", Syntax.MQTT))
+        return {topic: message.batch.payloads()[0] for topic, message in scan.take(10_000, 100_000)}
 
 
 class Brokers:

@@ -387,15 +387,20 @@ def test_a_clean_stop_waits_for_a_commit_in_doubt_until_the_store_is_given_up(sp
 
 def test_rows_have_left_when_they_are_written_or_never_will_be(spool: Keeper) -> None:
     """A deletion is tried until it is done, also when nobody waits for it any more."""
-    left: list[str] = []
+    left: dict[str, bool] = {}  # name -> whether it is written
     spool.failures_left = 20
+
+    def leaves(name: str, reason: str) -> None:
+        assert name not in left
+        left[name] = not reason
+
     for name, until_done in (("put", False), ("deletion", True)):
         row = TableWrite(Table.RETAINED, name.encode(), None if until_done else b"v")
-        message = WriteTables([row], None, 0, until_done=until_done, left=partial(left.append, name))
+        message = WriteTables([row], None, 0, until_done=until_done, left=partial(leaves, name))
         spool.cell.inbox.post(message)
     spool.passes(us=COMMIT_US)
-    assert left == ["put"]
+    assert left == {"put": False}
     spool.passes(us=10 * TRY_AGAIN_MS * 1000)
-    assert left == ["put"]
+    assert left == {"put": False}
     spool.passes(us=20 * TRY_AGAIN_MS * 1000)
-    assert left == ["put", "deletion"]
+    assert left == {"put": False, "deletion": True}

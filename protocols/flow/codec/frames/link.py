@@ -1,12 +1,15 @@
 """LINK and the frames behind it: a connection between two brokers of one network.
 
 Flow: links. LINK is a request of the broker that connects. Its answer makes the connection a link: from then on both
-ends send the same frames, each about one message VPN, whose number is the flow id. The bodies of LINK_INTERESTS, and
-the messages in LINK_MESSAGES and LINK_STORE, are read elsewhere (`protocols.network`): clients need none of it.
+ends send the same frames, each about one message VPN, whose number is the flow id. The bodies of LINK_INTERESTS and
+LINK_RETAINED, and the messages in LINK_MESSAGES and LINK_STORE, are read elsewhere (`protocols.network`): clients need
+none of it.
 
 LINK_STORE has guaranteed messages, with the sequences of the sender's link queue. It may come again after a break, with
 other messages beside it or in other pieces; the receiver knows by the sequences what it has. LINK_STORED, the answer,
 says what will not be needed again: it is stored for its receivers, or nobody wants it.
+
+LINK_RETAINED is about retained messages. It is sent if both LINK and its answer have the feature `retained`.
 """
 
 import struct
@@ -23,6 +26,7 @@ from sluicegate.protocols.flow.codec.frame import (
     LINK_INTERESTS,
     LINK_MESSAGES,
     LINK_NEIGHBORS,
+    LINK_RETAINED,
     LINK_STORE,
     LINK_STORED,
     NAMES,
@@ -44,6 +48,7 @@ LINK_VERSION: Final = 1  # of the frames in this module
 DIGESTS_COUNT: Final = 256
 TAKES_PACKETS: Final = "mqtt-packets"  # the feature of those that read direct messages as MQTT packets, too
 TELLS_NEIGHBORS: Final = "neighbors"  # the feature of those that know LINK_NEIGHBORS
+RETAINED: Final = "retained"  # a feature: LINK_RETAINED
 
 # Targets of LINK_MESSAGES.
 SUBSCRIBERS: Final = 0x01  # clients and queues that subscribe to the topics
@@ -116,6 +121,19 @@ class LinkInterests:
     def encode(self) -> bytes:
         """Return the frame."""
         return encode_frame(LINK_INTERESTS, 0, self.flow_id, b"", self.body)
+
+
+@final
+@dataclass(frozen=True)
+class LinkRetained:
+    """A part of the exchange of retained messages, as bytes."""
+
+    flow_id: int
+    body: bytes
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(LINK_RETAINED, 0, self.flow_id, b"", self.body)
 
 
 @final
@@ -249,11 +267,21 @@ class LinkNeighbors:
 
 
 LinkFrame: TypeAlias = (
-    Link | LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored | LinkNeighbors
+    Link | LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored | LinkNeighbors | LinkRetained
 )
 
 LINK_FRAMES: Final = frozenset(
-    {LINK, LINK_DIGESTS, LINK_INTERESTS, LINK_ACK, LINK_MESSAGES, LINK_STORE, LINK_STORED, LINK_NEIGHBORS}
+    {
+        LINK,
+        LINK_DIGESTS,
+        LINK_INTERESTS,
+        LINK_ACK,
+        LINK_MESSAGES,
+        LINK_STORE,
+        LINK_STORED,
+        LINK_NEIGHBORS,
+        LINK_RETAINED,
+    }
 )
 
 
@@ -280,6 +308,8 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
     body = data[frame.body_at : frame.end]
     if kind == LINK_INTERESTS:
         return LinkInterests(frame.flow_id, body)
+    if kind == LINK_RETAINED:
+        return LinkRetained(frame.flow_id, body)
     if kind == LINK_ACK:
         if len(body) != _NUMBER.size:
             raise PeerViolation(MALFORMED, f"LINK_ACK with a body of {len(body)} bytes where 8 are required")

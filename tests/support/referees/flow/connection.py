@@ -41,6 +41,7 @@ _OF_LINKS: Final = {
     "LINK_STORE",
     "LINK_STORED",
     "LINK_NEIGHBORS",
+    "LINK_RETAINED",
 }
 _UNANSWERED: Final = {"CLOSE", "PONG", "PARTITIONS_ACK"} | _OF_LINKS  # beside those of flows
 _OPENING: Final = {"OPEN_PUB", "BIND", "READ"}

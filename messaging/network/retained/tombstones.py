@@ -5,7 +5,7 @@ A deletion is kept until every neighbor knows of it, at most for a day, and as l
 
 from typing import Final, final
 
-from sluicegate.messaging.network.versions import Version
+from sluicegate.messaging.network.retained.versions import Version
 
 KEPT_MS: Final = 24 * 60 * 60 * 1000
 

@@ -1,0 +1,254 @@
+"""The exchange of retained messages between two brokers: what each has, and what one sends to the other.
+
+All brokers of a network have the same retained messages. A broker tells its neighbors what its own clients set and
+delete, when its store has it. After each connect both sides tell the digests of what they have; each lists the topics
+and versions in the buckets that differ, and the other asks for the messages that it lacks. Nothing depends on order,
+and everything may come twice: of two versions the later one wins everywhere.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, final
+
+import xxhash
+
+from sluicegate.messaging.network.digests import BUCKETS, DIGEST_MASK, DigestSet, bucket_of, in_bucket
+from sluicegate.messaging.network.retained.tombstones import Tombstones
+from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, Version, VersionClock
+
+ENTRIES_MAX: Final = 1000  # in one list
+
+
+class RetainedEntry(NamedTuple):
+    """A topic, the version of its message, and whether that is deleted."""
+
+    topic: str
+    version: Version
+    is_deleted: bool
+
+
+def stays_local(topic: str) -> bool:
+    """Return whether what is retained on a topic never crosses a link: it begins with `$` or `#`."""
+    return topic[:1] in ("$", "#")
+
+
+def topic_hash(topic: str) -> int:
+    """Return the hash that chooses the bucket of a topic; the same on every broker."""
+    return xxhash.xxh3_64_intdigest(topic.encode("utf-8", "surrogatepass"))
+
+
+def entry_hash(topic: str, version: Version) -> int:
+    """Return the hash of a topic with the version of its message, in the bucket of the topic."""
+    text = f"{version.wall_ms}\0{version.counter}\0{version.broker}\0{topic}"
+    return in_bucket(topic_hash(topic), xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass")))
+
+
+@final
+class StoredRetained:
+    """What the store has of the retained messages of a message VPN, for its links; it exists while there are any.
+
+    Topics that stay local are left out. Invariant: the digests are those of `versions`.
+    """
+
+    def __init__(self, broker: str, tombstones: Tombstones) -> None:
+        self.versions: Final[dict[str, Version]] = {}  # of messages, by topic
+        self.tombstones: Final = tombstones
+        self.senders: Final[list[RetainedSender]] = []
+        self._broker = broker
+        self._set: Final[DigestSet[str]] = DigestSet()
+
+    @property
+    def digests(self) -> list[int]:
+        """The digest of each bucket."""
+        return self._set.digests
+
+    def bucket(self, number: int) -> list[str]:
+        """Return the topics of a bucket that have a message."""
+        return self._set.bucket(number)
+
+    def begin(self, topic: str, version: Version) -> None:
+        """Take over a message that is stored."""
+        if not stays_local(topic):
+            self.versions[topic] = version
+            self._set.put(topic, entry_hash(topic, version))
+
+    def stored(self, entry: RetainedEntry) -> None:
+        """Note a message or a deletion that the store has now, and tell neighbors what is this broker's own."""
+        topic, version, is_deleted = entry
+        if stays_local(topic):
+            return
+        before = self.versions.get(topic)
+        deleted = self.tombstones.get(topic)
+        if before is not None and not version.is_after(before):
+            return
+        if not is_deleted and deleted is not None and deleted.is_after(version):
+            return
+        if before is not None:
+            del self.versions[topic]
+            self._set.remove_from(bucket_of(topic_hash(topic)), topic)
+        if not is_deleted:
+            self.begin(topic, version)
+        if version.broker == self._broker:
+            for sender in self.senders:
+                sender.changed(topic)
+
+    def removed(self, topic: str) -> None:
+        """Note that a message is gone without a deletion: it could not be replaced, for want of room."""
+        if self.versions.pop(topic, None) is not None:
+            self._set.remove_from(bucket_of(topic_hash(topic)), topic)
+
+    def check(self) -> None:
+        """Assert the invariants; for tests."""
+        digests = [0] * BUCKETS
+        for topic, version in self.versions.items():
+            digest = entry_hash(topic, version)
+            digests[bucket_of(digest)] = (digests[bucket_of(digest)] + digest) & DIGEST_MASK
+        assert digests == self.digests, "the digests are not those of the versions"
+
+
+@final
+class RetainedSender:
+    """Decides what to send to one neighbor: lists of what it may lack, and messages and deletions."""
+
+    def __init__(self, neighbor: str, stored: StoredRetained, exports: Callable[[str], bool] | None) -> None:
+        """`exports` says which topics cross the link; None: all."""
+        self.sent_number = 0
+        self.acknowledged_number = 0
+        self.on_change: Callable[[], None] = _nothing  # called when there is more to send
+        self._neighbor = neighbor
+        self._stored = stored
+        self._exports = exports
+        self._is_connected = False
+        self._buckets: list[int] = []  # that are still to be listed
+        self._listing: deque[RetainedEntry] = deque()
+        self._changed: dict[str, None] = {}  # topics
+        self._unanswered: deque[tuple[int, list[RetainedEntry]]] = deque()  # deletions that were sent
+
+    def connected(self) -> None:
+        """Begin on a new connection: nothing that was sent before counts."""
+        self.disconnected()
+        self._is_connected = True
+        self.sent_number = self.acknowledged_number = 0
+
+    def disconnected(self) -> None:
+        """Send nothing until the neighbor is back."""
+        self._is_connected = False
+        self._buckets = []
+        self._listing.clear()
+        self._changed.clear()
+        self._unanswered.clear()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything was sent, and the neighbor has stored it."""
+        return not (self._buckets or self._listing or self._changed) and self.acknowledged_number == self.sent_number
+
+    def told(self, digests: list[int]) -> None:
+        """Take the digests of what the neighbor has: 256, else ValueError is raised."""
+        if len(digests) != BUCKETS:
+            raise ValueError(f"{len(digests)} digests of retained messages; there are {BUCKETS}")
+        own = self._stored.digests if self._exports is None else self._exported_digests()
+        self._buckets = [number for number in range(BUCKETS - 1, -1, -1) if digests[number] != own[number]]
+        differing = set(self._buckets)
+        stored = self._stored
+        for topic, version in stored.tombstones.items():
+            if stays_local(topic) or not self._crosses(topic) or topic in stored.versions:
+                continue
+            if bucket_of(topic_hash(topic)) in differing:
+                self._listing.append(RetainedEntry(topic, version, True))
+            else:
+                stored.tombstones.is_known(self._neighbor, topic, version)  # the neighbor has no message there
+
+    def changed(self, topic: str) -> None:
+        """Send a topic's message or deletion."""
+        if self._is_connected and self._crosses(topic):
+            self._changed[topic] = None
+            self.on_change()
+
+    def wanted(self, topics: list[str]) -> None:
+        """Send what the neighbor asks for."""
+        for topic in topics:
+            self.changed(topic)
+
+    def next_list(self) -> list[RetainedEntry]:
+        """Return the next of what the neighbor may lack; nothing: it was told everything."""
+        listing = self._listing
+        while self._buckets and len(listing) < ENTRIES_MAX:
+            for topic in self._stored.bucket(self._buckets.pop()):
+                if self._crosses(topic):
+                    listing.append(RetainedEntry(topic, self._stored.versions[topic], False))
+        return [listing.popleft() for _ in range(min(ENTRIES_MAX, len(listing)))]
+
+    def next_changed(self) -> RetainedEntry | None:
+        """Return the next message or deletion to send, as the store has it; None: there is none."""
+        stored = self._stored
+        while self._changed:
+            topic = next(iter(self._changed))
+            del self._changed[topic]
+            version = stored.versions.get(topic)
+            if version is not None:
+                return RetainedEntry(topic, version, False)
+            version = stored.tombstones.get(topic)
+            if version is not None:
+                return RetainedEntry(topic, version, True)
+        return None
+
+    def sent(self, entries: list[RetainedEntry]) -> int:
+        """Number what is sent; return the number, which the neighbor acknowledges when it has stored it."""
+        self.sent_number += 1
+        deleted = [each for each in entries if each.is_deleted]
+        if deleted:
+            self._unanswered.append((self.sent_number, deleted))
+        return self.sent_number
+
+    def acknowledged(self, number: int) -> None:
+        """Note that the neighbor has everything up to a number. Raises ValueError for one that was not sent."""
+        if not self.acknowledged_number <= number <= self.sent_number:
+            raise ValueError(f"{number} is acknowledged; sent are {self.acknowledged_number} to {self.sent_number}")
+        self.acknowledged_number = number
+        while self._unanswered and self._unanswered[0][0] <= number:
+            for entry in self._unanswered.popleft()[1]:
+                self._stored.tombstones.is_known(self._neighbor, entry.topic, entry.version)
+
+    def _crosses(self, topic: str) -> bool:
+        return self._exports is None or self._exports(topic)
+
+    def _exported_digests(self) -> list[int]:
+        digests = [0] * BUCKETS
+        for topic, version in self._stored.versions.items():
+            if self._crosses(topic):
+                digest = entry_hash(topic, version)
+                digests[bucket_of(digest)] = (digests[bucket_of(digest)] + digest) & DIGEST_MASK
+        return digests
+
+
+@final
+class RetainedReceiver:
+    """Decides what to take of what one neighbor sends, and counts what it does not take."""
+
+    def __init__(self, clock: VersionClock) -> None:
+        self.ahead_count = 0  # versions too far ahead of this broker's clock
+        self.local_count = 0  # topics that never cross a link
+        self.outdated_count = 0  # sent, and there was the same or a later one
+        self._clock = clock
+
+    def takes(self, entry: RetainedEntry, known: Version, wall_ms: int, *, is_listed: bool) -> bool:
+        """Return whether a message or deletion wins over what is known of its topic; its version is seen then.
+
+        `is_listed`: the neighbor has only told of it, with others, and has not sent it.
+        """
+        if stays_local(entry.topic):
+            self.local_count += 1
+            return False
+        if entry.version.wall_ms > wall_ms + AHEAD_MS_MAX:
+            self.ahead_count += 1
+            return False
+        if not entry.version.is_after(known):
+            self.outdated_count += not is_listed
+            return False
+        self._clock.saw(entry.version)
+        return True
+
+
+def _nothing() -> None:
+    """Nobody sends yet."""

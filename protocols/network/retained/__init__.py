@@ -1,0 +1,1 @@
+"""Retained messages over links: their frames, and the exchange over one link."""

@@ -1,0 +1,204 @@
+"""Retained messages of a network: every broker has the last one of each topic, whoever was away when it was set."""
+
+import asyncio
+
+import pytest
+
+import support.mqtt.packets as mqtt
+from support.broker.linked_brokers import Brokers, LinkedBroker, until
+from support.mqtt.raw_client import RawClient
+
+
+async def retain(broker: LinkedBroker, topic: str, payload: bytes, *, qos: int = 1) -> None:
+    """Set a retained message, or delete it by an empty one."""
+    client = await broker.connect(f"publisher-of-{topic.replace('/', '-')}", 5)
+    await client.publish(topic, payload, retain=True, qos=qos)
+    await client.round_trip()
+    await client.vanish()
+
+
+async def retained(client: RawClient, topic_filter: str, count: int) -> dict[str, bytes]:
+    """Subscribe, and return the retained messages that come."""
+    await client.subscribe(topic_filter)
+    found = await client.messages(count)
+    assert all(each.retain for each in found)
+    return {each.topic: each.payload for each in found}
+
+
+async def have(brokers: Brokers, expected: dict[str, bytes], *names: str) -> None:
+    """Wait until these brokers, by default `a` and `b`, retain exactly this."""
+    those = [brokers[name] for name in names or ("a", "b")]
+    await until(lambda: all(each.retains() == expected for each in those), f"{expected} retained at {names}")
+
+
+@pytest.mark.parametrize("level", [4, 5])
+async def test_a_subscriber_of_the_neighbor_gets_what_is_retained(brokers: Brokers, level: int) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    await retain(brokers["a"], "plant/1", b"on")
+    await have(brokers, {"plant/1": b"on"})
+
+    subscriber = await brokers["b"].connect("subscriber", level)
+    assert await retained(subscriber, "plant/+", 1) == {"plant/1": b"on"}
+
+
+async def test_retain_handling_is_that_of_local_messages(brokers: Brokers) -> None:
+    """[5:3.8.3.1]: with Retain Handling 2 none is sent, with 1 only for a new subscription."""
+    await brokers.pair()
+    await brokers.are_linked()
+    await retain(brokers["a"], "t", b"kept")
+    await have(brokers, {"t": b"kept"})
+    subscriber = await brokers["b"].connect("subscriber", 5)
+
+    await subscriber.subscribe(("t", mqtt.options(1, retain_handling=2)))
+    await subscriber.is_quiet()
+    await subscriber.unsubscribe("t")
+    await subscriber.subscribe(("t", mqtt.options(1, retain_handling=1)))
+    assert await subscriber.payloads(1) == [b"kept"]
+    await subscriber.subscribe(("t", mqtt.options(1, retain_handling=1)))
+    await subscriber.is_quiet()
+
+
+async def test_the_live_message_has_the_flag_for_those_who_want_it_as_published(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    as_published = await brokers["b"].connect("as-published", 5)
+    await as_published.subscribe(("t", mqtt.options(0, retain_as_published=True)))
+    plain = await brokers["b"].connect("plain", 5)
+    await plain.subscribe("t")
+    await until(lambda: brokers["a"].wants("b") == {"t"})
+
+    await retain(brokers["a"], "t", b"on", qos=0)
+
+    assert [(each.payload, each.retain) for each in await as_published.messages(1)] == [(b"on", True)]
+    assert [(each.payload, each.retain) for each in await plain.messages(1)] == [(b"on", False)]
+    await have(brokers, {"t": b"on"})
+
+
+async def test_the_later_of_two_messages_wins_at_every_broker(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    await retain(brokers["a"], "t", b"first")
+    await have(brokers, {"t": b"first"})
+    await retain(brokers["b"], "t", b"second")
+    await have(brokers, {"t": b"second"})
+    await retain(brokers["b"], "t", b"")
+    await have(brokers, {})
+
+
+async def test_a_broker_that_was_away_catches_up(brokers: Brokers) -> None:
+    """With what was set, replaced and deleted meanwhile, on either side; it asks for nothing that it has."""
+    await brokers.pair()
+    await brokers.are_linked()
+    for number in range(20):
+        await retain(brokers["a"], f"plant/{number}", b"old")
+    await have(brokers, {f"plant/{number}": b"old" for number in range(20)})
+    proxy = await brokers.proxy("a", "b")
+    proxy.cut()
+    await until(lambda: not brokers["a"].neighbor("b").is_up and not brokers["b"].neighbor("a").is_up)
+
+    await retain(brokers["a"], "plant/1", b"new")
+    await retain(brokers["a"], "plant/2", b"")
+    await retain(brokers["b"], "plant/3", b"")
+    await retain(brokers["b"], "office/1", b"new")
+    received = brokers["b"].neighbor("a").vpns[0].retained.received_count
+    proxy.heal()
+    await brokers.are_linked()
+
+    expected = {f"plant/{number}": b"old" for number in range(20) if number not in (2, 3)}
+    await have(brokers, {**expected, "plant/1": b"new", "office/1": b"new"})
+    assert brokers["b"].neighbor("a").vpns[0].retained.received_count == received + 2
+
+
+async def test_what_was_deleted_while_a_broker_was_down_does_not_come_back(brokers: Brokers) -> None:
+    """Also after restarts of both, for deletions are stored until the neighbor knows them."""
+    await brokers.pair()
+    await brokers.are_linked()
+    await retain(brokers["a"], "t", b"on")
+    await retain(brokers["a"], "other", b"stays")
+    await have(brokers, {"t": b"on", "other": b"stays"})
+    await brokers["b"].stop()
+
+    await retain(brokers["a"], "t", b"")
+    await brokers["a"].restart()
+    assert brokers["a"].node.vpns["default"].space.retained.tombstones.count == 1
+    await brokers["b"].start()
+    (await brokers.proxy("a", "b")).target_port = brokers["b"].flow_port
+    await brokers.are_linked()
+
+    await have(brokers, {"other": b"stays"})
+    await until(lambda: brokers["a"].node.vpns["default"].space.retained.tombstones.count == 0)
+    await brokers["a"].restart()
+    assert brokers["a"].node.vpns["default"].space.retained.tombstones.count == 0
+
+
+async def test_a_message_outlives_the_store_of_the_broker_that_took_it(brokers: Brokers) -> None:
+    """A broker that begins with nothing gets the network's messages from its neighbor."""
+    await brokers.pair()
+    await brokers.are_linked()
+    await retain(brokers["b"], "t", b"on")
+    await have(brokers, {"t": b"on"})
+    await brokers["b"].stop()
+    await brokers.add("c", f"links.a.url=flow://127.0.0.1:{brokers['a'].flow_port}", start=False)
+    await brokers["a"].stop()
+    brokers["a"].settings = (*brokers["a"].settings, "links.c.url=")
+    brokers["a"].reads_settings()
+    await brokers["a"].start()
+    brokers["c"].settings = (*brokers["c"].settings, f"links.a.url=flow://127.0.0.1:{brokers['a'].flow_port}")
+    brokers["c"].reads_settings()
+    await brokers["c"].start()
+    await brokers.are_linked("a", "c")
+    await have(brokers, {"t": b"on"}, "a", "c")
+
+
+async def test_three_brokers_agree(brokers: Brokers) -> None:
+    await brokers.pair(a=("links.c.url=",), b=("links.c.url=",))
+    ports = {name: brokers[name].flow_port for name in ("a", "b")}
+    await brokers.add("c", *[f"links.{name}.url=flow://127.0.0.1:{port}" for name, port in ports.items()])
+    await brokers.are_linked("a", "b", "c")
+    await asyncio.gather(*[retain(brokers[name], "t", name.encode()) for name in ("a", "b", "c")])
+    await retain(brokers["a"], "of-a", b"1")
+    await retain(brokers["b"], "of-b", b"2")
+    await retain(brokers["c"], "of-c", b"3")
+    await until(lambda: len({tuple(sorted(brokers[each].retains().items())) for each in "abc"}) == 1)
+    assert brokers["a"].retains().keys() == {"t", "of-a", "of-b", "of-c"}
+
+    await retain(brokers["c"], "of-a", b"")
+    await until(lambda: all("of-a" not in brokers[each].retains() for each in "abc"))
+
+
+async def test_topics_of_one_broker_and_excluded_ones_do_not_cross(brokers: Brokers) -> None:
+    await brokers.pair(a=("links.b.export_exclude.0=secret/>",))
+    await brokers.are_linked()
+    await retain(brokers["a"], "secret/1", b"here")
+    await retain(brokers["b"], "secret/2", b"there")
+    await retain(brokers["b"], "$own/1", b"there")
+    await retain(brokers["a"], "open/1", b"both")
+    await until(lambda: "open/1" in brokers["b"].retains())
+    assert brokers["b"].retains() == {"secret/2": b"there", "open/1": b"both"}
+    await until(lambda: brokers["a"].neighbor("b").vpns[0].retained.excluded_count == 1)
+    assert brokers["a"].retains() == {"secret/1": b"here", "open/1": b"both"}
+    assert brokers["a"].node.vpns["default"].space.retained.get("$own/1") is None
+
+
+async def test_a_neighbor_without_room_counts_what_it_does_not_retain(brokers: Brokers) -> None:
+    await brokers.pair(b=("vpn.max_retained_message_count=1",))
+    await brokers.are_linked()
+    await retain(brokers["a"], "t/1", b"on")
+    await have(brokers, {"t/1": b"on"})
+    await retain(brokers["a"], "t/2", b"too many")
+    await until(lambda: brokers["b"].neighbor("a").vpns[0].retained.no_room_count == 1)
+    assert brokers["b"].retains() == {"t/1": b"on"}
+
+
+async def test_a_broker_whose_clock_is_far_ahead_is_not_believed(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    clock = brokers["a"].node.vpns["default"].space.retained.clock
+    clock.saw(type(clock)("a").next(brokers["a"].node.services.clock.wall_ms() + 3_700_000))
+    await retain(brokers["a"], "t", b"on")
+    link = brokers["b"].neighbor("a").vpns[0].retained
+    await until(lambda: link.receiver.ahead_count == 1)
+    assert brokers["b"].retains() == {}
+    events = brokers["b"].node.services.runtime.events.record.recent(0, 100)
+    assert any(each.kind.name == "SYSTEM_NETWORK_CLOCK_AHEAD" for _, each in events)
