@@ -88,6 +88,10 @@ class Client(Wired):
         self._receive_maximum = receive_maximum
         self._aliases_max = aliases_max
 
+    def forget(self) -> None:
+        """Have no session with the node any more, from the next connection on."""
+        self._wants_clean_start = True
+
     def connect(self, *, clean_start: bool, will: Will | None = None) -> None:
         """Open a connection. One that is open already is taken over by the node."""
         if self._wire is not None:

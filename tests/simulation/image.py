@@ -15,6 +15,7 @@ NOTHING_APPLIED = Positions(applied=0, needed_from=1)
 class Image:
     """Everything that outlives the node. Bytes are as they are at rest."""
 
+    incarnation: int = 1  # of the spool: a backup that is restored has another one
     segments: list[dict[int, bytes]] = field(default_factory=list)  # records by number; only the last one grows
     # A record whose append failed, and which is there all the same, until it is appended again. A node that starts
     # before takes it for a record as any other.

@@ -219,7 +219,7 @@ class MemoryStore:
         changes.change_cursors(cursors, lost=set())
         pages = [PageEntry(key.partition_id, decode_page_summary(page)) for key, page in sorted(image.pages.items())]
         return Recovery(
-            incarnation=1,
+            incarnation=self._image.incarnation,
             was_clean=self._was_clean,
             next_record_number=self._last_number + 1,
             cursors=cursors,

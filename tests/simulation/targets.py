@@ -61,6 +61,7 @@ class Message:
     promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
     refused: bool = False
     broker: str = ""  # that its publisher is at, in a network
+    is_undone: bool = False  # its broker is an older one since, from a backup, and may not have it
     session_lost: bool = False  # the publisher started anew without hearing what became of it
 
     def __repr__(self) -> str:
@@ -251,5 +252,5 @@ class Target:
 
     def may_have_lost(self, message: Message) -> bool:
         """Return whether the message may be gone for a reason that no dead message queue hears of."""
-        is_lost = message.number in self.damaged or message.number in self.forsaken
+        is_lost = message.is_undone or message.number in self.damaged or message.number in self.forsaken
         return self.rules.last_value or is_lost or self.was_emptied_since(message.sent_tick)

@@ -155,6 +155,22 @@ class Truth:
             if seen is None or seen.settled_tick == 0:
                 self._line_up(target, message)
 
+    def restored(self) -> None:
+        """The broker begins anew with a backup: its queues and sessions are older ones, and so is what it knows."""
+        for name in list(self.targets):
+            self.ends(name)
+        for members in (self.members, self.joining, self.leaving):
+            members.clear()
+        for message in self.course.messages.values():
+            # Publishers cannot know what the backup has of what they sent, nor can consumers what will come again.
+            message.sent_count += 1
+            message.unmarked_count += 1
+            message.session_lost = True
+            message.is_undone = message.is_undone or message.broker == self.broker
+        for truth in self.others:
+            for target in truth.targets.values():
+                target.known_tick.pop(self.broker, None)
+
     def _line_up(self, target: Target, message: Message) -> None:
         """Nothing is to overtake it from now on. Sent again after a refusal it stands behind later ones."""
         line = target.line_of(message)

@@ -7,9 +7,10 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import suppress
+from copy import deepcopy
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pykka
 
@@ -100,6 +101,13 @@ class AnyTap(Protocol):
 
     def ended(self) -> None:
         """The node closes the connection, or has lost it."""
+
+
+class Backup(NamedTuple):
+    """A copy of a broker's disk."""
+
+    image: Image
+    book: StoreBook
 
 
 class World:
@@ -287,6 +295,23 @@ class World:
             client.node_died()
         self._no_more_pushes()
         self.truth.ends(TEMPORARY)
+
+    def take_backup(self) -> Backup:
+        """Return a copy of the disk, and of what is known of it."""
+        return Backup(deepcopy(self.image), deepcopy(self._store_book))
+
+    def restore(self, backup: Backup) -> None:
+        """Have a copy as the disk of a broker that is dead: what happened since is undone."""
+        incarnation = self.image.incarnation + 1
+        self.image, self._store_book = deepcopy(backup.image), deepcopy(backup.book)
+        self.image.incarnation = incarnation
+        self._sequence_book = SequenceBook(self._store_book.reserved, is_stored_once=self._is_stored_once)
+        self._stored.clear()
+        self.truth.restored()
+        for client in self.clients.values():
+            client.forget()
+        for returner in self.returners.values():
+            returner.crash()
 
     def restart(self) -> None:
         """Stop in good order, and start. A store that cannot be written is none, so faults end before."""

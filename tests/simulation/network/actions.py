@@ -42,6 +42,20 @@ def _die(network: Network, step: Step) -> None:
         network.dies(broker, 1 + step.amount * 7 % DOWN_US_MAX)
 
 
+def _backup(network: Network, step: Step) -> None:
+    """Back a broker up, or restore what it has."""
+    broker = BROKERS[step.who % len(BROKERS)]
+    world = network.up.get(broker)
+    if world is None:
+        return
+    if step.what % 3 or broker not in network.backups:
+        network.backups[broker] = world.take_backup()
+        return
+    world.reseed(step.salt)
+    network.mend_disks()
+    network.restores(broker)
+
+
 def _block(network: Network, step: Step) -> None:
     one, other = _pair(step)
     for pair in ((one, other), (other, one)):
@@ -106,6 +120,7 @@ def _direct(network: Network, step: Step) -> None:
 
 NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {
     "die": _die,
+    "backup": _backup,
     "block": _block,
     "one_way": _one_way,
     "slow_way": _slow_way,

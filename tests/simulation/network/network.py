@@ -18,7 +18,7 @@ from simulation.network.ways import Pair, Process, Reach, Ways
 from simulation.scenario import Scenario
 from simulation.surroundings import Surroundings
 from simulation.targets import NOT_YET, Violation
-from simulation.world import AnyClient, World
+from simulation.world import AnyClient, Backup, World
 from sluicegate.storage.interface import CommitJob
 
 BROKERS: Final = ("a", "b", "c")
@@ -39,6 +39,7 @@ class Network:
         self.trace = hashlib.blake2b(digest_size=8)  # of what brokers write to each other
         self.ways = Ways(BROKERS, self._written)
         self.up_again_us: dict[str, int] = {}  # brokers that are down
+        self.backups: dict[str, Backup] = {}  # by broker: the last one
         self.judge = LinkJudge()
         self.worlds: dict[str, Broker] = {}
         dials = {pair: rng.random() < 0.7 for pair in PAIRS}
@@ -88,6 +89,12 @@ class Network:
         """A broker loses its power, for a while."""
         self.worlds[name].dies()
         self.up_again_us[name] = self.loops.now_us + down_us
+
+    def restores(self, name: str) -> None:
+        """A broker dies, and comes back with its last backup."""
+        self.dies(name, 0)
+        self.worlds[name].restore(self.backups[name])
+        self.comes_back(name)
 
     def comes_back(self, name: str) -> None:
         """A broker starts again."""
