@@ -11,6 +11,7 @@ from simulation.network.ways import Pair
 from simulation.steps import Step
 
 DOWN_US_MAX: Final = 20_000_000
+STRIKE_US_MAX: Final = 15_000
 DELAY_US_MAX: Final = 400_000
 CALM_S_MAX: Final = 60
 SECOND_US: Final = 1_000_000
@@ -40,6 +41,20 @@ def _die(network: Network, step: Step) -> None:
     if world is not None:
         world.reseed(step.salt)
         network.dies(broker, 1 + step.amount * 7 % DOWN_US_MAX)
+
+
+def _strike(network: Network, step: Step) -> None:
+    """Have the power fail at a broker while what a client there or elsewhere has just published is being written."""
+    struck = BROKERS[step.who % len(BROKERS)]
+    world, publishing = network.up.get(struck), network.up.get(BROKERS[step.what % len(BROKERS)])
+    if world is None or publishing is None:
+        return
+    for each in (world, publishing):
+        each.reseed(step.salt)
+    world.pace.slow_left += 1 + step.amount % 8
+    ACTIONS["return" if step.salt % 2 else "publish"](publishing, step)
+    network.advance(step.amount % STRIKE_US_MAX)
+    network.dies(struck, 1 + step.amount * 7 % SECOND_US)
 
 
 def _backup(network: Network, step: Step) -> None:
@@ -120,6 +135,7 @@ def _direct(network: Network, step: Step) -> None:
 
 NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {
     "die": _die,
+    "strike": _strike,
     "backup": _backup,
     "block": _block,
     "one_way": _one_way,

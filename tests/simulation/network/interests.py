@@ -35,7 +35,7 @@ def interests_agree(node: Node, other: Node, image: Image) -> bool:
     if not there.receiver.is_complete or there._changes:
         return False
     if here.sender.interests.digests != there.receiver.interests.digests:
-        raise Violation(f"{other.links.links.broker} has acknowledged other interests than {here.neighbor} has told")
+        raise Violation(f"{here.neighbor} has acknowledged other interests than {there.neighbor} has told")
     known = {each for each in there.receiver.interests.all() if each.is_guaranteed}
     kept = set(there.kept.interests)
     if known != kept:

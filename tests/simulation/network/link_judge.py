@@ -1,6 +1,6 @@
 """What is promised of a whole network, beside what each broker promises: one member of a group gets a message."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from simulation.mqtt_tap import number_of
@@ -35,22 +35,22 @@ class LinkJudge:
                 if before != group.broker and message.sent_count == 1 and not message.session_lost:
                     raise Violation(f"members of the group at {before} and at {group.broker} got {message}")
 
-    def committed_at(self, truth: Truth, ahead_ms: int) -> Callable[[CommitJob], None]:
-        """Return what judges the commits of one broker, whose clock shows so much more than that of the simulation."""
+    def committed(self, truth: Truth, job: CommitJob, *, ahead_ms: int, dead: set[int]) -> None:
+        """Judge a commit of one broker, whose clock shows so much more than that of the simulation.
 
-        def committed(job: CommitJob) -> None:
-            if job.record is None:
-                return
-            for batch, _ in decode_journal_record(job.record).entries:
-                column = batch.headers() or ()
-                for payload, headers in zip(batch.payloads(), column, strict=False):
-                    number = number_of(payload)
-                    if headers is not None and headers.expires_at_ms and number not in truth.stored:
-                        shown_ms = headers.expires_at_ms - ahead_ms - WALL_START_MS
-                        _check_life(truth, number, MONOTONIC_START_US + shown_ms * 1_000)
-                    truth.stored.add(number)  # once: as a dead message it has another life
-
-        return committed
+        `dead` are its partitions with dead messages, which have another life.
+        """
+        if job.record is None:
+            return
+        for batch, matches in decode_journal_record(job.record).entries:
+            if all(each.partition_id in dead for each in matches):
+                continue
+            for payload, headers in zip(batch.payloads(), batch.headers() or [None] * batch.count, strict=True):
+                number = number_of(payload)
+                if headers is not None and headers.expires_at_ms and number not in truth.stored:
+                    shown_ms = headers.expires_at_ms - ahead_ms - WALL_START_MS
+                    _check_life(truth, number, MONOTONIC_START_US + shown_ms * 1_000)
+                truth.stored.add(number)
 
 
 def _check_life(truth: Truth, number: int, expires_us: int) -> None:

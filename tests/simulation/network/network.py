@@ -15,10 +15,12 @@ from simulation.network.interests import interests_agree, knows_all
 from simulation.network.joined_loops import JoinedLoops
 from simulation.network.link_judge import LinkJudge
 from simulation.network.ways import Pair, Process, Reach, Ways
-from simulation.scenario import Scenario
+from simulation.node_checks import queues_of
+from simulation.scenario import SPARE, Scenario
 from simulation.surroundings import Surroundings
 from simulation.targets import NOT_YET, Violation
 from simulation.world import AnyClient, Backup, World
+from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.interface import CommitJob
 
 BROKERS: Final = ("a", "b", "c")
@@ -214,4 +216,11 @@ class Broker(World):
     def committed(self, job: CommitJob) -> None:
         """A record is in the log."""
         super().committed(job)
-        self._judge(self._link_judge.committed_at(self.truth, self.surroundings.ahead_ms), job)
+        dead = {
+            each.partition_id
+            for queue in queues_of(self.node)
+            if queue.name in (SPARE, DEAD_MESSAGE_QUEUE)
+            for each in queue.target.partitions
+        }
+        ahead_ms = self.surroundings.ahead_ms
+        self._judge(lambda job: self._link_judge.committed(self.truth, job, ahead_ms=ahead_ms, dead=dead), job)

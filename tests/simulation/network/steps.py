@@ -10,6 +10,7 @@ from simulation.steps import RETURNS, WEIGHTS, Step, drawn_steps
 LEFT_OUT: Final = ("job", "damage", "break", "unreadable")
 NETWORK_WEIGHTS: Final = {
     "die": 1.5,
+    "strike": 3.0,
     "backup": 1.5,
     "block": 2.0,
     "one_way": 2.0,
