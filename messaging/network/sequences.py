@@ -37,7 +37,7 @@ class LinkSequences:
         self.neighbor: Final = neighbor
         self.lineage: Final = lineage
         self.floor = 0  # up to here the neighbor sends nothing again
-        self.stored = RangeSet()  # above the floor
+        self.stored = RangeSet()  # above the floor; also what is not for the store
         self.pending = RangeSet()  # given to the store, which has not answered
         self._stem: Final = row_prefix + ROW_PREFIX + neighbor.encode("utf-8") + b"/"
         self._places_count = 0
@@ -91,6 +91,14 @@ class LinkSequences:
         for before in replaced:
             if self._rows.pop(before, None) is not None:
                 self._free.append(before)
+
+    def passed(self, first: int, end: int) -> None:
+        """Note that `[first, end)`, which is new, is done, and nothing of it is for the store.
+
+        It is known while this broker runs, and longer if a later row says so: who got it is gone when the broker is.
+        """
+        if end > self.floor + 1:
+            self.stored.add(max(first, self.floor + 1), end)
 
     def restore(self, place: int, value: bytes) -> None:
         """Take a row that the store has, at the start. Raises ValueError for a malformed one."""

@@ -130,6 +130,7 @@ class LinkArrivals(Address):
         if found == STORING:
             self._storing[token] = (sequences, first, end)
         else:
+            sequences.passed(first, end)
             self._answers.add(first, end)
         return True
 

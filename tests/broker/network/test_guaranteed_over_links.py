@@ -185,6 +185,24 @@ async def test_what_was_stored_and_not_answered_is_not_stored_again(network: Bro
     assert await contents(network, 20) == payloads(range(20))
 
 
+async def test_a_client_without_a_session_gets_nothing_twice_when_answers_are_lost(network: Brokers) -> None:
+    """Nothing of it is stored there, so the broker has to remember what it has delivered."""
+    subscriber = await network["b"].connect("subscriber", 5)
+    await subscriber.subscribe(("t/#", 2))
+    await wanted(network, "t/#")
+    proxy = await network.proxy("a", "b")
+    proxy.freeze_answers()
+    await publish(network, range(5), qos=2)
+    assert await subscriber.payloads(5) == payloads(range(5))
+    proxy.cut()
+    await until(lambda: not network["a"].neighbor("b").is_up, "the link is down")
+    await heal(network)
+    await until(lambda: link_queue(network, "a", "b") == 0, "all are answered")
+    await publish(network, range(5, 6), qos=2)
+    assert await subscriber.payloads(1) == [b"5"]
+    await subscriber.is_quiet()
+
+
 async def test_a_restored_broker_sends_nothing_twice_and_loses_nothing_new(network: Brokers) -> None:
     """After the restore it gives sequences again that the lost part of its life has given to other messages."""
     await queue_at_b(network)

@@ -58,15 +58,20 @@ def _strike(network: Network, step: Step) -> None:
 
 
 def _backup(network: Network, step: Step) -> None:
-    """Back a broker up, or restore what it has."""
+    """Back a broker up, or restore what it has.
+
+    A backup is often made before power fails: with that, other messages get the sequences that the restored one gives.
+    """
     broker = BROKERS[step.who % len(BROKERS)]
     world = network.up.get(broker)
     if world is None:
         return
-    if step.what % 3 or broker not in network.backups:
-        network.backups[broker] = world.take_backup()
-        return
     world.reseed(step.salt)
+    if step.what % 2 or broker not in network.backups:
+        network.backups[broker] = world.take_backup()
+        if step.amount % 3:
+            network.dies(broker, SECOND_US)
+        return
     network.mend_disks()
     network.restores(broker)
 

@@ -150,3 +150,24 @@ def test_what_lay_in_a_restored_queue_keeps_its_lineage() -> None:
 def test_lineages_that_are_damaged_are_refused() -> None:
     with pytest.raises(ValueError, match="15 bytes"):
         Lineages(bytes(15))
+
+
+def test_what_is_not_for_the_store_is_known_while_the_broker_runs() -> None:
+    receiver = Receiver()
+    receiver.sequences.passed(1, 4)
+    receiver.sequences.check()
+    assert receiver.sequences.arrive(1, 5) == ([(4, 5)], [(1, 4)])
+    receiver.sequences.raise_floor(2)
+    receiver.sequences.passed(2, 3)  # it came late
+    receiver.sequences.check()
+    receiver.crash()
+    assert receiver.sequences.arrive(3, 5) == ([(3, 5)], [])
+
+
+def test_a_later_row_says_what_was_not_for_the_store_as_well() -> None:
+    receiver = Receiver()
+    receiver.sequences.passed(1, 4)
+    receiver.take(4, 6, 0)
+    receiver.commit(1)
+    receiver.crash()
+    assert receiver.sequences.arrive(1, 8) == ([(6, 8)], [(1, 6)])
