@@ -8,10 +8,12 @@ from simulation.client import OFFLINE
 from simulation.network.direct_clients import KINDS
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.ways import Pair
+from simulation.scenario import RETURNERS
 from simulation.steps import Step
 
 DOWN_US_MAX: Final = 20_000_000
 STRIKE_US_MAX: Final = 15_000
+PUBLISHES: Final = 9  # as what a client of the flow protocol does
 DELAY_US_MAX: Final = 400_000
 CALM_S_MAX: Final = 60
 SECOND_US: Final = 1_000_000
@@ -44,15 +46,18 @@ def _die(network: Network, step: Step) -> None:
 
 
 def _strike(network: Network, step: Step) -> None:
-    """Have the power fail at a broker while what a client there or elsewhere has just published is being written."""
+    """Have the power fail at a broker while what clients there or elsewhere have just published is being written."""
     struck = BROKERS[step.who % len(BROKERS)]
-    world, publishing = network.up.get(struck), network.up.get(BROKERS[step.what % len(BROKERS)])
+    world = network.up.get(struck)
+    publishing = world if step.salt % 2 else network.up.get(BROKERS[step.what % len(BROKERS)])
     if world is None or publishing is None:
         return
     for each in (world, publishing):
         each.reseed(step.salt)
     world.pace.slow_left += 1 + step.amount % 8
-    ACTIONS["return" if step.salt % 2 else "publish"](publishing, step)
+    ACTIONS["publish"](publishing, step)
+    for who in range(len(RETURNERS)):
+        ACTIONS["return"](publishing, step._replace(who=who, what=PUBLISHES))
     network.advance(step.amount % STRIKE_US_MAX)
     network.dies(struck, 1 + step.amount * 7 % SECOND_US)
 
