@@ -177,7 +177,7 @@ class Target:
     def line_of(self, message: Message) -> str | None:
         """Return what the message is in order with; None: nothing. Who is delayed is overtaken.
 
-        Over a link direct and guaranteed messages are in no order, and a group gets direct ones only.
+        Over a link direct and guaranteed messages are in no order, nor are those of a group with members elsewhere.
         """
         line = self._line_here(message)
         if line is None or not self.is_remote(message):

@@ -68,7 +68,6 @@ from sluicegate.storage.interface import CheckpointJob, CommitJob
 from support.referees.flow.consumer import SettleTimes
 from support.referees.wire import judged
 
-SHARE_PREFIX = "#share/"
 WINDOWS = (1, 3, 10, 100)  # Receive Maximum
 WAIT_US_MAX = (KEEP_ALIVE_S - 5) * 1_000_000  # then clients show that they are alive
 ADMIN_US_MAX = 60_000_000
@@ -450,7 +449,7 @@ class World:
     def _is_stored_once(self, partition_id: int, number: int) -> bool:
         """Return whether a message has one place in a partition: else it came from several queues, or was sent anew.
 
-        Over a link each comes once, whatever is lost and sent again there; but groups get direct messages.
+        Over a link each comes once, whatever is lost and sent again there.
         """
         message = self.truth.course.messages.get(number)
         if message is None:
@@ -461,7 +460,7 @@ class World:
         return all(
             each.partition_id != partition_id
             for queue in queues_of(self.node)
-            if queue.name in (SPARE, DEAD_MESSAGE_QUEUE) or (is_remote and queue.name.startswith(SHARE_PREFIX))
+            if queue.name in (SPARE, DEAD_MESSAGE_QUEUE)
             for each in queue.target.partitions
         )
 
