@@ -77,7 +77,7 @@ COMPILED: Final = (
     "protocols/transport/unfinished.py",  # counts every large packet
     "protocols/transport/origins.py",  # checks each HTTP request
     "actors/network/*.py",  # each batch that crosses a link
-    "protocols/network/*.py",  # the same
+    "protocols/network/**/*.py",  # the same
     "protocols/amqp/**/*.py",  # wire engines and codecs
     "protocols/flow/**/*.py",
     "protocols/http/**/*.py",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from sluicegate.gateway.config.sections.links import NamedLink
 
 if TYPE_CHECKING:
-    from sluicegate.protocols.network.mesh import VpnMesh
+    from sluicegate.protocols.network.exchange.mesh import VpnMesh
     from sluicegate.protocols.network.neighbor import Neighbor
     from sluicegate.protocols.network.vpn_link import VpnLink
 

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.messaging.network.interest import Change, Interest
 from sluicegate.messaging.network.sequences import ROW_PREFIX as SEQUENCES_PREFIX
 from sluicegate.messaging.network.sequences import Lineages, LinkSequences, place_of_row
-from sluicegate.protocols.network.interest_frames import interest_in, interest_value
+from sluicegate.protocols.network.exchange.interest_frames import interest_in, interest_value
 
 log = logging.getLogger("sluicegate.network")
 

@@ -19,7 +19,7 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, RETAINED, TAKES_PACKETS, TELLS_NEIGHBORS, Link
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
-from sluicegate.protocols.network.mesh import VpnMesh
+from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.neighbor import Neighbor, NeighborActor
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink

@@ -47,12 +47,12 @@ from sluicegate.protocols.flow.codec.frames.link import (
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
-from sluicegate.protocols.network.interest_frames import notice_body, notice_in
-from sluicegate.protocols.network.interest_waits import InterestWaits
+from sluicegate.protocols.network.exchange.interest_frames import notice_body, notice_in
+from sluicegate.protocols.network.exchange.interest_waits import InterestWaits
+from sluicegate.protocols.network.exchange.mesh import VpnMesh
+from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import LinkQueueSender
-from sluicegate.protocols.network.mesh import VpnMesh
-from sluicegate.protocols.network.packets import PacketsReader, has_packets, packets_of
 from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")

@@ -26,7 +26,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter
 from sluicegate.protocols.flow.codec.frame import cut_frame
 from sluicegate.protocols.flow.codec.frames.link import LinkMessages, read_link_frame
-from sluicegate.protocols.network.interest_frames import notice_body, notice_in
+from sluicegate.protocols.network.exchange.interest_frames import notice_body, notice_in
 
 SUBSCRIPTIONS: Final = 100_000
 CHANGES: Final = 2_000

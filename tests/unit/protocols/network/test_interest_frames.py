@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sluicegate.messaging.network.exchange import BATCH_MAX, BucketPart, ChangeNotice, Notice, Synchronised
 from sluicegate.messaging.network.interest import Change, Interest, InterestKind
 from sluicegate.messaging.topics.syntax import Syntax
-from sluicegate.protocols.network.interest_frames import notice_body, notice_in
+from sluicegate.protocols.network.exchange.interest_frames import notice_body, notice_in
 
 interests = st.builds(
     Interest,

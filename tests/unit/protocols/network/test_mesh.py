@@ -1,6 +1,6 @@
 """What neighbors say of their neighbors shows which links are missing in the network."""
 
-from sluicegate.protocols.network.mesh import MISSING_AFTER_MS, VpnMesh
+from sluicegate.protocols.network.exchange.mesh import MISSING_AFTER_MS, VpnMesh
 from support.broker.running_broker import MovableClock
 
 

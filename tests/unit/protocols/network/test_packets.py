@@ -5,7 +5,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
-from sluicegate.protocols.network.packets import PacketsReader, has_packets, packets_of
+from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
 
 NOW_MS = 1_700_000_000_000
 
