@@ -108,7 +108,7 @@ def _store(
     """
     runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
     stored = space.retained.stored
-    entries: list[list[RetainedEntry]] = []  # of each run, for the links
+    entries: list[list[RetainedEntry]] = []  # of each run, if there are links
     for change in changes:
         message = change.message
         deletes = message is None
@@ -117,7 +117,8 @@ def _store(
             value = encode_retained(change.version, None if message is None else message.batch)
         if not runs or runs[-1][0] != deletes:
             runs.append((deletes, []))
-            entries.append([])
+            if stored is not None:
+                entries.append([])
         runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + change.topic.encode(), value))
         if stored is not None and change.version is not None:
             entries[-1].append(RetainedEntry(change.topic, change.version, deletes))
@@ -126,8 +127,7 @@ def _store(
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
         left = partial(_left, space.retained, size)
-        if entries[number] or on_left is not None:
-            assert stored is not None, "there is a link"
+        if stored is not None:
             left = partial(_left_linked, space.retained, size, stored, entries[number], on_left)
         spool.post(
             WriteTables(

@@ -162,6 +162,15 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_retained_bytes", GAUGE, "Bytes that retained messages count for", ("vpn",)),
     Metric("sluicegate_retained_limit_bytes", GAUGE, "Bytes that retained messages may count for", ("vpn",)),
     Metric(
+        "sluicegate_retained_deletions", GAUGE, "Deletions of retained messages kept for neighbor brokers", ("vpn",)
+    ),
+    Metric(
+        "sluicegate_retained_deletions_forgotten_total",
+        COUNTER,
+        "Deletions of retained messages forgotten before every neighbor broker knew them",
+        ("reason", "vpn"),
+    ),
+    Metric(
         "sluicegate_retained_refused_total",
         COUNTER,
         "Messages not retained because a limit was reached, refused or only delivered",
@@ -378,6 +387,24 @@ METRICS: Final[tuple[Metric, ...]] = (
         GAUGE,
         "Guaranteed messages of a neighbor broker that wait for room",
         ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_retained_sent_total",
+        COUNTER,
+        "Retained messages, and deletions of such, sent to a neighbor broker",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_retained_received_total",
+        COUNTER,
+        "Retained messages, and deletions of such, taken from a neighbor broker",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_retained_rejected_total",
+        COUNTER,
+        "Retained messages, and deletions of such, not taken from a neighbor broker, or too large for it",
+        ("neighbor", "reason", "vpn"),
     ),
     Metric(
         "sluicegate_link_refused_early_total",

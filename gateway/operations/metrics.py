@@ -130,6 +130,10 @@ def _retained(retained: RetainedMessages) -> Iterator[Sample]:
     yield Sample("sluicegate_retained_messages", retained.count)
     yield Sample("sluicegate_retained_bytes", int(retained.usage_bytes))
     yield Sample("sluicegate_retained_limit_bytes", int(retained.usage_bytes_max))
+    tombstones = retained.tombstones
+    yield Sample("sluicegate_retained_deletions", tombstones.count)
+    yield Sample("sluicegate_retained_deletions_forgotten_total", tombstones.expired_count, ("age",))
+    yield Sample("sluicegate_retained_deletions_forgotten_total", tombstones.dropped_count, ("limit",))
     for counts in (retained.refused, retained.not_retained):
         for verdict, count in counts.items():
             yield Sample("sluicegate_retained_refused_total", count, (REFUSAL_COUNTERS[verdict],))
@@ -296,9 +300,13 @@ def _links(node: Node) -> Iterator[Sample]:
                 "sluicegate_link_guaranteed_received_total": each.arrivals.received_count,
                 "sluicegate_link_guaranteed_repeated_total": each.arrivals.repeated_count,
                 "sluicegate_link_guaranteed_waiting": each.arrivals.waiting_count,
+                "sluicegate_link_retained_sent_total": each.retained.sent_count,
+                "sluicegate_link_retained_received_total": each.retained.received_count,
             }
             for metric, value in figures.items():
                 yield Sample(metric, value, labels, vpn=each.vpn.name)
+            for reason, count in each.retained.rejected_counts().items():
+                yield Sample("sluicegate_link_retained_rejected_total", count, (name, reason), vpn=each.vpn.name)
 
 
 def _rest_delivery_points(points: Iterable[RestDeliveryPoint]) -> Iterator[Sample]:

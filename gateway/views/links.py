@@ -33,6 +33,10 @@ class VpnLinkView:
     guaranteed_received: int  # with those that came again
     guaranteed_repeated: int  # that came again, and were stored already
     waiting_for_room: int  # that came, and for which the message VPN, the node or the disk has no room
+    # Retained messages, and deletions of such.
+    retained_sent: int
+    retained_received: int  # and taken
+    retained_rejected: int  # and not taken, or too large to be sent; metrics say why
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,4 +156,7 @@ def _vpn_view(vpn: "VpnLink") -> VpnLinkView:
         guaranteed_received=vpn.arrivals.received_count,
         guaranteed_repeated=vpn.arrivals.repeated_count,
         waiting_for_room=vpn.arrivals.waiting_count,
+        retained_sent=vpn.retained.sent_count,
+        retained_received=vpn.retained.received_count,
+        retained_rejected=sum(vpn.retained.rejected_counts().values()),
     )

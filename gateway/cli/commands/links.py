@@ -79,6 +79,12 @@ def show(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption =
                 f"repeated {vpn.guaranteed_repeated}, waiting for room {vpn.waiting_for_room}",
             )
         )
+        rows.append(
+            (
+                f"retained of vpn {vpn.vpn_name}",
+                f"sent {vpn.retained_sent}, received {vpn.retained_received}, rejected {vpn.retained_rejected}",
+            )
+        )
     for key, value in view.definition.to_dict().items():
         rows.append((key, orjson.dumps(value).decode() if isinstance(value, list | dict) else shown(value)))
     print_table(("field", "value"), rows)

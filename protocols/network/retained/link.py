@@ -105,6 +105,18 @@ class RetainedLink:
         """Whether the neighbor was sent, and has stored, everything; and what it sent is stored here."""
         return self.sender.is_idle and not self._arrived and not self._wanted
 
+    def rejected_counts(self) -> dict[str, int]:
+        """Return the messages and deletions that are not in force at the other end, by the reason."""
+        receiver = self.receiver
+        return {
+            "no_room": self.no_room_count,
+            "excluded": self.excluded_count,
+            "local_topic": receiver.local_count,
+            "clock_ahead": receiver.ahead_count,
+            "outdated": receiver.outdated_count,
+            "too_large": self.too_large_count,
+        }
+
     # --- the connection ---
 
     def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, asks: Callable[[], None]) -> None:

@@ -5,6 +5,12 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
+from sluicegate.actors.messages.spool import WriteTables
+from sluicegate.gateway.operations.metrics import samples_of
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.network.retained.versions import Version
+from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.records.batch import encode_batch
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
 from support.mqtt.raw_client import RawClient
 
@@ -202,3 +208,44 @@ async def test_a_broker_whose_clock_is_far_ahead_is_not_believed(brokers: Broker
     assert brokers["b"].retains() == {}
     events = brokers["b"].node.services.runtime.events.record.recent(0, 100)
     assert any(each.kind.name == "SYSTEM_NETWORK_CLOCK_AHEAD" for _, each in events)
+
+
+async def test_a_row_of_an_earlier_release_is_read_and_travels(brokers: Brokers) -> None:
+    await brokers.pair()
+    old = MessageBatch(
+        topic="t",
+        topics=None,
+        payloads=[b"old"],
+        headers=None,
+        qos=1,
+        retain=True,
+        publisher="till",
+        received_ms=1_700_000_000_000,
+        payload_bytes=3,
+    )
+    row = TableWrite(Table.RETAINED, b"t", encode_batch(old))
+    brokers["a"].node.services.spool.inbox.post(WriteTables([row], None, 0))
+    await retain(brokers["a"], "other", b"new")
+    await brokers["a"].restart()
+    await brokers.are_linked()
+
+    await have(brokers, {"t": b"old", "other": b"new"})
+    space = brokers["b"].node.vpns["default"].space
+    assert space.retained.version_of("t") == Version(1_700_000_000_000, 0, "a")
+
+
+async def test_operators_see_what_crosses_and_what_does_not(brokers: Brokers) -> None:
+    await brokers.pair(b=("vpn.max_retained_message_count=1",))
+    await brokers.are_linked()
+    await retain(brokers["a"], "t/1", b"on")
+    await have(brokers, {"t/1": b"on"})
+    await retain(brokers["a"], "t/2", b"too many")
+    link = brokers["b"].neighbor("a").vpns[0].retained
+    await until(lambda: link.rejected_counts()["no_room"] == 1)
+
+    (view,) = brokers["b"].node.links.link_view("a").message_vpns
+    assert (view.retained_sent, view.retained_received, view.retained_rejected) == (0, 1, 1)
+    assert brokers["a"].node.links.link_view("b").message_vpns[0].retained_sent == 2
+    found = {(each.name, each.labels): each.value for each in samples_of(brokers["b"].node, [])}
+    assert found["sluicegate_link_retained_received_total", ("a",)] == 1
+    assert found["sluicegate_link_retained_rejected_total", ("a", "no_room")] == 1

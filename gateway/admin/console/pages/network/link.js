@@ -27,6 +27,8 @@ const VPN_COLUMNS = [
   numbers("Guaranteed sent", "guaranteed_sent"),
   numbers("Guaranteed received", "guaranteed_received"),
   numbers("Waiting for room", "waiting_for_room"),
+  numbers("Retained sent", "retained_sent"),
+  numbers("Retained received", "retained_received"),
 ];
 
 export function open(place, [name]) {
