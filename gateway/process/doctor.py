@@ -105,7 +105,7 @@ def _examine_data(examination: Examination, config: Config, looked: Callable[[],
         if holder is not None:
             examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}; make a backup and check that"
         else:
-            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked)
+            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked, config)
 
 
 def _examine_parent(examination: Examination, folder: Path) -> None:
@@ -164,7 +164,11 @@ def claimed(folder: Path) -> Iterator[str | None]:
 
 
 def _examine_spool(
-    examination: Examination, opened: Callable[[], SpoolReader], folder: Path, looked: Callable[[], None]
+    examination: Examination,
+    opened: Callable[[], SpoolReader],
+    folder: Path,
+    looked: Callable[[], None],
+    config: Config | None = None,
 ) -> None:
     try:
         if not _examine_trees(examination, folder):
@@ -175,6 +179,8 @@ def _examine_spool(
             examination.findings += _interrupted_deletions(reader)
             examination.findings += _missing_default_dead_message_queues(reader)
             examination.findings += _users_with_old_keys(reader)
+            if config is not None:  # a backup has none
+                examination.findings += _neighbors_without_link(reader, config)
     except StorageError as error:
         examination.error(str(folder / DATA_FILE), str(error))
 
@@ -212,6 +218,22 @@ def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:
                 count = iterations_of(user.scram)
                 if 0 < count < ITERATIONS_MIN:
                     yield SpoolFinding(Severity.WARNING, f"{vpn.name}: user {user.name}", few_iterations(count))
+
+
+def _neighbors_without_link(reader: SpoolReader, config: Config) -> Iterator[SpoolFinding]:
+    """Yield a warning for each neighbor broker that something is kept for, and that no link leads to any more."""
+    from sluicegate.gateway.node.links import LINKS  # late, as above
+    from sluicegate.gateway.provisioning.store import object_rows
+    from sluicegate.protocols.network.kept import kept_links
+
+    linked = set(config.links)
+    for vpn in reader.vpns.values():
+        linked.update([name.decode() for name in object_rows(LINKS, vpn.rows.catalog)])
+    for vpn in reader.vpns.values():
+        for name in kept_links(vpn.rows.sessions, b""):
+            if name not in linked:
+                text = f"no link leads to it, and its queue is kept; to end that: sluicegate link forget {name}"
+                yield SpoolFinding(Severity.WARNING, f"message VPN {vpn.name}: neighbor {name}", text)
 
 
 def _examine_trees(examination: Examination, folder: Path) -> bool:

@@ -8,6 +8,8 @@ import orjson
 import pytest
 
 from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.sections.links import NamedLink
+from sluicegate.gateway.node.links import LINKS
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.provisioning.stored_users import USERS, StoredUser
 from sluicegate.gateway.security.credentials import SOON_S, Validity, validity_of
@@ -182,6 +184,23 @@ def test_users_with_scram_keys_of_few_iterations_are_reported(shell: Shell, data
     words = "its SCRAM key has 4096 iterations, and a new one at least 15000: give it a new password"
     assert told["default: user old"] == told["authentication.users: ann"] == words
     assert "default: user new" not in told
+
+
+def test_neighbors_that_no_link_leads_to_are_reported(shell: Shell, data: Path) -> None:
+    """Their link queues use the quota. Links are configured, or made by an operator."""
+    made = NamedLink(name="made").to_dict()
+    rows = [TableWrite(Table.CATALOG, LINKS.row_key + b"made", orjson.dumps(made))]
+    for name in (b"gone", b"made", b"configured"):
+        rows.append(TableWrite(Table.SESSIONS, b"link-lineage/" + name, bytes(16)))
+    store = store_in(data)
+    commit(store, rows=rows)
+    store.close()
+
+    told = subjects(examined(shell, "--data", str(data), "--set", "node.name=a", "--set", "links.configured.url="))
+
+    words = "no link leads to it, and its queue is kept; to end that: sluicegate link forget gone"
+    assert told["message VPN default: neighbor gone"] == words
+    assert [each for each in told if "neighbor" in each] == ["message VPN default: neighbor gone"]
 
 
 def user_row(user: StoredUser) -> TableWrite:
