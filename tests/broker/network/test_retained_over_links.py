@@ -9,6 +9,7 @@ from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.gateway.operations.metrics import samples_of
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.network.retained.versions import Version
+from sluicegate.protocols.network.retained.link import PARTS_AHEAD_MAX
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.batch import encode_batch
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
@@ -249,3 +250,36 @@ async def test_operators_see_what_crosses_and_what_does_not(brokers: Brokers) ->
     found = {(each.name, each.labels): each.value for each in samples_of(brokers["b"].node, [])}
     assert found["sluicegate_link_retained_received_total", ("a",)] == 1
     assert found["sluicegate_link_retained_rejected_total", ("a", "no_room")] == 1
+
+
+async def test_many_messages_from_before_the_link_come_in_parts(brokers: Brokers) -> None:
+    """More than the window of parts that are not acknowledged."""
+    await brokers.add("b", "links.a.url=")
+    client = await brokers["b"].connect("publisher", 5)
+    for number in range(5000):
+        client.send(mqtt.publish(f"plant/{number}", bytes(1000), level=5, qos=0, packet_id=0, retain=True))
+    await client.round_trip()
+    await brokers.add("a", f"links.b.url=flow://127.0.0.1:{brokers['b'].flow_port}")
+    await brokers.are_linked()
+    await until(lambda: len(brokers["a"].retains()) == 5000)
+    link = brokers["b"].neighbor("a").vpns[0].retained
+    assert (link.sent_count, brokers["a"].neighbor("b").vpns[0].retained.sent_count) == (5000, 0)
+    assert link.sender.sent_number > PARTS_AHEAD_MAX
+
+
+async def test_what_was_confirmed_outlives_crashes_of_each_broker_at_both(brokers: Brokers) -> None:
+    await brokers.pair()
+    await brokers.are_linked()
+    expected: dict[str, bytes] = {}
+    for number, name in enumerate(("a", "b", "a", "b")):
+        for at in range(10):
+            topic = f"plant/{at}"
+            payload = b"" if at % 4 == number else f"{number} of {name}".encode()
+            await retain(brokers[name], topic, payload)
+            expected.pop(topic, None)
+            if payload:
+                expected[topic] = payload
+        await brokers[name].crash()
+        (await brokers.proxy("a", "b")).target_port = brokers["b"].flow_port
+        await brokers.are_linked()
+        await have(brokers, expected)
