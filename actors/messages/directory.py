@@ -85,6 +85,14 @@ class FindQueue:
     name: str
     rights: ClientRights | None = None  # of the client that names the queue; None: an administrator, the broker itself
     consumes: bool = False  # the client wants to; its user owns a queue that is created
+    anywhere: bool = False  # also a queue of a neighbor broker: then the answer is a QueueHandle
+
+
+@dataclass(slots=True)
+class FindElsewhere:
+    """Links -> directory: find queues of neighbor brokers with this function from now on."""
+
+    find: "Callable[[str], QueueHandle | None]"
 
 
 @dataclass(slots=True)
@@ -209,6 +217,7 @@ class QueueHandle:
     definition: QueueDefinition
     state: QueueState
     definition_lost: bool = False  # the broker chose the definition, until an operator decides
+    incarnation: int = 0  # of the spool that gives sequences; 0: this broker's
 
 
 @dataclass(frozen=True, slots=True)

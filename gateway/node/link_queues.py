@@ -165,6 +165,9 @@ class LinkQueues:
                 spool=services.spool.inbox,
                 kept=self._stored.pop(vpn.name, {}),
                 was_clean=services.recovered.was_clean,
+                queues=vpn.queues,
+                selectors=vpn.selectors,
+                credit=services.credit,
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]

@@ -407,6 +407,30 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("neighbor", "reason", "vpn"),
     ),
     Metric(
+        "sluicegate_link_consumers",
+        GAUGE,
+        "Consumers here at queues of a neighbor broker",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_neighbor_consumers",
+        GAUGE,
+        "Consumers at a neighbor broker at queues here",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_deliveries_total",
+        COUNTER,
+        "Deliveries to consumers at a neighbor broker",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
+        "sluicegate_link_deliveries_unwritable_total",
+        COUNTER,
+        "Messages rejected because no frame of a neighbor broker takes them to their consumer",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
         "sluicegate_link_refused_early_total",
         COUNTER,
         "Messages refused to publishers because the queue of a neighbor broker would have refused them, by reason",

@@ -261,7 +261,9 @@ class _Explaining:
         stored = links.stored if self._message.is_guaranteed else []
         for output in stored:
             queue = self._space.link_queues[output]
-            yield self._queue(queue, "neighbor", output.neighbor, ", ".join(filters[output]), topic)
+            view = self._queue(queue, "neighbor", output.neighbor, ", ".join(filters[output]), topic)
+            where = "of the link's queue" if links.home is None else f"queue {links.home.name} is at {output.neighbor}"
+            yield replace(view, partition=None, partition_reason=where)
         for match in links.matches:
             if match.output in stored:
                 continue

@@ -302,6 +302,10 @@ def _links(node: Node) -> Iterator[Sample]:
                 "sluicegate_link_guaranteed_waiting": each.arrivals.waiting_count,
                 "sluicegate_link_retained_sent_total": each.retained.sent_count,
                 "sluicegate_link_retained_received_total": each.retained.received_count,
+                "sluicegate_link_consumers": each.remote_queues.flows_count,
+                "sluicegate_link_neighbor_consumers": each.home_flows.flows_count,
+                "sluicegate_link_deliveries_total": each.home_flows.delivered_count,
+                "sluicegate_link_deliveries_unwritable_total": each.home_flows.unwritable_count,
             }
             for metric, value in figures.items():
                 yield Sample(metric, value, labels, vpn=each.vpn.name)

@@ -54,6 +54,8 @@ def _of_neighbors(space: TopicSpace, question: SmrpQuery) -> list[Row]:
         text = interest.topic_filter
         if interest.kind == InterestKind.SHARED:
             text = f"#share/{interest.group}/{text}"
+        elif interest.kind == InterestKind.QUEUE:
+            text = f"#P2P/QUE/{text}"
         rows.append((output.neighbor, text, interest.priority, DestinationType.NEIGHBOR, Persistence.NON_PERSISTENT))
     return rows
 

@@ -200,6 +200,11 @@ class CreditWindow(Generic[Waiter]):
         self._is_taken_from = False
         self._wait_for_the_pool()
 
+    @property
+    def waiters_count(self) -> int:
+        """The number of partitions that stand in line."""
+        return 0 if self._line is None else self._line.count
+
     def is_waited_for(self) -> bool:
         """Return whether partitions stand in line."""
         return self._line is not None and self._line.count > 0

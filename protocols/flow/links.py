@@ -21,6 +21,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.codes import NONE
 from sluicegate.protocols.flow.codec.frames.link import Link, LinkFrame, LinkMessages, LinkStore
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.transport.interface import ByteTransport
 
@@ -74,7 +75,7 @@ class LinkWire(Flushed):
         self._transport: ByteTransport | None = transport
         self._hang_up = hang_up
         self._control: list[bytes] = []
-        self._stores: deque[LinkStore] = deque()
+        self._stores: deque[LinkStore | LinkDeliver | LinkFlow] = deque()
         self._direct: deque[LinkMessages] = deque()
         self._direct_counts: deque[int] = deque()  # messages in each
         self._direct_bytes = 0
@@ -103,6 +104,11 @@ class LinkWire(Flushed):
     def store(self, messages: LinkStore) -> None:
         """Send guaranteed messages at the end of this turn, or when the socket takes them. Their queue keeps them."""
         self._stores.append(messages)
+        self._ask_flush()
+
+    def deliver(self, frame: LinkDeliver | LinkFlow) -> None:
+        """Send messages of a remote flow, or a note that comes after them, as `store` does. Credit bounds them."""
+        self._stores.append(frame)
         self._ask_flush()
 
     def direct(self, messages: LinkMessages, count: int) -> None:

@@ -25,6 +25,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkStore,
     LinkStored,
 )
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.codec.frames.session import (
     AuthAnswer,
     Close,
@@ -44,8 +45,9 @@ from sluicegate.protocols.transport.interface import ByteTransport
 log = logging.getLogger("sluicegate.network")
 
 _LINK_FRAMES: Final = (
-    LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors, LinkRetained,
-)  # fmt: skip
+    *(LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors),
+    *(LinkRetained, LinkFlow, LinkDeliver),
+)
 
 
 @final

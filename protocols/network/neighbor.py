@@ -22,15 +22,7 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import (
     Link,
-    LinkAck,
-    LinkDigests,
     LinkFrame,
-    LinkInterests,
-    LinkMessages,
-    LinkNeighbors,
-    LinkRetained,
-    LinkStore,
-    LinkStored,
 )
 from sluicegate.protocols.flow.links import LinkUser, LinkWire
 from sluicegate.protocols.network.settings import LinkSettings
@@ -48,11 +40,6 @@ REFUSALS: Final = frozenset(
         codes.LINK_NOT_CONFIGURED, codes.LINK_NAME_TAKEN, codes.LINK_NAME_DIFFERS, codes.LINK_NETWORK_DIFFERS,
         codes.LINK_VERSION_UNKNOWN, codes.LINK_NO_VPN, codes.LINK_DUPLICATE,
     }
-)  # fmt: skip
-
-# Frames about one message VPN.
-OF_VPNS: Final = (
-    LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors, LinkRetained,
 )  # fmt: skip
 
 NEVER_CONNECTED: Final = "there was no connection yet"
@@ -214,7 +201,7 @@ class Neighbor(LinkUser):
         wire.direct_bytes_max = self.settings.direct_bytes_max
         wire.expect_life(heartbeat_ms=heartbeat_ms, dead_time_ms=dead_time_ms)
         for flow_id, vpn in linked.items():
-            vpn.connected(wire, flow_id, frame_bytes_max, link.features)
+            vpn.connected(wire, flow_id, frame_bytes_max, link)
         names = ", ".join(vpn.vpn.name for vpn in linked.values())
         how = f"this broker connected to {wire.address}" if is_dialed else f"it connected from {wire.address}"
         self._tell(SYSTEM_LINK_UP, f"is up: {how}, message VPNs: {names}")
@@ -231,7 +218,7 @@ class Neighbor(LinkUser):
 
     def received(self, frame: LinkFrame) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
-        if isinstance(frame, OF_VPNS):
+        if not isinstance(frame, Link):
             vpn = self.linked.get(frame.flow_id)
             if vpn is None:
                 text = f"message VPN number {frame.flow_id} of a link with {len(self.linked)}"

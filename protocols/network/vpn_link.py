@@ -10,10 +10,12 @@ from collections import deque
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SessionRows
+from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
 from sluicegate.actors.messages.router import ChangeNeighborInterest, NeighborGone, NeighborPresenceChanged
 from sluicegate.actors.network.link_batches import link_batch, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
+from sluicegate.actors.queues.elsewhere import queue_elsewhere
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
@@ -25,8 +27,10 @@ from sluicegate.messaging.network.exchange import InterestReceiver, InterestSend
 from sluicegate.messaging.network.interest import Change, text_of
 from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
+from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
@@ -34,6 +38,7 @@ from sluicegate.protocols.flow.codec.frames import link as frames
 from sluicegate.protocols.flow.codec.frames.link import (
     TAKES_PACKETS,
     TELLS_NEIGHBORS,
+    Link,
     LinkAck,
     LinkDigests,
     LinkGroup,
@@ -43,7 +48,9 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkRetained,
     LinkStore,
     LinkStored,
+    VpnFrame,
 )
+from sluicegate.protocols.flow.codec.frames.link_flow import SERVES_CONSUMERS, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
@@ -53,6 +60,9 @@ from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import LinkQueueSender
+from sluicegate.protocols.network.queues.home import HomeFlows
+from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, note_in
+from sluicegate.protocols.network.queues.remote import RemoteQueues
 from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")
@@ -88,6 +98,9 @@ class LinkedVpn:
         spool: Address,
         kept: dict[str, KeptLink],
         was_clean: bool,
+        queues: ActorCell,
+        selectors: Selectors,
+        credit: CreditPool[Address],
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
         before."""
@@ -97,9 +110,14 @@ class LinkedVpn:
         self.publisher = publisher
         self.spool = spool
         self.kept = kept
+        self.queues = queues
+        self.selectors = selectors
+        self.credit = credit
+        self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
         self._arrivals: dict[str, LinkArrivals] = {}
         self._absent: dict[str, AbsentNeighbor] = {}
+        queues.inbox.post(FindElsewhere(self.find))
 
     def expect(self, neighbor: str) -> None:
         """Store guaranteed messages for a neighbor that is known, and whose link begins later.
@@ -128,6 +146,15 @@ class LinkedVpn:
                 self.kept[neighbor], self.publisher, was_clean=self._was_clean
             )
         return found
+
+    def find(self, name: str) -> QueueHandle | None:
+        """Return the queue of a neighbor that a name means here, for consumers; None: there is none."""
+        home = self.space.queue_home(name)
+        remote = None if home is None else self.links.get(home.output.neighbor)
+        if home is None or remote is None:
+            return None
+        cell, queue = remote.queue(name)
+        return queue_elsewhere(home, cell, queue.clients, remote.incarnation)
 
     def forget(self, neighbor: str) -> None:
         """Forget what was kept of a neighbor that has no link."""
@@ -187,6 +214,11 @@ class VpnLink(LinkOutput, Flushed):
         self.retained: Final = RetainedLink(
             cell, neighbor, vpn.name, space=vpn.space, spool=vpn.spool, rules=rules, events=events
         )
+        self.home_flows: Final = HomeFlows(
+            cell, neighbor, queues=vpn.queues, selectors=vpn.selectors, credit=vpn.credit
+        )
+        self.remote_queues: Final = RemoteQueues(cell, neighbor)
+        vpn.links[neighbor] = self.remote_queues
         self._begin_from_the_store()
         vpn.expect_no_more(neighbor)
         vpn.space.change_neighbor(self, Change(list(kept.interests), []))
@@ -196,6 +228,8 @@ class VpnLink(LinkOutput, Flushed):
     def stop(self) -> None:
         """End for good."""
         self.disconnected()
+        self.remote_queues.stop()
+        self.vpn.links.pop(self.neighbor, None)
         self._changes.clear()
         self.retained.stop()
         self.vpn.space.keep_for(self, None)
@@ -219,22 +253,25 @@ class VpnLink(LinkOutput, Flushed):
 
     # --- the connection ---
 
-    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, features: tuple[str, ...]) -> None:
-        """Begin on a new connection to a neighbor with these features."""
+    def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, greeting: Link) -> None:
+        """Begin on a new connection. `greeting` is the neighbor's."""
         self._wire = wire
         self._flow_id = flow_id
         self._frame_bytes_max = frame_bytes_max
-        self._takes_packets = TAKES_PACKETS in features
+        self._takes_packets = TAKES_PACKETS in greeting.features
         self._acked_number = self._in_force_number = 0
         digests = self.receiver.connected()
         known = self.receiver.interests.count > 0
         wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
         self.arrivals.connected(self._cell, wire, flow_id, self._ask_flush)
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
-        if frames.RETAINED in features:
+        if frames.RETAINED in greeting.features:
             self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
+        if SERVES_CONSUMERS in greeting.features:
+            self.home_flows.connected(wire, flow_id, frame_bytes_max)
+            self.remote_queues.connected(wire, flow_id, greeting.incarnation)
         self._set_up(True)
-        self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in features else None)
+        self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in greeting.features else None)
 
     def disconnected(self) -> None:
         """The connection is gone."""
@@ -245,6 +282,8 @@ class VpnLink(LinkOutput, Flushed):
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
             self.retained.disconnected()
+            self.home_flows.disconnected()
+            self.remote_queues.disconnected()
             self._set_up(False)
             self.mesh.left(self.neighbor)
 
@@ -257,17 +296,7 @@ class VpnLink(LinkOutput, Flushed):
         self.is_up = is_up
         self.vpn.router.inbox.post(NeighborPresenceChanged(self))
 
-    def received(
-        self,
-        frame: LinkDigests
-        | LinkInterests
-        | LinkAck
-        | LinkMessages
-        | LinkStore
-        | LinkStored
-        | LinkNeighbors
-        | LinkRetained,
-    ) -> None:
+    def received(self, frame: VpnFrame) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""
         if isinstance(frame, LinkMessages):
             self._arrived(frame)
@@ -282,7 +311,15 @@ class VpnLink(LinkOutput, Flushed):
             self.mesh.told(self.neighbor, frame.names)
             return
         try:
-            if isinstance(frame, LinkInterests):
+            if isinstance(frame, LinkDeliver):
+                self.remote_queues.delivered(frame)
+            elif isinstance(frame, LinkFlow):
+                note = note_in(frame.batch)
+                if note.kind in OF_CONSUMERS:
+                    self.home_flows.received(note)
+                else:
+                    self.remote_queues.received(note)
+            elif isinstance(frame, LinkInterests):
                 self._interests(frame)
             elif isinstance(frame, LinkAck):
                 self.sender.acknowledged(frame.number)
@@ -309,6 +346,8 @@ class VpnLink(LinkOutput, Flushed):
 
     def take(self, message: object) -> None:
         """Take a message to the link's actor: from the link's queue, or of the store. Others' are ignored."""
+        if self.home_flows.take(message):
+            return
         if isinstance(message, Deliveries):
             self.queue_sender.deliver(message)
         elif isinstance(message, FlowGone):

@@ -18,6 +18,7 @@ from sluicegate.actors.messages.directory import (
     DefinitionLost,
     DeleteQueue,
     DeleteTemplate,
+    FindElsewhere,
     FindQueue,
     KeepQueues,
     ListQueues,
@@ -27,6 +28,7 @@ from sluicegate.actors.messages.directory import (
     NotifyConsumers,
     PutTemplate,
     QueueExpired,
+    QueueHandle,
     QueuesExhausted,
     ReconfigureMore,
     SetQueueLimits,
@@ -130,6 +132,7 @@ class QueueDirectory(LoopActor):
         self._lets_queues_expire = True
         self._rescales = RescalePlans(services)
         self._consumer_queues = ConsumerQueues(self._templates)
+        self._elsewhere: Callable[[str], QueueHandle | None] = _nowhere
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
         self._updates = QueueUpdates(cell)
@@ -142,6 +145,7 @@ class QueueDirectory(LoopActor):
             DeleteTemplate: self._delete_template,
             ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
             FindQueue: self._find,
+            FindElsewhere: self._set_elsewhere,
             MakeNamedQueues: self._make_named_queues,
             DefineConsumerQueues: lambda message: self._consumer_queues.define(
                 message.definitions, are_made=message.are_made
@@ -288,10 +292,18 @@ class QueueDirectory(LoopActor):
         self._update(update).then(updated)
         return answer
 
-    def _find(self, message: FindQueue) -> LoopFuture[LocalQueue | None] | LocalQueue | None:
+    def _set_elsewhere(self, message: FindElsewhere) -> None:
+        self._elsewhere = message.find
+
+    def _find(self, message: FindQueue) -> LoopFuture[LocalQueue | None] | QueueHandle | None:
         found, rights = self._queues.by_name.get(message.name), message.rights
         if found is not None:
             return found if is_there_for(rights, found) else None
+        elsewhere = self._elsewhere(message.name) if message.anywhere else None
+        if elsewhere is not None:
+            if rights is not None:
+                rights.check_receiving()
+            return elsewhere
         if rights is None or not message.consumes or not self._consumer_queues.calls_for(message.name):
             return self._queues.gone(message.name, None)
         rights.check_receiving()
@@ -572,3 +584,8 @@ def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
         answer.set_exception((StoreRefused, StoreRefused(reason), None))
     else:
         answer.set(True)
+
+
+def _nowhere(_: str) -> QueueHandle | None:
+    """Return nothing: there are no links."""
+    return None

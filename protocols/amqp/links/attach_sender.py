@@ -139,7 +139,7 @@ def _attach_coordinator(client: AmqpClient, session: Session, link: IncomingLink
 
 async def find_queue(client: AmqpClient, name: str, *, consumes: bool = False) -> QueueHandle:
     """Return the queue of a name, for a consumer also one that is made for it. Raises AddressRefused for none."""
-    wanted = FindQueue(name, client.identity.rights, consumes)
+    wanted = FindQueue(name, client.identity.rights, consumes, anywhere=consumes)
     handle: QueueHandle | None = await client.services.queues.ask(wanted)
     if handle is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no queue {name!r}")

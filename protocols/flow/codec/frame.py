@@ -69,6 +69,8 @@ LINK_STORE: Final = 0x75
 LINK_STORED: Final = 0x76
 LINK_NEIGHBORS: Final = 0x77
 LINK_RETAINED: Final = 0x78
+LINK_FLOW: Final = 0x79
+LINK_DELIVER: Final = 0x7A
 
 OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_DIGESTS,
@@ -79,6 +81,8 @@ OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_STORED,
     LINK_NEIGHBORS,
     LINK_RETAINED,
+    LINK_FLOW,
+    LINK_DELIVER,
 )
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
@@ -141,6 +145,8 @@ NAMES: Final[dict[int, str]] = {
     LINK_STORED: "LINK_STORED",
     LINK_NEIGHBORS: "LINK_NEIGHBORS",
     LINK_RETAINED: "LINK_RETAINED",
+    LINK_FLOW: "LINK_FLOW",
+    LINK_DELIVER: "LINK_DELIVER",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

@@ -106,7 +106,9 @@ async def bind(peer: FlowPeer, request: Bind) -> None:
     selector: Selector | None = None
     code, text = codes.NOT_FOUND, f"there is no queue {request.name!r}"
     try:
-        handle = await services.queues.ask(FindQueue(request.name, peer.identity.rights, consumes=True))
+        handle = await services.queues.ask(
+            FindQueue(request.name, peer.identity.rights, consumes=True, anywhere=not request.browses)
+        )
         if handle is not None and request.selector.strip():
             selector = services.selectors.compile(request.selector)
     except ClientDenied as denied:
@@ -145,7 +147,8 @@ async def _bind_consumer(peer: FlowPeer, request: Bind, handle: QueueHandle, sel
         delivery_id_max=request.delivery_id_max,
     )
     acknowledges = request.acknowledges and handle.state.is_partitioned()
-    flow.answer = Bound(request.flow_id, request.request_id, unsettled_max, services.incarnation, acknowledges).encode()
+    incarnation = handle.incarnation or services.incarnation
+    flow.answer = Bound(request.flow_id, request.request_id, unsettled_max, incarnation, acknowledges).encode()
     peer.consumers.add(flow)
     bind_flow = BindFlow(
         flow.urn,

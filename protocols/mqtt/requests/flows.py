@@ -121,7 +121,7 @@ def _bind_again(client: MqttClient, extra: ExtraSubscription) -> None:
 async def _bind_to_named_queue(client: MqttClient, extra: ExtraSubscription) -> None:
     """Bind the flow of a subscription that the session has already. Refusals are counted."""
     try:
-        wanted = FindQueue(extra.queue_name, client.identity.rights, consumes=True)
+        wanted = FindQueue(extra.queue_name, client.identity.rights, consumes=True, anywhere=True)
         handle = await client.services.queues.ask(wanted)
         if handle is not None and _may_bind(client, extra):
             await bind_flow(client, handle, extra, is_named_queue=True)

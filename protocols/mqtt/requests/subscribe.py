@@ -316,7 +316,7 @@ async def _subscribe_queue(
 ) -> int:
     if not is_named(queue_name):
         raise _Refused(NOT_AUTHORIZED, f"403 Permission Denied: {queue_name!r} is the broker's own")
-    find_queue = FindQueue(queue_name, client.identity.rights, consumes=True)
+    find_queue = FindQueue(queue_name, client.identity.rights, consumes=True, anywhere=True)
     handle: QueueHandle | None = await client.services.queues.ask(find_queue)
     if handle is None:
         raise _Refused(UNSPECIFIED_ERROR, f"400 Queue Not Found: there is no queue {queue_name!r}")

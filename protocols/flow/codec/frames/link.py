@@ -22,7 +22,9 @@ from sluicegate.protocols.flow.codec.fields import FieldReader, FieldWriter
 from sluicegate.protocols.flow.codec.frame import (
     LINK,
     LINK_ACK,
+    LINK_DELIVER,
     LINK_DIGESTS,
+    LINK_FLOW,
     LINK_INTERESTS,
     LINK_MESSAGES,
     LINK_NEIGHBORS,
@@ -36,6 +38,7 @@ from sluicegate.protocols.flow.codec.frame import (
     encode_frame,
     frame_head,
 )
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow, read_deliver
 from sluicegate.protocols.flow.codec.limits import (
     LINK_NEIGHBORS_MAX,
     LINK_VPNS_MAX,
@@ -266,9 +269,20 @@ class LinkNeighbors:
         return encode_frame(LINK_NEIGHBORS, 0, self.flow_id, b"", b"".join([_sized(name) for name in self.names]))
 
 
-LinkFrame: TypeAlias = (
-    Link | LinkDigests | LinkInterests | LinkAck | LinkMessages | LinkStore | LinkStored | LinkNeighbors | LinkRetained
+# Of one message VPN, once LINK is answered.
+VpnFrame: TypeAlias = (
+    LinkDigests
+    | LinkInterests
+    | LinkAck
+    | LinkMessages
+    | LinkStore
+    | LinkStored
+    | LinkNeighbors
+    | LinkRetained
+    | LinkFlow
+    | LinkDeliver
 )
+LinkFrame: TypeAlias = Link | VpnFrame
 
 LINK_FRAMES: Final = frozenset(
     {
@@ -281,6 +295,8 @@ LINK_FRAMES: Final = frozenset(
         LINK_STORED,
         LINK_NEIGHBORS,
         LINK_RETAINED,
+        LINK_FLOW,
+        LINK_DELIVER,
     }
 )
 
@@ -298,6 +314,8 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
         return _read_store(frame, data)
     if kind == LINK_STORED:
         return _read_stored(frame, data)
+    if kind == LINK_DELIVER:
+        return read_deliver(frame, data)
     if kind == LINK_NEIGHBORS:
         names = _names("LINK_NEIGHBORS", "the name of a broker", frame, data)
         if len(names) > LINK_NEIGHBORS_MAX:
@@ -306,6 +324,8 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
             )
         return LinkNeighbors(frame.flow_id, tuple(names))
     body = data[frame.body_at : frame.end]
+    if kind == LINK_FLOW:
+        return LinkFlow(frame.flow_id, body)
     if kind == LINK_INTERESTS:
         return LinkInterests(frame.flow_id, body)
     if kind == LINK_RETAINED:

@@ -42,6 +42,8 @@ _OF_LINKS: Final = {
     "LINK_STORED",
     "LINK_NEIGHBORS",
     "LINK_RETAINED",
+    "LINK_FLOW",
+    "LINK_DELIVER",
 }
 _UNANSWERED: Final = {"CLOSE", "PONG", "PARTITIONS_ACK"} | _OF_LINKS  # beside those of flows
 _OPENING: Final = {"OPEN_PUB", "BIND", "READ"}

@@ -1,0 +1,1 @@
+"""Consuming from a queue of a neighbor: the consumer's end, and the end where the queue is."""

@@ -1,0 +1,405 @@
+"""The end of remote flows where the queue is: it binds a flow to the queue for each consumer of the neighbor.
+
+The queue sees a consumer like others, whose window is what the consumer's broker has lent: `limit` is what is unsettled
+and what may still be delivered. When the connection is gone, its flows end as those of a lost connection do.
+"""
+
+import logging
+from typing import Any, Final, final
+
+from sluicegate.actors.messages.data import (
+    AnnotateDelivery,
+    Deliveries,
+    DurableSettlement,
+    PublishFailed,
+    RenewLock,
+    Settle,
+    SettleDurably,
+)
+from sluicegate.actors.messages.directory import NAMED, FindQueue
+from sluicegate.actors.messages.queues import (
+    AcknowledgeHandoff,
+    Assignment,
+    BindFlow,
+    BindRefused,
+    DrainFlow,
+    FlowDrained,
+    FlowGone,
+    FlowState,
+    UnbindFlow,
+)
+from sluicegate.actors.network.link_batches import link_body
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.outcomes import FAILED_ELSEWHERE, REJECTED
+from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
+from sluicegate.messaging.selectors.lexer import SelectorError
+from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.notes import FlowNote, note_body
+
+log = logging.getLogger("sluicegate.network")
+
+PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages
+FRAME_HEAD_BYTES: Final = 66_000  # room for everything in a frame beside the messages
+NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
+BAD_SELECTOR: Final = "bad_selector"
+
+
+@final
+class _Lent:
+    """A flow of a consumer at the neighbor."""
+
+    def __init__(self, consumer: int, flow_id: int, window: CreditWindow[Address]) -> None:
+        self.consumer: Final = consumer
+        self.flow_id: Final = flow_id  # here
+        self.window: Final = window
+        self.queue: ActorCell | None = None  # None: it is being looked up
+        self.is_over = False
+        self.delivered_count = 0
+        self.delivered_max = 0
+        self.partitions: dict[int, Address] = {}
+        self.unsettled: dict[int, RangeSet] = {}  # by partition
+
+    def review(self) -> None:
+        """Set the window to what is unsettled, and what may still be delivered."""
+        self.window.limit = self.window.used + max(0, self.delivered_max - self.delivered_count)
+
+    def gives_back(self, number: int, ranges: list[tuple[int, int]]) -> None:
+        """Note that messages are settled, whether that takes effect or not."""
+        held = self.unsettled.get(number)
+        if held is None:
+            return
+        for first, end in ranges:
+            count = held.count_within(first, end)
+            if count:
+                held.discard(first, end)
+                self.window.give(count)
+
+    def keeps_only(self, partitions: list[int]) -> None:
+        """Note that the partitions have back what the flow holds of others."""
+        for number in list(self.unsettled):
+            if number not in partitions:
+                self.window.give(self.unsettled.pop(number).total)
+
+
+@final
+class HomeFlows:
+    """The consumers of one neighbor at queues of this broker, in one message VPN."""
+
+    def __init__(
+        self, cell: ActorCell, neighbor: str, *, queues: ActorCell, selectors: Selectors, credit: CreditPool[Address]
+    ) -> None:
+        self.delivered_count = 0  # messages
+        self.unwritable_count = 0  # messages that could not be encoded, or that no frame of the neighbor takes
+        self._cell = cell
+        self._neighbor = neighbor
+        self._queues = queues
+        self._selectors = selectors
+        self._credit = credit
+        self._wire: LinkWire | None = None
+        self._link_flow_id = 0
+        self._frame_bytes_max = 0
+        self._by_consumer: dict[int, _Lent] = {}
+        self._by_flow: dict[int, _Lent] = {}
+
+    @property
+    def flows_count(self) -> int:
+        """The number of consumers."""
+        return len(self._by_consumer)
+
+    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
+        """Begin on a new connection, without consumers."""
+        self._wire = wire
+        self._link_flow_id = link_flow_id
+        self._frame_bytes_max = frame_bytes_max
+
+    def disconnected(self) -> None:
+        """End all flows: what they hold is delivered again."""
+        self._wire = None
+        for lent in list(self._by_consumer.values()):
+            self._end(lent, UnbindFlow(lent.flow_id))
+
+    # --- what the neighbor says ---
+
+    def received(self, note: FlowNote) -> None:
+        """Carry out a note of the neighbor. Raises ValueError."""
+        if note.kind == notes.BIND:
+            self._bind(note)
+            return
+        lent = self._by_consumer.get(note.consumer)
+        if lent is None:
+            return  # it is gone, which the neighbor may not know yet
+        kind = note.kind
+        if kind == notes.CREDIT:
+            lent.delivered_max = max(lent.delivered_max, note.number(0))
+            self._review(lent)
+        elif kind == notes.SETTLE:
+            self._settle(lent, note)
+        elif kind == notes.RENEW:
+            self._post(lent, note.number(0), RenewLock(lent.flow_id, note.number(1), note.ranges(3), note.number(2)))
+        elif kind == notes.ANNOTATE:
+            annotation = note.text(4).encode("latin-1")
+            request = AnnotateDelivery(lent.flow_id, note.number(1), note.ranges(3), note.number(2), annotation)
+            self._post(lent, note.number(0), request)
+        elif kind == notes.UNBIND:
+            self._end(lent, UnbindFlow(lent.flow_id, note.flag(0), note.flag(1)))
+        elif kind == notes.HANDOFF:
+            released = [(row[0], row[1]) for row in note.rows(0, 2)]
+            self._tell(lent, AcknowledgeHandoff(lent.flow_id, released))
+        elif kind == notes.DRAIN and note.number(0):
+            self._tell(lent, DrainFlow(lent.flow_id, note.number(0)))
+        elif kind == notes.DRAIN:
+            self._drained(lent, 0)
+        else:
+            raise ValueError(f"LINK_FLOW of kind {kind} from a consumer's broker")
+
+    def _bind(self, note: FlowNote) -> None:
+        wire = self._wire
+        if wire is None:
+            return
+        if note.consumer in self._by_consumer:
+            raise ValueError(f"consumer {note.consumer} is bound already")
+        name, client, user, protocol, text = [note.text(place) for place in range(5)]
+        acknowledges, of_partition_max = note.flag(5), note.number(6)
+        lent = _Lent(note.consumer, self._cell.runtime.next_urn(), CreditWindow(0, self._credit))
+        try:
+            selector = self._selectors.compile(text) if text else None
+        except SelectorError as error:
+            self._send(lent, notes.REFUSED, BAD_SELECTOR, str(error))
+            return
+        self._by_consumer[lent.consumer] = self._by_flow[lent.flow_id] = lent
+        request = self._request(lent, f"{client}@{self._neighbor}", user, protocol, selector, of_partition_max)
+        request.acknowledges = acknowledges
+
+        def bound(answer: LoopFuture[Any]) -> None:
+            error = answer.error()
+            if lent.is_over:
+                if error is None and lent.queue is not None:
+                    lent.queue.inbox.post(UnbindFlow(lent.flow_id))
+            elif isinstance(error, BindRefused):
+                self._refuse(lent, error.code, str(error))
+            elif error is not None:
+                self._refuse(lent, NO_QUEUE, f"queue {name!r} was deleted meanwhile")
+            else:
+                self._send(lent, notes.BOUND)
+
+        def found(answer: LoopFuture[Any]) -> None:
+            handle = None if answer.error() is not None else answer.get()
+            if lent.is_over:
+                return
+            if handle is None or handle.kind != NAMED or not handle.durable:
+                self._refuse(lent, NO_QUEUE, f"there is no queue {name!r}")
+                return
+            lent.queue = handle.cell
+            handle.cell.ask(request).then(bound)
+
+        self._queues.ask(FindQueue(name)).then(found)
+
+    def _request(
+        self, lent: _Lent, client: str, user: str, protocol: str, selector: Selector | None, of_partition_max: int
+    ) -> BindFlow:
+        return BindFlow(
+            lent.flow_id,
+            client,
+            user,
+            self._cell.inbox,
+            lent.window,
+            protocol,
+            selector=selector,
+            of_partition_max=of_partition_max,
+        )
+
+    def _refuse(self, lent: _Lent, code: str, text: str) -> None:
+        self._forget(lent)
+        self._send(lent, notes.REFUSED, code, text)
+
+    def _settle(self, lent: _Lent, note: FlowNote) -> None:
+        number, ranges, token = note.number(0), note.ranges(6), note.number(5)
+        outcome = note.number(2)
+        if outcome > FAILED_ELSEWHERE:
+            raise ValueError(f"LINK_FLOW with outcome {outcome}")
+        first, end = ranges[0]
+        settle = Settle(lent.flow_id, note.number(1), first, end, outcome, note.text(4), ranges[1:], note.number(3))
+        lent.gives_back(number, ranges)
+        lent.review()
+        if token:
+            answer = _DurableAnswer(self, lent, token)
+            if not self._post(lent, number, SettleDurably(settle, answer)):
+                answer.post(PublishFailed(0, "the flow holds none of it"))
+        else:
+            self._post(lent, number, settle)
+
+    def _post(self, lent: _Lent, number: int, message: object) -> bool:
+        partition = lent.partitions.get(number)
+        if partition is None:
+            return False
+        partition.post(message)
+        return True
+
+    def _tell(self, lent: _Lent, message: object) -> None:
+        if lent.queue is not None:
+            lent.queue.inbox.post(message)
+
+    def _end(self, lent: _Lent, unbind: UnbindFlow) -> None:
+        self._forget(lent)
+        self._tell(lent, unbind)
+
+    def _forget(self, lent: _Lent) -> None:
+        lent.is_over = True
+        self._by_consumer.pop(lent.consumer, None)
+        self._by_flow.pop(lent.flow_id, None)
+        lent.window.close()
+
+    def _review(self, lent: _Lent) -> None:
+        lent.review()
+        wake_waiters(lent.window, self._cell.runtime.dispatcher)
+
+    # --- what the queue says ---
+
+    def take(self, message: object) -> bool:
+        """Pass on a message of a queue or partition; return whether it was for a flow of the neighbor."""
+        if isinstance(message, Deliveries):
+            lent = self._by_flow.get(message.flow.flow_id)
+            if lent is not None:
+                self._deliver(lent, message)
+        elif isinstance(message, FlowState):
+            lent = self._by_flow.get(message.flow_id)
+            if lent is not None:
+                lent.keeps_only(message.partitions)
+                self._send(lent, notes.STATE, message.active, message.partitions)
+                self._review(lent)
+        elif isinstance(message, Assignment):
+            lent = self._by_flow.get(message.flow_id)
+            if lent is not None:
+                now_ms = self._cell.runtime.clock.now_ms()
+                rows = [(number, epoch, _left_ms(deadline, now_ms)) for number, epoch, deadline in message.partitions]
+                self._send(lent, notes.ASSIGNMENT, rows)
+        elif isinstance(message, FlowDrained):
+            lent = self._by_flow.get(message.flow_id)
+            if lent is not None:
+                self._drained(lent, message.number)
+        elif isinstance(message, FlowGone):
+            lent = self._by_flow.get(message.flow_id)
+            if lent is not None:
+                self._forget(lent)
+                self._send(lent, notes.GONE, message.reason, message.may_return)
+        else:
+            return False
+        return lent is not None
+
+    def _drained(self, lent: _Lent, number: int) -> None:
+        """Tell how much was delivered: the rest of the credit is no more."""
+        lent.delivered_max = lent.delivered_count
+        lent.review()
+        self._send(lent, notes.DRAINED, number, lent.delivered_count)
+
+    def _deliver(self, lent: _Lent, message: Deliveries) -> None:
+        wire = self._wire
+        if wire is None:
+            return  # the flow ends: the partition gets them back
+        number = message.partition_number
+        lent.partitions[number] = message.partition
+        held = lent.unsettled.get(number)
+        if held is None:
+            held = lent.unsettled[number] = RangeSet()
+        for delivery in message.deliveries:
+            first, count = delivery.first_sequence, delivery.stop_row - delivery.start_row
+            again = held.count_within(first, first + count)
+            if again:  # they were taken back, or the partition was loaded again
+                lent.window.give(again)
+            held.add(first, first + count)
+            lent.delivered_count += count
+            self.delivered_count += count
+            self._write(wire, lent, number, delivery, delivery.start_row, delivery.stop_row)
+        lent.review()
+
+    def _write(self, wire: LinkWire, lent: _Lent, number: int, delivery: Delivery, start: int, stop: int) -> None:
+        batch = delivery.batch
+        while start < stop:
+            end = stop
+            while end - start > 1 and _payload_bytes(batch, start, end) > PIECE_BYTES:
+                end = start + (end - start) // 2
+            whole = start == 0 and end == batch.count
+            part = batch if whole else batch.select(list(range(start, end)))
+            first = delivery.first_sequence + start - delivery.start_row
+            try:
+                body = link_body(part)
+            except Exception:  # a fault of ours; it must not hold up what is behind it
+                log.exception("%d messages for a consumer at %s could not be written", part.count, self._neighbor)
+                body = b""
+            if not body or len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
+                self._unwritable(lent, number, delivery, first, part.count)
+            else:
+                flags = (REDELIVERED if delivery.redelivered else 0) | (
+                    FIRST_OF_GROUP if delivery.first_of_group and start == delivery.start_row else 0
+                )
+                wire.deliver(
+                    LinkDeliver(
+                        self._link_flow_id,
+                        lent.consumer,
+                        number,
+                        flags,
+                        delivery.delivery_count,
+                        delivery.epoch,
+                        first,
+                        0,
+                        delivery.annotation,
+                        body,
+                    )
+                )
+            start = end
+
+    def _unwritable(self, lent: _Lent, number: int, delivery: Delivery, first: int, count: int) -> None:
+        """Reject what cannot cross: it goes to the dead message queue, if there is one."""
+        self.unwritable_count += count
+        lent.delivered_max += count  # the consumer's broker hears nothing of them
+        lent.gives_back(number, [(first, first + count)])
+        cause = "it cannot be sent over the link"
+        settle = Settle(
+            lent.flow_id, delivery.epoch, first, first + count, REJECTED, cause, delivery_count=delivery.delivery_count
+        )
+        self._post(lent, number, settle)
+
+    def settled(self, lent: _Lent, token: int, verdict: int, text: str) -> None:
+        """Tell the consumer's broker that a settlement is stored, or refused."""
+        if not lent.is_over:
+            self._send(lent, notes.SETTLED, token, verdict, text)
+
+    def _send(self, lent: _Lent, kind: int, *values: object) -> None:
+        if self._wire is not None:
+            self._wire.deliver(LinkFlow(self._link_flow_id, note_body(kind, lent.consumer, *values)))
+
+
+@final
+class _DurableAnswer(DurableSettlement):
+    """A settlement whose consumer's broker waits until it is stored."""
+
+    def __init__(self, flows: HomeFlows, lent: _Lent, token: int) -> None:
+        self._flows = flows
+        self._lent = lent
+        self._token = token
+
+    def decided(self, refusal: PublishFailed | None) -> None:
+        """Tell it."""
+        if refusal is None:
+            self._flows.settled(self._lent, self._token, 0, "")
+        else:
+            self._flows.settled(self._lent, self._token, refusal.verdict, refusal.reason)
+
+
+def _left_ms(deadline_ms: int, now_ms: int) -> int:
+    return max(1, deadline_ms - now_ms) if deadline_ms else 0
+
+
+def _payload_bytes(batch: MessageBatch, start: int, stop: int) -> int:
+    if start == 0 and stop == batch.count:
+        return batch.payload_bytes
+    return sum([len(each) for each in batch.payloads()[start:stop]])

@@ -1,0 +1,127 @@
+"""What the two ends of remote flows tell each other: the bodies of LINK_FLOW.
+
+Flow: links. `u8 kind | 7 times u8 0 | u64 consumer | values`, the values as a JSON list. The consumer is the number
+that the consumer's broker gave to the flow. Values of later releases are at the end, and are skipped.
+
+The consumer's broker sends BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN and UNBIND; the others come from the
+broker that has the queue, in order with deliveries.
+"""
+
+import struct
+from typing import Any, Final, final
+
+import orjson
+
+_HEAD: Final = struct.Struct(">B7xQ")
+
+BIND: Final = 1  # queue, client, user, protocol, selector, whether it acknowledges handoffs, maximum of one partition
+BOUND: Final = 2  # nothing
+REFUSED: Final = 3  # code, text
+CREDIT: Final = 4  # messages that may be delivered in all, since BIND
+SETTLE: Final = 5  # partition, epoch, outcome, delivery count, cause, token (0: not durably), ranges
+SETTLED: Final = 6  # token, verdict (0: it is stored), text
+STATE: Final = 7  # active, partitions
+ASSIGNMENT: Final = 8  # partitions: number, epoch, milliseconds left (0: not draining)
+HANDOFF: Final = 9  # partitions: number, epoch
+DRAIN: Final = 10  # number; 0: credit is recalled, and nothing is drained
+DRAINED: Final = 11  # number, messages delivered in all, since BIND: there is no credit left
+UNBIND: Final = 12  # whether what it holds counts as failed, whether the client may return
+GONE: Final = 13  # reason, whether the client may bind again
+RENEW: Final = 14  # partition, epoch, delivery count, ranges
+ANNOTATE: Final = 15  # partition, epoch, delivery count, ranges, annotation (Latin-1)
+
+KINDS: Final = frozenset(range(BIND, ANNOTATE + 1))
+OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND})
+
+Ranges = list[tuple[int, int]]
+
+
+@final
+class FlowNote:
+    """One note. Its readers raise ValueError for values that are missing, or of another type."""
+
+    __slots__ = ("consumer", "kind", "values")
+
+    def __init__(self, kind: int, consumer: int, values: list[Any]) -> None:
+        self.kind = kind
+        self.consumer = consumer
+        self.values = values
+
+    def number(self, place: int) -> int:
+        """Return a number."""
+        value = self._value(place)
+        if not isinstance(value, int) or value < 0:
+            raise self._wrong(place)
+        return value
+
+    def flag(self, place: int) -> bool:
+        """Return a flag."""
+        value = self._value(place)
+        if not isinstance(value, bool):
+            raise self._wrong(place)
+        return value
+
+    def text(self, place: int) -> str:
+        """Return a text."""
+        value = self._value(place)
+        if not isinstance(value, str):
+            raise self._wrong(place)
+        return value
+
+    def numbers(self, place: int) -> list[int]:
+        """Return a list of numbers."""
+        value = self._value(place)
+        if not isinstance(value, list) or not all(isinstance(each, int) and each >= 0 for each in value):
+            raise self._wrong(place)
+        return list(value)
+
+    def rows(self, place: int, width: int) -> list[list[int]]:
+        """Return a list of lists of so many numbers."""
+        value = self._value(place)
+        if not isinstance(value, list):
+            raise self._wrong(place)
+        found: list[list[int]] = []
+        for row in value:
+            if not isinstance(row, list) or len(row) != width:
+                raise self._wrong(place)
+            if not all(isinstance(each, int) and each >= 0 for each in row):
+                raise self._wrong(place)
+            found.append(list(row))
+        return found
+
+    def ranges(self, place: int) -> Ranges:
+        """Return half-open ranges."""
+        found = [(row[0], row[1]) for row in self.rows(place, 2)]
+        if not found or any(first >= end for first, end in found):
+            raise self._wrong(place)
+        return found
+
+    def _value(self, place: int) -> Any:
+        if place >= len(self.values):
+            raise ValueError(f"LINK_FLOW of kind {self.kind} with {len(self.values)} values")
+        return self.values[place]
+
+    def _wrong(self, place: int) -> ValueError:
+        return ValueError(f"LINK_FLOW of kind {self.kind}: value {place} is {self.values[place]!r:.100}")
+
+    def __repr__(self) -> str:
+        return f"FlowNote({self.kind}, {self.consumer}, {self.values})"
+
+
+def note_body(kind: int, consumer: int, *values: object) -> bytes:
+    """Return the bytes of a note."""
+    return _HEAD.pack(kind, consumer) + orjson.dumps(values)
+
+
+def note_in(body: bytes) -> FlowNote:
+    """Return the note in a body. Raises ValueError."""
+    if len(body) < _HEAD.size:
+        raise ValueError(f"LINK_FLOW of {len(body)} bytes")
+    head: tuple[int, int] = _HEAD.unpack_from(body)
+    kind, consumer = head
+    if kind not in KINDS:
+        raise ValueError(f"LINK_FLOW of kind {kind}")
+    values = orjson.loads(body[_HEAD.size :])  # its error is a ValueError
+    if not isinstance(values, list):
+        raise ValueError(f"LINK_FLOW of kind {kind} without a list")
+    return FlowNote(kind, consumer, values)

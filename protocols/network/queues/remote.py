@@ -1,0 +1,491 @@
+"""The end of remote flows where the consumer is: queues of a neighbor, as consumers of this broker see them.
+
+A `RemoteQueue` is an actor that takes what a queue's actor takes of consumers. It turns requests into notes for the
+neighbor, and what the neighbor answers into the messages that a queue and its partitions send. Settlements come to its
+`_RemotePartition` actors, one for each partition that has delivered.
+
+Credit is lent: what a consumer's window has room for is taken from the window, and given to the neighbor, which may
+deliver so many messages. Once they are here they are unsettled, as those of a local partition are. A loan that nothing
+was delivered for is asked back when others wait for the window, and when the consumer drains the flow. What comes for
+credit that the consumer has recalled meanwhile is returned untouched.
+"""
+
+from typing import Any, Final, final
+
+from sluicegate.actors.messages.data import (
+    AnnotateDelivery,
+    Confirmed,
+    Deliveries,
+    PrepareSettlement,
+    PublishFailed,
+    RenewLock,
+    Settle,
+    SettleDurably,
+    Wake,
+)
+from sluicegate.actors.messages.partitions import DeliverAgain, ReleaseUnsent
+from sluicegate.actors.messages.queues import (
+    ENDPOINT_DISABLED,
+    AcknowledgeHandoff,
+    Assignment,
+    BindBrowser,
+    BindFlow,
+    BindRefused,
+    DrainFlow,
+    FlowDrained,
+    FlowGone,
+    FlowState,
+    UnbindFlow,
+)
+from sluicegate.actors.network.link_batches import link_batch
+from sluicegate.actors.partitions.triggers import wake_waiters
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import RELEASED
+from sluicegate.messaging.network.times import arriving
+from sluicegate.messaging.partitions.state.effects import Delivery
+from sluicegate.messaging.partitions.state.flows import Flow
+from sluicegate.messaging.queues.credit import CreditWindow
+from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.notes import FlowNote, note_body
+
+LOAN_MAX: Final = 1_000  # messages of one flow that the neighbor may deliver
+RECALL_MS: Final = 250  # a loan for which nothing came in this time is asked back, where others wait
+SHARED_WINDOWS: Final = "mqtt"  # the protocol in which one window is for all flows of a connection
+AWAY: Final = "the link to its broker {neighbor} is down"
+
+
+@final
+class _Borrower:
+    """A consumer's flow at this broker, and what is lent to the neighbor for it."""
+
+    def __init__(self, request: BindFlow, flow: Flow, bound: LoopFuture[None]) -> None:
+        self.flow: Final = flow
+        self.window: Final[CreditWindow[Address]] = request.window
+        self.bound: Final = bound
+        self.is_bound = False
+        self.loan = 0  # messages that the neighbor may still deliver; they count as used in the window
+        self.lent_count = 0  # in all, since the flow was bound
+        self.received_count = 0
+        self.drain_number = 0  # of the drain or recall that is under way
+        self.is_drained = False  # one is under way
+        self.received_before = 0  # when the loan was last looked at
+
+    def takes_back(self) -> None:
+        """Give the loan back to the window. One that its consumer has closed has nothing to be given."""
+        self.window.give(min(self.loan, self.window.used))
+        self.loan = 0
+        self.lent_count = self.received_count
+
+
+@final
+class RemoteQueue(Behaviour):
+    """One queue of a neighbor."""
+
+    def __init__(self, cell: ActorCell, name: str, link: "RemoteQueues") -> None:
+        self.name: Final = name
+        self._cell = cell
+        self._link = link
+        self._flows: dict[int, _Borrower] = {}
+        self._partitions: dict[int, ActorCell] = {}
+        self._is_watched = False
+
+    def clients(self) -> set[str]:
+        """Return the names of the clients that consume from it here."""
+        return {each.flow.client for each in self._flows.values()}
+
+    # --- what consumers say ---
+
+    def receive(self, message: Any) -> Any:
+        """Handle a message of a consumer."""
+        if isinstance(message, Wake):
+            for borrower in list(self._flows.values()):
+                self._review(borrower)
+        elif isinstance(message, BindFlow):
+            return self._bind(message)
+        elif isinstance(message, UnbindFlow):
+            self._unbind(message)
+        elif isinstance(message, DrainFlow):
+            self._drain(message)
+        elif isinstance(message, AcknowledgeHandoff):
+            self._link.say(notes.HANDOFF, message.flow_id, message.partitions)
+        elif isinstance(message, BindBrowser):
+            text = f"{self.name!r} is at broker {self._link.neighbor}: it is consumed from here, and browsed there"
+            raise BindRefused(ENDPOINT_DISABLED, text)
+        return None
+
+    def turn_ended(self) -> None:
+        """Do nothing: the link writes at the end of the turn."""
+
+    def stopped(self) -> None:
+        """End all flows: the queue is known here no longer."""
+        self.lost("the queue is gone, or the link to its broker was removed", may_return=True)
+
+    def _bind(self, message: BindFlow) -> LoopFuture[None]:
+        if not self._link.is_up:
+            away = AWAY.format(neighbor=self._link.neighbor)
+            raise BindRefused(
+                ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached: {away}"
+            )
+        flow = Flow(
+            flow_id=message.flow_id,
+            queue_name=self.name,
+            client=message.client,
+            address=message.address,
+            window=message.window,
+            bound_order=message.flow_id,
+            protocol=message.protocol,
+            selector=message.selector,
+            of_partition_max=message.of_partition_max,
+        )
+        bound: LoopFuture[None] = LoopFuture()
+        borrower = self._flows[message.flow_id] = _Borrower(message, flow, bound)
+        self._link.begin(message.flow_id, self)
+        self._link.say(
+            notes.BIND,
+            message.flow_id,
+            self.name,
+            message.client,
+            message.user,
+            message.protocol,
+            "" if message.selector is None else message.selector.text,
+            message.acknowledges,
+            int(message.of_partition_max),
+        )
+        self._review(borrower)
+        return bound
+
+    def _unbind(self, message: UnbindFlow) -> None:
+        if self._forget(message.flow_id) is not None:
+            self._link.say(notes.UNBIND, message.flow_id, message.count_as_failed, message.may_return)
+
+    def _forget(self, flow_id: int) -> _Borrower | None:
+        borrower = self._flows.pop(flow_id, None)
+        if borrower is None:
+            return None
+        self._link.end(flow_id)
+        borrower.takes_back()
+        if not borrower.is_bound:
+            gone = BindRefused(ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached")
+            borrower.bound.set_exception((BindRefused, gone, None))
+        return borrower
+
+    def _drain(self, message: DrainFlow) -> None:
+        borrower = self._flows.get(message.flow_id)
+        if borrower is None:
+            return
+        self._lend(borrower, int(borrower.window.room()))
+        borrower.drain_number = message.number
+        borrower.is_drained = True
+        self._link.say(notes.DRAIN, message.flow_id, message.number)
+
+    # --- credit ---
+
+    def _review(self, borrower: _Borrower) -> None:
+        """Lend what the window has room for, if a good part of the loan is used up; stand in line for more."""
+        if borrower.is_drained:
+            return  # what is lent now would be taken for lent before
+        window = borrower.window
+        room = int(window.room())
+        is_shared = borrower.flow.protocol == SHARED_WINDOWS
+        wanted = min(LOAN_MAX, borrower.loan + ((room + 1) // 2 if is_shared else room))
+        if room > 0 and borrower.loan * 2 <= wanted:
+            self._lend(borrower, min(room, wanted - borrower.loan))
+        if borrower.loan * 2 <= LOAN_MAX:
+            window.wait(self._cell.inbox)
+        if is_shared and borrower.loan > 0 and window.room() == 0:
+            self._watch()
+
+    def _lend(self, borrower: _Borrower, count: int) -> None:
+        if count <= 0:
+            return
+        borrower.window.take(count)
+        borrower.loan += count
+        borrower.lent_count += count
+        self._link.say(notes.CREDIT, borrower.flow.flow_id, borrower.lent_count)
+
+    def _watch(self) -> None:
+        """Look after a while whether a loan is idle that others could use."""
+        if not self._is_watched:
+            self._is_watched = True
+            self._cell.after(RECALL_MS, self._look)
+
+    def _look(self) -> None:
+        self._is_watched = False
+        for borrower in list(self._flows.values()):
+            window = borrower.window
+            is_idle = borrower.received_count == borrower.received_before
+            borrower.received_before = borrower.received_count
+            if borrower.loan == 0 or borrower.is_drained or window.room() > 0:
+                continue
+            if is_idle and window.waiters_count > (1 if borrower.loan * 2 <= LOAN_MAX else 0):
+                borrower.drain_number = 0
+                borrower.is_drained = True
+                self._link.say(notes.DRAIN, borrower.flow.flow_id, 0)
+            else:
+                self._watch()
+
+    # --- what the neighbor says ---
+
+    def deliver(self, frame: LinkDeliver) -> None:
+        """Pass messages on to their consumer. Raises ValueError."""
+        borrower = self._flows.get(frame.consumer)
+        if borrower is None:
+            return  # it has ended: they are delivered to others
+        batch = arriving(link_batch(frame.batch), frame.sent_ms, self._cell.runtime.dispatcher.both_ms()[1])
+        count = batch.count
+        if count > borrower.loan:
+            raise ValueError(f"{count} messages for consumer {frame.consumer}, which takes {borrower.loan}")
+        borrower.loan -= count
+        borrower.received_count += count
+        window = borrower.window
+        excess = min(count, max(0, int(window.used - window.limit)))
+        partition = self._partition(frame.partition)
+        if excess:  # the consumer has recalled its credit
+            window.give(excess)
+            end = frame.first + count
+            released = Settle(
+                frame.consumer, frame.epoch, end - excess, end, RELEASED, delivery_count=frame.delivery_count
+            )
+            partition.post(released)
+        if excess < count:
+            is_again = frame.flags & REDELIVERED != 0
+            delivery = Delivery(
+                borrower.flow, frame.epoch, batch, 0, count - excess, frame.first, is_again, frame.delivery_count, None
+            )
+            delivery.first_of_group = frame.flags & FIRST_OF_GROUP != 0
+            delivery.annotation = frame.annotation
+            borrower.flow.address.deliver_now(Deliveries(borrower.flow, partition, frame.partition, [delivery]))
+        self._review(borrower)
+
+    def told(self, note: FlowNote) -> None:
+        """Carry out a note of the neighbor. Raises ValueError."""
+        borrower = self._flows.get(note.consumer)
+        if borrower is None:
+            return
+        kind, flow_id, address = note.kind, note.consumer, borrower.flow.address
+        if kind == notes.BOUND:
+            borrower.is_bound = True
+            borrower.bound.set()
+        elif kind == notes.REFUSED:
+            refusal = BindRefused(note.text(0), note.text(1))
+            borrower.is_bound = True  # decided
+            self._forget(flow_id)
+            borrower.bound.set_exception((BindRefused, refusal, None))
+        elif kind == notes.STATE:
+            address.post(FlowState(flow_id, note.flag(0), note.numbers(1)))
+        elif kind == notes.ASSIGNMENT:
+            now_ms = self._cell.runtime.clock.now_ms()
+            rows = [(row[0], row[1], now_ms + row[2] if row[2] else 0) for row in note.rows(0, 3)]
+            address.post(Assignment(flow_id, rows))
+        elif kind == notes.DRAINED:
+            self._drained(borrower, note.number(0))
+        elif kind == notes.GONE:
+            self._forget(flow_id)
+            address.post(FlowGone(flow_id, note.text(0), note.flag(1)))
+        else:
+            raise ValueError(f"LINK_FLOW of kind {kind} from the broker of a queue")
+
+    def _drained(self, borrower: _Borrower, number: int) -> None:
+        borrower.takes_back()
+        borrower.is_drained = False
+        if number:
+            borrower.flow.address.post(FlowDrained(borrower.flow.flow_id, number))
+        else:
+            wake_waiters(borrower.window, self._cell.runtime.dispatcher)  # the others first
+        self._cell.inbox.post(Wake())  # after the consumer has decided what it wants now
+
+    def lost(self, reason: str, *, may_return: bool) -> None:
+        """End all flows."""
+        for flow_id in list(self._flows):
+            borrower = self._forget(flow_id)
+            if borrower is not None and borrower.is_bound:
+                borrower.flow.address.post(FlowGone(flow_id, reason, may_return=may_return))
+
+    # --- partitions ---
+
+    def _partition(self, number: int) -> Address:
+        found = self._partitions.get(number)
+        if found is None:
+            link = self._link
+
+            def make(cell: ActorCell) -> _RemotePartition:
+                return _RemotePartition(number, link)
+
+            found = self._partitions[number] = self._cell.runtime.spawn(
+                make, kind="remote-partition", name=str(number), policy=ONE_CONNECTION, parent=self._cell
+            )
+        return found.inbox
+
+
+@final
+class _RemotePartition(Behaviour):
+    """A partition of a queue of a neighbor: it takes settlements."""
+
+    def __init__(self, number: int, link: "RemoteQueues") -> None:
+        self._number = number
+        self._link = link
+
+    def receive(self, message: Any) -> Any:
+        """Handle a message of a consumer; requests that only a partition at hand can answer find nothing."""
+        link, number = self._link, self._number
+        if isinstance(message, Settle):
+            link.settle(number, message, 0)
+        elif isinstance(message, SettleDurably):
+            token = link.awaits(message.settle.flow_id, message.reply_to)
+            if token:
+                link.settle(number, message.settle, token)
+            else:
+                message.reply_to.post(PublishFailed(0, AWAY.format(neighbor=link.neighbor)))
+        elif isinstance(message, ReleaseUnsent):
+            first, end = message.ranges[0]
+            link.settle(
+                number, Settle(message.flow_id, message.epoch, first, end, RELEASED, further=message.ranges[1:]), 0
+            )
+        elif isinstance(message, RenewLock):
+            values = (number, message.epoch, int(message.delivery_count), message.ranges)
+            link.say(notes.RENEW, message.flow_id, *values)
+            return sum([end - first for first, end in message.ranges])
+        elif isinstance(message, AnnotateDelivery):
+            text = message.annotation.decode("latin-1")
+            values = (number, message.epoch, int(message.delivery_count), message.ranges)
+            link.say(notes.ANNOTATE, message.flow_id, *values, text)
+        elif isinstance(message, DeliverAgain):
+            return []
+        else:
+            assert isinstance(message, PrepareSettlement), "consumers send nothing else"
+        return None
+
+    def turn_ended(self) -> None:
+        """Do nothing: the link writes at the end of the turn."""
+
+
+@final
+class RemoteQueues:
+    """The queues of one neighbor that consumers of this broker use, in one message VPN."""
+
+    def __init__(self, cell: ActorCell, neighbor: str) -> None:
+        self.neighbor: Final = neighbor
+        self.incarnation = 0  # of the neighbor's spool: sequences are valid within it
+        self._cell = cell
+        self._wire: LinkWire | None = None
+        self._link_flow_id = 0
+        self._queues: dict[str, tuple[ActorCell, RemoteQueue]] = {}
+        self._by_flow: dict[int, RemoteQueue] = {}
+        self._awaited: dict[int, tuple[int, Address]] = {}  # token -> flow, who waits for the settlement
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the neighbor can be asked."""
+        return self._wire is not None
+
+    @property
+    def flows_count(self) -> int:
+        """The number of consumers."""
+        return len(self._by_flow)
+
+    def queue(self, name: str) -> tuple[ActorCell, RemoteQueue]:
+        """Return the actor of a queue."""
+        found = self._queues.get(name)
+        if found is None or found[0].is_stopped():
+            made: list[RemoteQueue] = []
+
+            def make(cell: ActorCell) -> RemoteQueue:
+                made.append(RemoteQueue(cell, name, self))
+                return made[-1]
+
+            cell = self._cell.runtime.spawn(
+                make, kind="remote-queue", name=name, policy=ONE_CONNECTION, parent=self._cell
+            )
+            found = self._queues[name] = (cell, made[-1])
+        return found
+
+    # --- the connection ---
+
+    def connected(self, wire: LinkWire, link_flow_id: int, incarnation: int) -> None:
+        """Begin on a new connection, without flows, to a broker with a spool of this incarnation."""
+        self.incarnation = incarnation
+        self._wire = wire
+        self._link_flow_id = link_flow_id
+
+    def disconnected(self) -> None:
+        """End all flows, and refuse settlements that wait: consumers bind anew."""
+        self._wire = None
+        awaited, self._awaited = self._awaited, {}
+        for _, reply_to in awaited.values():
+            reply_to.post(PublishFailed(0, AWAY.format(neighbor=self.neighbor)))
+        for _, queue in list(self._queues.values()):
+            queue.lost(f"503 Service Unavailable: {AWAY.format(neighbor=self.neighbor)}", may_return=True)
+
+    def stop(self) -> None:
+        """End for good."""
+        self.disconnected()
+        for cell, _ in self._queues.values():
+            cell.stop()
+        self._queues.clear()
+
+    # --- for the queues ---
+
+    def begin(self, flow_id: int, queue: RemoteQueue) -> None:
+        """Note whose a flow is."""
+        self._by_flow[flow_id] = queue
+
+    def end(self, flow_id: int) -> None:
+        """Forget a flow, and refuse its settlements that wait."""
+        self._by_flow.pop(flow_id, None)
+        for token, (flow, reply_to) in list(self._awaited.items()):
+            if flow == flow_id:
+                del self._awaited[token]
+                reply_to.post(PublishFailed(0, "its flow has ended"))
+
+    def say(self, kind: int, flow_id: int, *values: object) -> None:
+        """Tell the neighbor something of a flow."""
+        if self._wire is not None:
+            self._wire.control(LinkFlow(self._link_flow_id, note_body(kind, flow_id, *values)).encode())
+
+    def settle(self, number: int, settle: Settle, token: int) -> None:
+        """Tell the neighbor the outcome of messages. Of flows that have ended it needs none."""
+        if settle.flow_id in self._by_flow:
+            self.say(
+                notes.SETTLE,
+                settle.flow_id,
+                number,
+                settle.epoch,
+                settle.outcome,
+                settle.delivery_count,
+                settle.cause,
+                token,
+                settle.ranges,
+            )
+
+    def awaits(self, flow_id: int, reply_to: Address) -> int:
+        """Return a token for a settlement that is to be answered; 0: the flow has ended."""
+        if flow_id not in self._by_flow or self._wire is None:
+            return 0
+        token = self._cell.runtime.next_urn()
+        self._awaited[token] = (flow_id, reply_to)
+        return token
+
+    # --- what the neighbor says ---
+
+    def delivered(self, frame: LinkDeliver) -> None:
+        """Take messages. Raises ValueError."""
+        queue = self._by_flow.get(frame.consumer)
+        if queue is not None:
+            queue.deliver(frame)
+
+    def received(self, note: FlowNote) -> None:
+        """Take a note. Raises ValueError."""
+        if note.kind == notes.SETTLED:
+            awaited = self._awaited.pop(note.number(0), None)
+            if awaited is not None:
+                verdict = note.number(1)
+                awaited[1].post(PublishFailed(0, note.text(2), verdict) if verdict else Confirmed(0))
+            return
+        queue = self._by_flow.get(note.consumer)
+        if queue is not None:
+            queue.told(note)
