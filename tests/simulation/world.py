@@ -112,6 +112,8 @@ class Backup(NamedTuple):
 class World:
     """Everything there is in one run."""
 
+    node: Node  # in its present life
+
     def __init__(self, seed: int, scenario: Scenario, surroundings: Surroundings | None = None) -> None:
         rng = Random(seed)
         self.scenario = scenario

@@ -8,8 +8,9 @@ from simulation.client import OFFLINE
 from simulation.network.direct_clients import KINDS
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.ways import Pair
-from simulation.scenario import RETURNERS
+from simulation.scenario import PUBLISHERS, RETURNERS
 from simulation.steps import Step
+from simulation.world import World
 
 DOWN_US_MAX: Final = 20_000_000
 STRIKE_US_MAX: Final = 15_000
@@ -81,6 +82,33 @@ def _backup(network: Network, step: Step) -> None:
     network.restores(broker)
 
 
+def _relapse(network: Network, step: Step) -> None:
+    """Restore a broker that was backed up just before its power failed: both lives after that give equal sequences."""
+    broker = BROKERS[step.who % len(BROKERS)]
+    world = network.up.get(broker)
+    if world is None:
+        return
+    world.reseed(step.salt)
+    network.mend_disks()
+    network.backups[broker] = world.take_backup()
+    network.dies(broker, 1)
+    network.advance(SECOND_US)
+    _publishers_publish(network, world, step)
+    network.restores(broker)
+    network.ways.heal()
+    network.wait_for_links(CALM_S_MAX)
+    _publishers_publish(network, world, step)
+
+
+def _publishers_publish(network: Network, world: World, step: Step) -> None:
+    for name in PUBLISHERS:
+        world.clients[name].connect(clean_start=False)
+    network.advance(SECOND_US)
+    for who in range(len(PUBLISHERS)):
+        ACTIONS["publish"](world, step._replace(who=who))
+    network.advance(SECOND_US)
+
+
 def _block(network: Network, step: Step) -> None:
     one, other = _pair(step)
     for pair in ((one, other), (other, one)):
@@ -147,6 +175,7 @@ NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {
     "die": _die,
     "strike": _strike,
     "backup": _backup,
+    "relapse": _relapse,
     "block": _block,
     "one_way": _one_way,
     "slow_way": _slow_way,

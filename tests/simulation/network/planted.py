@@ -35,6 +35,126 @@ FAULTS = (
                 "                of(neighbor).sequences_of(lineage)\n",
             ),
         ),
-        seed=3,
+        seed=1,
+    ),
+    Planted(
+        "what a crash may take back crosses a link before its commit",
+        (
+            Edit(
+                "messaging/partitions/ledger.py",
+                "(self.rules.passes_on and self._awaits_its_commit(publication))",
+                "(self.rules.passes_on and False)",
+            ),
+        ),
+        seed=2,
+    ),
+    Planted(
+        "what comes over a link is passed on to other neighbors",
+        (
+            Edit(
+                "actors/publishing/link_publisher.py",
+                "        taken = self._admitted(queues, batch)\n",
+                "        for at in range(batch.count):\n"
+                "            links = self._space.route(batch.topic_of(at)).links\n"
+                "            for each in links.stored if links is not None else ():\n"
+                "                queues[self._space.link_queues[each]] = None\n"
+                "        taken = self._admitted(queues, batch)\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a message forgets the time that it spent at its publisher's broker",
+        (
+            Edit(
+                "messaging/network/times.py",
+                "    shift = wall_ms - sent_ms\n",
+                "    shift = wall_ms - batch.received_ms\n",
+            ),
+        ),
+        seed=2,
+    ),
+    Planted(
+        "times in messages are taken for those of this broker's clock",
+        (
+            Edit(
+                "messaging/network/times.py",
+                "    shift = wall_ms - sent_ms\n",
+                "    shift = 0\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "what a neighbor wants is in force before it is stored",
+        (
+            Edit(
+                "protocols/network/vpn_link.py",
+                "        rows = self.kept.interest_rows(changes[0][0])\n",
+                "        rows = self.kept.interest_rows(changes[0][0])[:0]\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "nothing is stored for a neighbor until its link begins",
+        (
+            Edit(
+                "protocols/network/vpn_link.py",
+                "        if kept.queue is None or neighbor in self._absent:\n",
+                "        if kept.queue is None or neighbor not in self._absent:\n",
+            ),
+            Edit(
+                "protocols/network/vpn_link.py",
+                "        vpn.space.change_neighbor(self, Change(list(kept.interests), []))\n",
+                "",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "members of a group at the publisher's broker are passed over",
+        (
+            Edit(
+                "messaging/routing/routes.py",
+                "    return [group for group in links.groups if group.key not in here]\n",
+                "    return list(links.groups)\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "interests that end are not told",
+        (
+            Edit(
+                "messaging/network/exchange.py",
+                "                    self._removed[interest] = None\n",
+                "                    pass\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a broker that was restored goes on in its old lineage",
+        (
+            Edit(
+                "messaging/network/sequences.py",
+                "        if self._of and self._of[-1][0] == incarnation:\n",
+                "        if self._of:\n",
+            ),
+        ),
+        seed=2,
+    ),
+    Planted(
+        "Deliver-To-One messages go to a neighbor as well",
+        (
+            Edit(
+                "actors/publishing/publisher.py",
+                "        elsewhere = route.groups_elsewhere(",
+                "        unclaimed = rows if unclaimed is not None else None\n"
+                "        elsewhere = route.groups_elsewhere(",
+            ),
+        ),
+        seed=1,
     ),
 )

@@ -11,7 +11,8 @@ LEFT_OUT: Final = ("job", "damage", "break", "unreadable")
 NETWORK_WEIGHTS: Final = {
     "die": 1.5,
     "strike": 3.0,
-    "backup": 3.0,
+    "backup": 2.0,
+    "relapse": 0.7,
     "block": 2.0,
     "one_way": 2.0,
     "slow_way": 1.5,

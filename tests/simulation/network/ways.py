@@ -110,7 +110,6 @@ class Ways:
         self.processes: dict[str, Process] = {}  # those that run
         self.ways = {(one, other): Way() for one in brokers for other in brokers if one != other}
         self.connections: list[Connection] = []
-        self.connections_count = 0
         self.brokers = brokers
         self._written = written
 
@@ -165,7 +164,6 @@ class Ways:
         forth.connect(incoming)
         back.connect(outgoing)
         self.connections.append(Connection((one, other), (outgoing, incoming), (forth, back)))
-        self.connections_count += 1
         there.loop.call_soon(there.listener.open, incoming, ("127.0.0.1", 40_000))
         return outgoing
 
