@@ -29,6 +29,7 @@ AGAIN    := $(addprefix tests/,house simulation unit $(addprefix broker/,$(BROKE
 # Not those among them that start processes or look at sources and scripts, nor those of modules that are never compiled.
 NOT_AGAIN := $(addprefix --ignore=tests/,house/test_amqp_cases.py house/test_compiled_imports.py \
             house/test_dependencies.py house/test_style.py house/test_virtual_cases.py simulation/test_planted.py \
+            simulation/network/test_planted_links.py \
             unit/bench/test_cases.py unit/gateway unit/pipeline unit/pyspark unit/scripts)
 # Of `make simulate`.
 SEED     ?=

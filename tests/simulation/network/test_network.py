@@ -1,18 +1,13 @@
 """A fixed set of seeds with every change; `make simulate-network` plays more."""
 
-from pathlib import Path
-
 import pytest
 
 from simulation.command import NETWORK, replay_command
-from simulation.network.planted import FAULTS
 from simulation.network.run import run
 from simulation.network.steps import STEPS_DEFAULT
-from simulation.planted import Planted, plant, play
 
 FEW_STEPS = 60
 FEWER_STEPS = 45  # the first of them are the same in each run
-PLANTED_STEPS, SEEDS_MAX = 200, 12
 
 
 @pytest.mark.timeout(600)
@@ -36,13 +31,3 @@ def test_a_seed_is_one_run_and_no_other() -> None:
     traces = [run(7, count=FEWER_STEPS).trace for _ in range(2)]
     assert traces[0] == traces[1]
     assert run(8, count=FEWER_STEPS).trace != traces[0]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_is_found(fault: Planted, tmp_path: Path) -> None:
-    plant(fault, tmp_path)
-    options = ("--network", "--steps", str(PLANTED_STEPS))
-    played = play(tmp_path, *options, first=fault.seed, seeds=SEEDS_MAX, failures_max=1, jobs=1)
-    assert played.failed == 1, f"{played.played} seeds, and none noticed that {fault.name}"

@@ -1,0 +1,20 @@
+"""Runs of three brokers find faults of links: each planted fault must be found."""
+
+from pathlib import Path
+
+import pytest
+
+from simulation.network.planted import FAULTS
+from simulation.planted import Planted, plant, play
+
+STEPS, SEEDS_MAX = 200, 12
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_planted_fault_is_found(fault: Planted, tmp_path: Path) -> None:
+    plant(fault, tmp_path)
+    options = ("--network", "--steps", str(STEPS))
+    played = play(tmp_path, *options, first=fault.seed, seeds=SEEDS_MAX, failures_max=1, jobs=1)
+    assert played.failed == 1, f"{played.played} seeds, and none noticed that {fault.name}"
