@@ -54,7 +54,8 @@ class LinkPublisher(Publisher):
 
         The commit that stores them stores `row()` as well. STORING: the address gets Confirmed or PublishFailed of the
         token. The limits of a single queue hold up nothing: what the publisher's broker has confirmed is taken beyond
-        them. A queue that is shut down, or for which a message is too large, gets no copy and counts that.
+        them. A queue that is shut down, or for which a message is too large, gets no copy and counts that; and so does
+        a queue for whose copy there would be no room beside those of the others if the message VPN were empty.
         """
         queues: dict[QueueTarget, list[int] | None] = {}
         direct: dict[Subscriber, list[int] | None] = {}
@@ -112,11 +113,16 @@ class LinkPublisher(Publisher):
         found: list[_Taken] = []
         for queue, rows in queues.items():
             part = batch if rows is None else batch.select(rows)
-            found.append((queue, rows, part))
             if queue.gate.spool is not None:
                 spool = queue.gate.spool
-                size += queue.gate.usage_of(part)
+                part_size = queue.gate.usage_of(part)
+                largest = spool.largest_bytes()
+                if size + part_size > largest > 0:  # it would not be admitted later either; 0: it is shut for a while
+                    queue.gate.refuse(spool.refusal, part.count, hears=False)
+                    continue
+                size += part_size
                 count += part.count
+            found.append((queue, rows, part))
         if spool is not None and spool.verdict_on_bytes(size) != ADMITTED:
             return None
         if spool is not None and spool.verdict_on_count(count) != ADMITTED:

@@ -27,6 +27,7 @@ from sluicegate.gateway.provisioning.queues import LINK_PREFIX, link_queue
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.vpn import row_prefix
+from sluicegate.messaging.network.sequences import lineage_of
 from sluicegate.protocols.network.kept import KeptLink, kept_links
 from sluicegate.protocols.network.vpn_link import LinkedVpn
 
@@ -96,7 +97,9 @@ class LinkQueues:
             return
         partitions = [each for each in handle.cell.children or () if each.kind == "partition"]
         overview: PartitionOverview = await partitions[0].ask(DescribePartition())
-        if kept.lineages.begin(self._services.recovered.incarnation, overview.next_sequence):
+        partition_id = handle.target.partitions[0].partition_id
+        lineage = lineage_of(self._services.recovered.incarnation, partition_id)
+        if kept.lineages.begin(lineage, overview.next_sequence):
             answer = StoredAnswer(None)
             self._services.spool.inbox.post(SessionRows([kept.lineage_row()], answer, 0))
             await answer.future

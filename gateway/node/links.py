@@ -172,8 +172,7 @@ class NodeLinks:
                 log.error("there is no link to %s: %s", name, error)
         self._settings = settings
         self._queues.expect_only(enabled)
-        self.links.configure(settings)
-        self._queues.expect({name: enabled[name] for name in self._errors})
+        self._configure_links()
         if settings and self._ticker is None:
             self._tick()
 
@@ -183,6 +182,7 @@ class NodeLinks:
         if self._ticker is not None:
             self._ticker.cancel()
         self.links.stop("the broker stops")
+        self._queues.expect(self._enabled())  # clients are there a moment longer
 
     def tick(self) -> None:
         """Check time limits of connections, deletions that are too old, and which message VPNs there are."""
@@ -200,7 +200,12 @@ class NodeLinks:
         if self._lacks_queues():
             runtime = self._services.runtime
             runtime.keep(runtime.loop.create_task(self._prepare_and_configure()))
+        self._configure_links()
+
+    def _configure_links(self) -> None:
+        """Run the links of message VPNs that are up, and store for the neighbors of the others."""
         self.links.configure(self._settings)
+        self._queues.expect(self._enabled())
 
     def _lacks_queues(self) -> bool:
         """Return whether a message VPN of a link has come, or a queue could not be made before."""
@@ -229,8 +234,9 @@ class NodeLinks:
         self.configure()
 
     def _tick(self) -> None:
-        self.tick()
+        # First: one that fails is not the last.
         self._ticker = self._services.runtime.after(TICK_MS, self._tick) if self._settings else None
+        self.tick()
 
     def _vpn(self, name: str, neighbor: str) -> LinkedVpn | None:
         """Return a message VPN that is up, and has a queue for a neighbor."""

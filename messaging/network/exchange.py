@@ -57,6 +57,7 @@ class InterestSender:
         self._parts: list[tuple[int, list[Interest], bool]] = []  # of the bucket being sent, the last part first
         self._added: dict[Interest, None] = {}
         self._removed: dict[Interest, None] = {}
+        self._batch_bytes_max = 0
         self._is_connected = False
         self._has_to_finish = False
 
@@ -87,13 +88,17 @@ class InterestSender:
                 else:
                     self._added[interest] = None
 
-    def connected(self, digests: list[int]) -> None:
-        """Begin to send to a neighbor that told the digests of what it knows. Raises ValueError unless 256."""
+    def connected(self, digests: list[int], batch_bytes_max: int) -> None:
+        """Begin to send to a neighbor that told the digests of what it knows. Raises ValueError unless 256.
+
+        The texts of the interests in a notice have `batch_bytes_max` together, or there is only one.
+        """
         if len(digests) != BUCKETS:
             raise ValueError(f"{len(digests)} digests; there are {BUCKETS}")
         self.sent_number = self.acknowledged_number = 0
         self._added, self._removed = {}, {}
         self._parts = []
+        self._batch_bytes_max = batch_bytes_max
         known = self.interests.digests
         self._differing = {number: None for number in range(BUCKETS) if digests[number] != known[number]}
         self._is_connected = self._has_to_finish = True
@@ -124,8 +129,11 @@ class InterestSender:
             bucket, interests, is_last = self._parts.pop()
             return BucketPart(self._numbered(), bucket, interests, is_last)
         if self._removed or self._added:
-            removed = [self._removed.popitem()[0] for _ in range(min(BATCH_MAX, len(self._removed)))]
-            added = [self._added.popitem()[0] for _ in range(min(BATCH_MAX - len(removed), len(self._added)))]
+            # What begins goes before what ends: a subscription whose client leaves has another interest from then on,
+            # and the neighbor stores for it all the time.
+            added = _taken(self._added, BATCH_MAX, self._batch_bytes_max)
+            is_full = bool(self._added)
+            removed = [] if is_full else _taken(self._removed, BATCH_MAX - len(added), self._batch_bytes_max)
             return ChangeNotice(self._numbered(), Change(added, removed))
         if self._differing:
             self._begin_bucket(next(iter(self._differing)))
@@ -138,13 +146,29 @@ class InterestSender:
     def _begin_bucket(self, bucket: int) -> None:
         """Cut a bucket into parts; what changes from now on follows them."""
         del self._differing[bucket]
-        interests = self.interests.bucket(bucket)
-        pieces = [interests[at : at + BATCH_MAX] for at in range(0, len(interests), BATCH_MAX)] or [[]]
+        waiting = dict.fromkeys(reversed(self.interests.bucket(bucket)))
+        pieces = [_taken(waiting, BATCH_MAX, self._batch_bytes_max)]
+        while waiting:
+            pieces.append(_taken(waiting, BATCH_MAX, self._batch_bytes_max))
         self._parts = [(bucket, piece, piece is pieces[-1]) for piece in reversed(pieces)]
 
     def _numbered(self) -> int:
         self.sent_number += 1
         return self.sent_number
+
+
+def _taken(waiting: dict[Interest, None], count_max: int, bytes_max: int) -> list[Interest]:
+    """Take the latest interests from those that wait, as many as fit: one at least, if there is room for any."""
+    taken: list[Interest] = []
+    size = 0
+    while waiting and len(taken) < count_max:
+        interest, _ = waiting.popitem()
+        size += interest.text_bytes()
+        if taken and size > bytes_max:
+            waiting[interest] = None
+            break
+        taken.append(interest)
+    return taken
 
 
 @final

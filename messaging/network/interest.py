@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, final
 
 import xxhash
 
-from sluicegate.messaging.network.digests import DigestSet, bucket_of
+from sluicegate.messaging.network.digests import DigestSet, bucket_of, in_bucket
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
     LITERAL,
@@ -55,16 +55,29 @@ class Interest(NamedTuple):
     is_guaranteed: bool = False
 
     def hash(self) -> int:
-        """Return the 64 bits that stand for it in digests; the same on every broker."""
-        flags = f"{self.selects:d}{self.is_guaranteed:d}"
-        text = f"{self.kind:d}\0{self.syntax.value}\0{self.priority}\0{flags}\0{self.group}\0{self.topic_filter}"
-        return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
+        """Return the 64 bits that stand for it in digests; the same on every broker.
+
+        What the same clients or the same queue want at another time is in the same bucket: a bucket is told as a whole,
+        and so the one interest begins where the other one ends.
+        """
+        group = "" if self.kind == InterestKind.QUEUE else self.group
+        place = f"{self.kind:d}\0{self.syntax.value}\0{group}\0{self.topic_filter}"
+        text = f"{place}\0{self.priority}\0{self.selects:d}{self.is_guaranteed:d}\0{self.group}"
+        return in_bucket(_hash(place), _hash(text))
+
+    def text_bytes(self) -> int:
+        """Return about how many bytes it has in a notice."""
+        return 16 + len(f"{self.group}{self.topic_filter}".encode("utf-8", "surrogatepass"))
 
     def filter(self) -> TopicFilter:
         """Return the parsed filter. Raises TopicError for one that this broker does not accept."""
         if self.kind == InterestKind.QUEUE:
             return queue_topic_filter(self.topic_filter)
         return parse_filter(self.topic_filter, self.syntax)
+
+
+def _hash(text: str) -> int:
+    return xxhash.xxh3_64_intdigest(text.encode("utf-8", "surrogatepass"))
 
 
 def subscribers(

@@ -329,7 +329,8 @@ class NeighborInterest:
             return
         if interest.kind == InterestKind.SHARED:
             key = (interest.group, topic_filter)
-            if self._groups[key].leave(self._neighbor(output), selects=interest.selects):
+            group = self._groups.get(key)  # none: the neighbor had the group in two forms, of which one has ended
+            if group is not None and group.leave(self._neighbor(output), selects=interest.selects):
                 del self._groups[key]
                 self._index.discard(topic_filter, key)
             return

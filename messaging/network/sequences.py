@@ -19,6 +19,7 @@ from sluicegate.messaging.message.ranges import RangeSet
 
 ROW_PREFIX: Final = b"link-publisher/"
 
+_HALF: Final = 32  # bits: the upper half of a lineage is of the incarnation, the lower one of the queue
 _PLACE: Final = struct.Struct(">QI")  # lineage, place
 _FLOOR: Final = struct.Struct(">Q")
 _RANGE: Final = struct.Struct(">QQ")  # first, end; at least one behind the floor
@@ -162,18 +163,29 @@ def place_of_row(key: bytes) -> tuple[str, int, int]:
     return key[stem : at - 1].decode("utf-8"), lineage, place
 
 
+def lineage_of(incarnation: int, partition_id: int) -> int:
+    """Return the lineage of the sequences that a partition gives in an incarnation of its broker, as 64 bits."""
+    return incarnation >> _HALF << _HALF | partition_id & (1 << _HALF) - 1
+
+
+def is_of_incarnation(lineage: int, incarnation: int) -> bool:
+    """Return whether a lineage may be one of an incarnation."""
+    return lineage >> _HALF == incarnation >> _HALF
+
+
 @final
 class Lineages:
     """The lineage of each sequence of this broker's link queue for one neighbor.
 
     A broker that starts from a backup is a new incarnation, whose sequences are those of other messages than the ones
     that the lost part of its life gave them to. What lay in the queue then is still what it was. So the incarnation in
-    which a sequence was given is part of the identity: a lineage lasts from its first sequence to that of the next.
+    which a sequence was given is part of the identity: a lineage lasts from its first sequence to that of the next. A
+    queue that was deleted and made again begins with the same sequences, so the queue is part of it as well.
     """
 
     def __init__(self, value: bytes | None = None) -> None:
         """Take the row that the store has. Raises ValueError for a malformed one."""
-        self._of: list[tuple[int, int]] = []  # incarnation, first sequence
+        self._of: list[tuple[int, int]] = []  # lineage, first sequence
         if value is not None:
             if len(value) % 16:
                 raise ValueError(f"lineages of {len(value)} bytes")
@@ -181,11 +193,11 @@ class Lineages:
                 first = int.from_bytes(value[at + 8 : at + 16], "big")
                 self._of.append((int.from_bytes(value[at : at + 8], "big"), first))
 
-    def begin(self, incarnation: int, next_sequence: int) -> bool:
-        """Begin a lineage if this incarnation is another one; return whether it is, and the row has to be written."""
-        if self._of and self._of[-1][0] == incarnation:
+    def begin(self, lineage: int, next_sequence: int) -> bool:
+        """Begin a lineage if this is another one; return whether it is, and the row has to be written."""
+        if self._of and self._of[-1][0] == lineage:
             return False
-        self._of.append((incarnation, next_sequence if self._of else 0))
+        self._of.append((lineage, next_sequence if self._of else 0))
         return True
 
     def value(self) -> bytes:
@@ -195,9 +207,9 @@ class Lineages:
     def of(self, sequence: int) -> int:
         """Return the lineage of a sequence."""
         found = 0
-        for incarnation, first in self._of:
+        for lineage, first in self._of:
             if first <= sequence:
-                found = incarnation
+                found = lineage
         return found
 
     def end_of(self, sequence: int) -> int:

@@ -79,6 +79,16 @@ class SpoolGate:
             return self.refusal
         return ADMITTED
 
+    def largest_bytes(self) -> i64:
+        """Return the most that could be admitted, if nothing else were there."""
+        largest: i64 = self.usage_bytes_max
+        parent = self.parent
+        if parent is not None:
+            of_parent: i64 = parent.largest_bytes()
+            if of_parent < largest:
+                return of_parent
+        return largest
+
     def verdict_on_count(self, count: i64) -> i64:
         """Return ADMITTED, or REFUSED_SPOOL_COUNT."""
         if self.usage_count + count > self.usage_count_max:

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, TimerHandle
+from sluicegate.messaging.network.sequences import is_of_incarnation
 from sluicegate.messaging.observability.events import (
     SYSTEM_LINK_DOWN,
     SYSTEM_LINK_REJECTED,
@@ -211,10 +212,10 @@ class Neighbor(LinkUser):
 
     def _begins_anew(self, incarnation: int) -> bool:
         """Return whether the neighbor is known, and known as another incarnation only."""
-        known = {lineage: None for vpn in self.vpns for lineage in vpn.kept.sequences}
         if self.incarnation:
             return incarnation != self.incarnation
-        return bool(known) and incarnation not in known
+        known = [lineage for vpn in self.vpns for lineage in vpn.kept.sequences]
+        return bool(known) and not any(is_of_incarnation(lineage, incarnation) for lineage in known)
 
     def received(self, frame: LinkFrame) -> None:
         """Handle a frame of the neighbor. Raises PeerViolation."""

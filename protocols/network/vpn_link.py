@@ -115,21 +115,32 @@ class LinkedVpn:
         self.credit = credit
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
+        self._linked: dict[str, None] = {}  # neighbors whose link runs, connected or not
         self._arrivals: dict[str, LinkArrivals] = {}
         self._absent: dict[str, AbsentNeighbor] = {}
         queues.inbox.post(FindElsewhere(self.find))
 
     def expect(self, neighbor: str) -> None:
-        """Store guaranteed messages for a neighbor that is known, and whose link begins later.
+        """Store guaranteed messages for a neighbor that is known, and whose link does not run.
 
-        At the start something may be published before links begin: delayed wills, and commits that were decided.
+        At the start something may be published before links begin: delayed wills, and commits that were decided. At the
+        stop clients publish on after links have ended. And links wait for their message VPN to be up at both ends.
         """
         kept = self.kept[neighbor]
-        if kept.queue is None or neighbor in self._absent:
+        if kept.queue is None or neighbor in self._absent or neighbor in self._linked:
             return
         output = self._absent[neighbor] = AbsentNeighbor(neighbor)
         self.space.change_neighbor(output, Change(list(kept.interests), []))
         self.space.keep_for(output, kept.queue.target)
+
+    def link_begins(self, neighbor: str) -> None:
+        """Leave it to a link to store messages for its neighbor."""
+        self._linked[neighbor] = None
+        self.expect_no_more(neighbor)
+
+    def link_ends(self, neighbor: str) -> None:
+        """Note that a link does so no more."""
+        self._linked.pop(neighbor, None)
 
     def expect_no_more(self, neighbor: str) -> None:
         """End that: its link begins, or it has none any more."""
@@ -220,7 +231,7 @@ class VpnLink(LinkOutput, Flushed):
         self.remote_queues: Final = RemoteQueues(cell, neighbor)
         vpn.links[neighbor] = self.remote_queues
         self._begin_from_the_store()
-        vpn.expect_no_more(neighbor)
+        vpn.link_begins(neighbor)
         vpn.space.change_neighbor(self, Change(list(kept.interests), []))
         vpn.space.keep_for(self, queue.target)
         self.sender.change(vpn.space.exported().export_to(self, self._interest_changed, rules))
@@ -233,6 +244,7 @@ class VpnLink(LinkOutput, Flushed):
         self._changes.clear()
         self.retained.stop()
         self.vpn.space.keep_for(self, None)
+        self.vpn.link_ends(self.neighbor)
         self.vpn.router.ask(NeighborGone(self))
         self.vpn.space.exported().end_export(self)
 
@@ -327,7 +339,7 @@ class VpnLink(LinkOutput, Flushed):
             elif isinstance(frame, LinkRetained):
                 self.retained.received(frame.body)
             else:
-                self.sender.connected(list(frame.digests) or _NO_DIGESTS)
+                self.sender.connected(list(frame.digests) or _NO_DIGESTS, self._frame_bytes_max // 4)
                 self._ask_flush()
         except ValueError as error:
             raise self._malformed(error) from error

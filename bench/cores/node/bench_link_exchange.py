@@ -62,7 +62,7 @@ class TwoBrokers:
 
     def connects(self) -> None:
         """Begin with a connection."""
-        self.sender.connected(self.receiver.connected())
+        self.sender.connected(self.receiver.connected(), 1 << 20)
         self.exchanges()
 
 

@@ -34,6 +34,9 @@ interests = st.builds(
     st.booleans(),
 )
 
+BATCH_BYTES = 4_000_000  # more than any batch here has
+BYTES_OF_FOUR = 4 * 27
+
 
 def wants(number: int) -> Interest:
     return Interest(InterestKind.SUBSCRIBERS, f"plant/{number}", Syntax.SMF, "", 1, False)
@@ -45,7 +48,7 @@ def exchanged(sender: InterestSender, receiver: InterestReceiver) -> list[Change
 
 
 def connected(sender: InterestSender, receiver: InterestReceiver) -> list[Change]:
-    sender.connected(receiver.connected())
+    sender.connected(receiver.connected(), BATCH_BYTES)
     return exchanged(sender, receiver)
 
 
@@ -70,7 +73,7 @@ class TwoBrokers(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_up)
     @rule()
     def connects(self) -> None:
-        self.sender.connected(self.receiver.connected())
+        self.sender.connected(self.receiver.connected(), BATCH_BYTES)
         self.is_up = True
 
     @precondition(lambda self: self.is_up)
@@ -137,7 +140,7 @@ def test_after_a_break_only_the_buckets_that_differ_are_sent() -> None:
 
     digests = receiver.connected()
     assert not receiver.is_complete
-    sender.connected(digests)
+    sender.connected(digests, BATCH_BYTES)
     notices = list(sender.notices())
     assert [type(each) for each in notices] == [BucketPart, BucketPart, Synchronised]
     changes = [receiver.take(each) for each in notices]
@@ -152,7 +155,7 @@ def test_a_change_during_a_bucket_of_several_parts_is_not_undone_by_its_end() ->
     many = [each for each in map(wants, range(700_000)) if bucket_of(each.hash()) == bucket][: 2 * BATCH_MAX + 1]
     *first, late = many
     sender.change(Change(first, []))
-    sender.connected(receiver.connected())
+    sender.connected(receiver.connected(), BATCH_BYTES)
     notices = sender.notices()
     receiver.take(next(notices))
     sender.change(Change([late], [first[0]]))
@@ -178,7 +181,7 @@ def test_a_notice_out_of_order_and_a_wrong_digest_are_refused() -> None:
 
 def test_what_was_not_sent_cannot_be_acknowledged() -> None:
     sender = InterestSender()
-    sender.connected(InterestReceiver().connected())
+    sender.connected(InterestReceiver().connected(), BATCH_BYTES)
     list(sender.notices())
     with pytest.raises(ValueError, match="2 is acknowledged; sent are 0 to 1"):
         sender.acknowledged(2)
@@ -208,3 +211,37 @@ def test_a_filter_travels_in_one_form_and_means_the_same_at_the_neighbor(
 
 def test_a_filter_that_neither_syntax_can_express_does_not_travel() -> None:
     assert text_of(queue_topic_filter("+*")) is None
+
+
+def test_what_begins_is_told_before_what_ends_and_no_notice_has_more_than_the_neighbor_takes() -> None:
+    sender, receiver = InterestSender(), InterestReceiver()
+    before = [wants(number) for number in range(40)]
+    after = [each._replace(selects=True) for each in before]
+    sender.change(Change(before, []))
+    sender.connected(receiver.connected(), BYTES_OF_FOUR)
+    exchanged(sender, receiver)
+    sender.change(Change(after, before))
+
+    filters = {each.topic_filter for each in before}
+    notices = list(sender.notices())
+    assert len(notices) > 15
+    for notice in notices:
+        receiver.take(notice)
+        assert {each.topic_filter for each in receiver.interests.all()} == filters
+        assert isinstance(notice, ChangeNotice)
+        for told in (notice.change.added, notice.change.removed):
+            assert sum(each.text_bytes() for each in told) <= BYTES_OF_FOUR
+    assert set(receiver.interests.all()) == set(after)
+
+
+def test_all_that_one_subscription_may_want_is_in_one_bucket() -> None:
+    """So it is replaced at once after a break."""
+    variants = [
+        Interest(InterestKind.SUBSCRIBERS, "a/b", Syntax.SMF, "", priority, selects, is_guaranteed)
+        for priority in range(5)
+        for selects in (False, True)
+        for is_guaranteed in (False, True)
+    ]
+    hashes = {each.hash() for each in variants}
+    assert len(hashes) == len(variants)
+    assert len({bucket_of(each) for each in hashes}) == 1
