@@ -15,6 +15,8 @@ A neighbor that restored a backup is another publisher from there on: its lineag
 import struct
 from typing import Final, final
 
+import xxhash
+
 from sluicegate.messaging.message.ranges import RangeSet
 
 ROW_PREFIX: Final = b"link-publisher/"
@@ -165,12 +167,16 @@ def place_of_row(key: bytes) -> tuple[str, int, int]:
 
 def lineage_of(incarnation: int, partition_id: int) -> int:
     """Return the lineage of the sequences that a partition gives in an incarnation of its broker, as 64 bits."""
-    return incarnation >> _HALF << _HALF | partition_id & (1 << _HALF) - 1
+    return _mark_of(incarnation) << _HALF | partition_id & (1 << _HALF) - 1
 
 
 def is_of_incarnation(lineage: int, incarnation: int) -> bool:
     """Return whether a lineage may be one of an incarnation."""
-    return lineage >> _HALF == incarnation >> _HALF
+    return lineage >> _HALF == _mark_of(incarnation)
+
+
+def _mark_of(incarnation: int) -> int:
+    return xxhash.xxh3_64_intdigest(incarnation.to_bytes(8, "big")) >> _HALF
 
 
 @final

@@ -101,8 +101,8 @@ FAULTS = (
         (
             Edit(
                 "protocols/network/vpn_link.py",
-                "        if kept.queue is None or neighbor in self._absent:\n",
-                "        if kept.queue is None or neighbor not in self._absent:\n",
+                "        if kept.queue is None or neighbor in self._absent or neighbor in self._linked:\n",
+                "        if kept.queue is None or neighbor not in self._absent or neighbor in self._linked:\n",
             ),
             Edit(
                 "protocols/network/vpn_link.py",
@@ -139,7 +139,7 @@ FAULTS = (
         (
             Edit(
                 "messaging/network/sequences.py",
-                "        if self._of and self._of[-1][0] == incarnation:\n",
+                "        if self._of and self._of[-1][0] == lineage:\n",
                 "        if self._of:\n",
             ),
         ),
