@@ -4,7 +4,9 @@
 words.
 """
 
+from functools import partial
 from typing import final
+from weakref import ref
 
 from sluicegate.actors.messages.router import QueueFactsChanged
 from sluicegate.actors.runtime.events import Events
@@ -109,19 +111,22 @@ class QueueWatch:
         spool, low, binds = (f"Queue {name} {what}" for what in ("message spool", "low priority msg", "bind count"))
         usage = threshold(events, VPN_SPOOL_HIGH, VPN_SPOOL_HIGH_CLEAR, spool, "kB", KILOBYTE)
         exceeded = exceedance(events, VPN_SPOOL_QUOTA_EXCEEDED, f"{spool} quota", "kB", KILOBYTE)
-        gate.usage_threshold = usage.followed_by(self._usage_crossed)
-        gate.usage_exceeded = exceeded.followed_by(self._refused)
+        # Weakly: the watch has the gate, and a strong reference back would leave both to the cycle collector.
+        gate.usage_threshold = usage.followed_by(partial(_usage_crossed, ref(self)))
+        gate.usage_exceeded = exceeded.followed_by(partial(_refused, ref(self)))
         gate.low_priority_threshold = threshold(
             events, VPN_LOW_PRIORITY_HIGH, VPN_LOW_PRIORITY_HIGH_CLEAR, low, "messages"
         )
         gate.low_priority_exceeded = exceedance(events, VPN_LOW_PRIORITY_EXCEEDED, f"{low} limit", "messages")
         self._binds = threshold(events, VPN_BINDS_HIGH, VPN_BINDS_HIGH_CLEAR, binds, "flows")
 
-    def _usage_crossed(self, raised: bool) -> None:
+    def usage_crossed(self, raised: bool) -> None:
+        """Tell the router that there is room again, if the queue was full."""
         if not raised:
             self._set_full(False)
 
-    def _refused(self) -> None:
+    def refused(self) -> None:
+        """Tell the router that the queue is full."""
         if self._gate.usage_threshold.is_raised:  # else nothing would tell that there is room again
             self._set_full(True)
 
@@ -160,3 +165,15 @@ class QueueWatch:
         self._binds_count = count
         if count >= self._binds.raise_at or count < self._binds.clear_below:
             self._binds.cross(count)
+
+
+def _usage_crossed(watch: "ref[QueueWatch]", raised: bool) -> None:
+    found = watch()
+    if found is not None:  # else the queue is gone
+        found.usage_crossed(raised)
+
+
+def _refused(watch: "ref[QueueWatch]") -> None:
+    found = watch()
+    if found is not None:
+        found.refused()

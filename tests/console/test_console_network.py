@@ -52,7 +52,7 @@ def test_a_link_is_made_seen_edited_shut_down_and_deleted(
     expect(page.locator("#page")).to_contain_text("up, created by an operator")
     expect(row(page, "default", table="Message VPNs")).to_contain_text("linked")
     other.create_queue("far", subscriptions=["plant/>"])
-    expect(row(page, "default", table="Message VPNs").locator("td").nth(4)).to_have_text("1")
+    expect(row(page, "default", table="Message VPNs").locator("td").nth(4)).to_have_text("2")  # its topic and its name
 
     go(page, "network")
     expect(page.locator(".network .broker")).to_have_count(2)

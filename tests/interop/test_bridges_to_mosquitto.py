@@ -1,6 +1,7 @@
 """Bridges of the gateway to mosquitto: in both directions and versions, while mosquitto is killed and started again."""
 
 import json
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,7 +41,16 @@ class Mosquitto:
         return f"mqtt://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        """Start, and wait until it listens."""
         self._process = subprocess.Popen([program("mosquitto"), "-c", self._file])
+        wait_until(self._listens, within_s=ANSWER_S, what="mosquitto")
+
+    def _listens(self) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", self.port), ANSWER_S).close()
+        except ConnectionRefusedError:
+            return False
+        return True
 
     def stop(self) -> None:
         """Stop in good order: it saves its sessions."""
