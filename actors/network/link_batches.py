@@ -10,6 +10,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
 from sluicegate.storage.records.batch import decode_batch, encode_batch
 
+PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
 ENCODING: Final = 0xB6  # key of `MessageBatch.encodings`
 
 
@@ -42,3 +43,17 @@ def link_batch(body: bytes) -> MessageBatch:
     if end != len(body):
         raise ValueError(f"{len(body) - end} bytes behind the messages")
     return batch
+
+
+def piece_end(batch: MessageBatch, start: int, stop: int) -> int:
+    """Return the row behind those that go into one frame, of the rows from `start` to `stop`: one at least."""
+    end = stop
+    while end - start > 1 and _payload_bytes(batch, start, end) > PIECE_BYTES:
+        end = start + (end - start) // 2
+    return end
+
+
+def _payload_bytes(batch: MessageBatch, start: int, stop: int) -> int:
+    if start == 0 and stop == batch.count:
+        return batch.payload_bytes
+    return sum([len(each) for each in batch.payloads()[start:stop]])

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.data import Deliveries, Settle
 from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.partitions import DescribePartition, PartitionOverview
 from sluicegate.actors.messages.queues import BindFlow, FlowGone, UnbindFlow
-from sluicegate.actors.network.link_batches import link_body
+from sluicegate.actors.network.link_batches import link_body, piece_end
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -31,8 +31,7 @@ log = logging.getLogger("sluicegate.network")
 PROTOCOL: Final = "link"
 WINDOW: Final = 4_096  # messages on their way
 WINDOW_BYTES: Final = 16 * 1024 * 1024  # of them; a larger message goes alone
-PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
-FRAME_HEAD_BYTES: Final = 4_096
+FRAME_HEAD_BYTES: Final = 4_096  # room for everything in a frame beside the messages and the names of groups
 FLOOR_EVERY: Final = 512  # messages settled until the floor is looked up again
 BIND_AGAIN_MS: Final = 1_000
 
@@ -156,8 +155,7 @@ class LinkQueueSender:
             end_of_lineage = self._lineages.end_of(first)
             if end_of_lineage:
                 piece = min(piece, start + end_of_lineage - first)
-            while piece - start > 1 and _payload_bytes(batch, start, piece) > PIECE_BYTES:
-                piece = start + (piece - start) // 2
+            piece = piece_end(batch, start, piece)
             whole = start == 0 and piece == batch.count
             self._write(wire, batch if whole else batch.select(list(range(start, piece))), first, is_repeated)
             first += piece - start
@@ -217,9 +215,3 @@ class LinkQueueSender:
         self._window.give(end - first)
         assert self._partition is not None, "it has delivered them"
         self._partition.post(Settle(self.flow_id, self._epoch, first, end, outcome, cause))
-
-
-def _payload_bytes(batch: MessageBatch, start: int, stop: int) -> int:
-    if start == 0 and stop == batch.count:
-        return batch.payload_bytes
-    return sum([len(each) for each in batch.payloads()[start:stop]])

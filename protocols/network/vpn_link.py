@@ -13,7 +13,7 @@ from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
 from sluicegate.actors.messages.router import ChangeNeighborInterest, NeighborGone, NeighborPresenceChanged
-from sluicegate.actors.network.link_batches import link_batch, link_body
+from sluicegate.actors.network.link_batches import PIECE_BYTES, link_batch, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.queues.elsewhere import queue_elsewhere
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -59,7 +59,7 @@ from sluicegate.protocols.network.exchange.interest_waits import InterestWaits
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
 from sluicegate.protocols.network.kept import KeptLink
-from sluicegate.protocols.network.link_queue import LinkQueueSender
+from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
 from sluicegate.protocols.network.queues.home import HomeFlows
 from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, note_in
 from sluicegate.protocols.network.queues.remote import RemoteQueues
@@ -68,10 +68,8 @@ from sluicegate.protocols.network.retained.link import RetainedLink
 log = logging.getLogger("sluicegate.network")
 
 NOTICES_PER_TURN: Final = 8  # then others have their turn; each has up to 1,000 interests
-PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
 PACKETS_BYTES_MAX: Final = 1024 * 1024  # a publisher's packets go in one frame; more are split into messages
 STORE_AGAIN_MS: Final = 1_000  # after the store has refused what a neighbor wants
-FRAME_HEAD_BYTES: Final = 4_096  # room for everything in a frame beside the messages and the names of groups
 _NO_DIGESTS: Final = [0] * BUCKETS
 
 

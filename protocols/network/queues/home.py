@@ -28,12 +28,11 @@ from sluicegate.actors.messages.queues import (
     FlowState,
     UnbindFlow,
 )
-from sluicegate.actors.network.link_batches import link_body
+from sluicegate.actors.network.link_batches import link_body, piece_end
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.outcomes import FAILED_ELSEWHERE, REJECTED
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.effects import Delivery
@@ -47,7 +46,6 @@ from sluicegate.protocols.network.queues.notes import FlowNote, note_body
 
 log = logging.getLogger("sluicegate.network")
 
-PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages
 FRAME_HEAD_BYTES: Final = 66_000  # room for everything in a frame beside the messages
 NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
 BAD_SELECTOR: Final = "bad_selector"
@@ -324,9 +322,7 @@ class HomeFlows:
     def _write(self, wire: LinkWire, lent: _Lent, number: int, delivery: Delivery, start: int, stop: int) -> None:
         batch = delivery.batch
         while start < stop:
-            end = stop
-            while end - start > 1 and _payload_bytes(batch, start, end) > PIECE_BYTES:
-                end = start + (end - start) // 2
+            end = piece_end(batch, start, stop)
             whole = start == 0 and end == batch.count
             part = batch if whole else batch.select(list(range(start, end)))
             first = delivery.first_sequence + start - delivery.start_row
@@ -397,9 +393,3 @@ class _DurableAnswer(DurableSettlement):
 
 def _left_ms(deadline_ms: int, now_ms: int) -> int:
     return max(1, deadline_ms - now_ms) if deadline_ms else 0
-
-
-def _payload_bytes(batch: MessageBatch, start: int, stop: int) -> int:
-    if start == 0 and stop == batch.count:
-        return batch.payload_bytes
-    return sum([len(each) for each in batch.payloads()[start:stop]])

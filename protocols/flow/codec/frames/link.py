@@ -32,6 +32,7 @@ from sluicegate.protocols.flow.codec.frame import (
     LINK_STORE,
     LINK_STORED,
     NAMES,
+    OF_LINKS,
     RESPONSE,
     SESSION,
     Frame,
@@ -284,21 +285,7 @@ VpnFrame: TypeAlias = (
 )
 LinkFrame: TypeAlias = Link | VpnFrame
 
-LINK_FRAMES: Final = frozenset(
-    {
-        LINK,
-        LINK_DIGESTS,
-        LINK_INTERESTS,
-        LINK_ACK,
-        LINK_MESSAGES,
-        LINK_STORE,
-        LINK_STORED,
-        LINK_NEIGHBORS,
-        LINK_RETAINED,
-        LINK_FLOW,
-        LINK_DELIVER,
-    }
-)
+LINK_FRAMES: Final = frozenset((LINK, *OF_LINKS))
 
 
 def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
