@@ -79,7 +79,7 @@ class OutgoingSide(LoopActor):
         path = self._path
         if headers is not None:
             behind = path_of(headers)
-            if behind:
+            if behind is not None:
                 if has_passed(behind, self._bridge.place):
                     return DROPPED_CAME_BACK
                 if is_too_long(behind):

@@ -20,14 +20,18 @@ def place_of(node: str, vpn: str) -> str:
     return f"{quote(node, safe='')}/{quote(vpn, safe='')}"
 
 
-def path_of(headers: Headers | None) -> str:
-    """Return the path that a message has behind it; empty: it was published here, or by a client elsewhere."""
+def path_of(headers: Headers | None) -> str | None:
+    """Return the path that a message has behind it; None: it was published here, or by a client elsewhere.
+
+    Brokers and clients may have added a property of that name, an empty one too: all of them are the path, as in HTTP.
+    """
     if headers is None or headers.user_properties is None:
-        return ""
+        return None
+    path: str | None = None
     for name, value in headers.user_properties:
         if name == PATH:
-            return str(value)
-    return ""
+            path = f"{path}{_SEPARATOR}{value}" if path else str(value)
+    return path
 
 
 def extended(path: str, place: str, bridge: str) -> str:

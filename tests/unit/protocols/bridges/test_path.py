@@ -31,6 +31,15 @@ def test_a_path_ends_after_eight_hops() -> None:
 
 
 def test_the_path_is_a_user_property() -> None:
-    assert path_of(None) == ""
-    assert path_of(Headers(user_properties=[("k", "v")])) == ""
+    assert path_of(None) is None
+    assert path_of(Headers(user_properties=[("k", "v")])) is None
     assert path_of(Headers(user_properties=[("k", "v"), (PATH, "a/b/c")])) == "a/b/c"
+
+
+def test_all_properties_of_that_name_are_the_path() -> None:
+    """A client that publishes an empty one, or its own, does not hide the brokers that the message has passed."""
+    empty = Headers(user_properties=[(PATH, "")])
+    assert path_of(empty) == "", "it is there, and to be replaced"
+    both = Headers(user_properties=[(PATH, ""), ("k", "v"), (PATH, "a/default/b"), (PATH, "b/default/c")])
+    assert path_of(both) == "a/default/b, b/default/c"
+    assert has_passed("a/default/b, b/default/c", place_of("b", "default"))
