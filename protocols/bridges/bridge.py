@@ -142,9 +142,7 @@ class Bridge(BridgeContext):
 
     async def _wind_down(self) -> None:
         self._is_ending = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._cancel_timer()
         for side in self.outgoing:
             side.drain()
         if self.is_open:
@@ -161,9 +159,15 @@ class Bridge(BridgeContext):
 
     async def _wait(self, is_over: Callable[[], bool], limit_ms: int) -> None:
         """Wait until something is over, at most so long."""
-        timer = self.services.runtime.after(limit_ms, self._wake)
-        until_ms = self.services.runtime.clock.now_ms() + limit_ms
-        while not is_over() and self.services.runtime.clock.now_ms() < until_ms:
+        is_late = False
+
+        def limit_reached() -> None:
+            nonlocal is_late
+            is_late = True
+            self._wake()
+
+        timer = self.services.runtime.after(limit_ms, limit_reached)
+        while not is_over() and not is_late:
             self._waiter = LoopFuture()
             await self._waiter
         timer.cancel()
@@ -217,11 +221,13 @@ class Bridge(BridgeContext):
         """Something of the bridge has failed on the loop: begin anew."""
         if self._is_ending:
             return
+        self._cancel_timer()
         self._down(reason)
         self._end_rules()
         self._forgets = True
         self._spawn_rules()
         if self._is_running:
+            self.state = State.WAITING
             self.line.close()  # its end lets us connect again
         else:
             self._try_later(reason)
@@ -252,7 +258,7 @@ class Bridge(BridgeContext):
             self._ended(news.ended)
 
     def _take(self, news: News) -> None:
-        if news.opened is not None and not self._is_ending:
+        if news.opened is not None and not self._is_ending and not self._forgets:
             self._up(news.opened)
         if news.confirmed:
             for side, numbers in self._by_rule(news.confirmed):
@@ -336,6 +342,11 @@ class Bridge(BridgeContext):
         delay_ms = min(settings.retry_delay_ms << min(self.failures_count - 1, 16), RETRY_DELAY_MS_MAX)
         delay_ms = max(delay_ms, settings.retry_delay_ms)
         self._timer = runtime.after(int(delay_ms * runtime.rng.uniform(0.75, 1.25)), self._connect)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _tell(self, kind: Any, what: str) -> None:
         self.services.events.emit(kind, f"bridge {as_word(self.name)} {what}")

@@ -30,7 +30,7 @@ def path_of(headers: Headers | None) -> str | None:
     path: str | None = None
     for name, value in headers.user_properties:
         if name == PATH:
-            path = f"{path}{_SEPARATOR}{value}" if path else str(value)
+            path = f"{path}{_SEPARATOR}" + str(value) if path else str(value)
     return path
 
 

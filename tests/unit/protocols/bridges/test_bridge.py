@@ -1,0 +1,71 @@
+"""A bridge over its connections: how it connects again, pauses and stops, with a remote that does as it is told."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sluicegate.protocols.bridges.bridge import State
+from support.bridges.lone_bridge import LoneBridge
+
+
+def with_a_bridge(story: Callable[[LoneBridge], Awaitable[None]], **given: Any) -> LoneBridge:
+    """Tell a story with a bridge, and stop it afterwards."""
+
+    async def told() -> LoneBridge:
+        lone = LoneBridge(asyncio.get_running_loop(), **given)
+        lone.bridge.start()
+        try:
+            await story(lone)
+        finally:
+            lone.remote.cut.set()
+            lone.remote.ignores_close = False
+            if lone.bridge.state is not State.STOPPED:
+                await lone.bridge.stop()
+        return lone
+
+    return asyncio.run(told())
+
+
+def is_up(lone: LoneBridge) -> Callable[[], bool]:
+    return lambda: lone.bridge.state is State.UP
+
+
+def test_a_pause_ends_when_its_time_is_over_whatever_the_clock_says() -> None:
+    """The timer may expire in the millisecond in which it was set, as the clock counts them."""
+
+    async def story(lone: LoneBridge) -> None:
+        await lone.until(is_up(lone))
+        lone.remote.ignores_close = True
+        pausing = asyncio.create_task(lone.bridge.pause())
+        await lone.until(lambda: bool(lone.pending()))
+        lone.expire()
+        await asyncio.wait_for(pausing, 5)
+        assert lone.bridge.state is State.PAUSED
+
+    with_a_bridge(story)
+
+
+def test_a_rule_that_fails_while_the_bridge_waits_makes_one_attempt_and_not_two() -> None:
+    async def story(lone: LoneBridge) -> None:
+        lone.remote.failure = "no route"
+        await lone.until(lambda: lone.bridge.state is State.WAITING)
+        lone.bridge.rule_failed("r")
+        assert len(lone.pending()) == 1
+
+    with_a_bridge(story)
+
+
+def test_an_attempt_begins_only_when_the_one_before_has_ended() -> None:
+    """The connection opens while a rule fails: what it reports is of the rules before."""
+
+    async def story(lone: LoneBridge) -> None:
+        await lone.until(is_up(lone))
+        lone.bridge.rule_failed("r")
+        assert lone.bridge.state is not State.UP
+        await lone.until(lambda: bool(lone.pending()))
+        lone.expire()
+        await lone.until(is_up(lone))
+        assert lone.remote.runs_count == 2
+        assert lone.remote.forgets_count == 1, "what was under way is the queue's again"
+
+    with_a_bridge(story)
