@@ -409,7 +409,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_link_consumers",
         GAUGE,
-        "Consumers here at queues of a neighbor broker",
+        "Consumers and browsers here at queues of a neighbor broker",
         ("neighbor", "vpn"),
     ),
     Metric(

@@ -20,6 +20,7 @@ from sluicegate.actors.messages.directory import (
     LocalQueue,
     PutTemplate,
     QueueExists,
+    QueueHandle,
     QueuesExhausted,
     TemplateExists,
     UpdateQueue,
@@ -97,6 +98,7 @@ from sluicegate.gateway.views.selections import MessageSelection, ReplayStart, s
 from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView, incarnation_text
 from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
+from sluicegate.messaging.message.keys import KeySource
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed
 from sluicegate.messaging.queues.template import QueueTemplate, changed_template, check_template_matches
@@ -232,26 +234,29 @@ class NodeOperations(AccountOperations, NodeInterface):
         self, name: str, *, partition: int | None = None, after: int = 0, limit: int = 100, selector: str = ""
     ) -> Sequence[MessageView]:
         """Return messages oldest first, without removing any."""
-        handle = await self._find(name)
+        handle = await self._find_anywhere(name)
         _check_partition(handle, partition)
         wanted = self._selector(selector)
-        found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
-        return [message_view(each, handle.target.key_source) for each in found]
+        if isinstance(handle, LocalQueue):
+            found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
+        else:
+            found = await self.followers.page(handle, partition, after, limit, wanted)
+        return [message_view(each, _key_source(handle)) for each in found]
 
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
     ) -> AsyncIterator[MessageView]:
         """Return messages oldest first, and then new ones as they arrive."""
-        handle = await self._find(name)
+        handle = await self._find_anywhere(name)
         _check_partition(handle, partition)
         return self._followed(handle, partition, after, self._selector(selector))
 
     async def _followed(
-        self, handle: LocalQueue, partition: int | None, after: int, selector: Selector | None
+        self, handle: QueueHandle, partition: int | None, after: int, selector: Selector | None
     ) -> AsyncIterator[MessageView]:
         async with aclosing(self.followers.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
-                yield message_view(message, handle.target.key_source)
+                yield message_view(message, _key_source(handle))
 
     def _selector(self, text: str) -> Selector | None:
         return selector_of(text, self._node.services.selectors) if text else None
@@ -579,6 +584,13 @@ class NodeOperations(AccountOperations, NodeInterface):
             raise not_found(self._vpn.space, name)
         return handle
 
+    async def _find_anywhere(self, name: str) -> QueueHandle:
+        """Return a queue of this broker, or of a neighbor. Raises QueueNotFound."""
+        handle: QueueHandle | None = await self._vpn.queues.ask(FindQueue(name, anywhere=True))
+        if handle is None:
+            raise not_found(self._vpn.space, name)
+        return handle
+
     async def _shown(self, handle: LocalQueue) -> QueueView:
         dead: LocalQueue | None = await self._vpn.queues.ask(FindQueue(handle.definition.config.dead_msg_queue))
         durable = {dead.name} if dead is not None and dead.durable else set()
@@ -602,7 +614,13 @@ def _check_not_of_a_link(handle: LocalQueue) -> None:
         )
 
 
-def _check_partition(handle: LocalQueue, partition: int | None) -> None:
-    count = len(handle.target.partitions)
+def _check_partition(handle: QueueHandle, partition: int | None) -> None:
+    known = handle.definition.config.partition_count or 1
+    count = len(handle.target.partitions) if isinstance(handle, LocalQueue) else known
     if partition is not None and not 0 <= partition < count:
         raise QueueInvalid("partition", f"{partition} does not exist", f"0 to {count - 1}")
+
+
+def _key_source(handle: QueueHandle) -> KeySource | None:
+    """Return where the keys of a queue's messages come from. None: keys of messages only, or the queue is elsewhere."""
+    return handle.target.key_source if isinstance(handle, LocalQueue) else None

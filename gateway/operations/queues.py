@@ -1,4 +1,4 @@
-"""Ask queues that may be deleted meanwhile, list those of neighbors, and follow a queue for an HTTP client.
+"""Ask queues that may be deleted meanwhile, list those of neighbors, and browse queues wherever they are.
 
 A follower is a browser that shows messages as fast as its client reads them, and ends with the client's connection.
 """
@@ -9,14 +9,17 @@ from typing import Any, Final
 
 import pykka
 
-from sluicegate.actors.messages.directory import LocalQueue
+from sluicegate.actors.messages.directory import LocalQueue, QueueHandle
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
+    BindRefused,
     Browsed,
     BrowserBound,
     BrowserCredit,
     DescribeQueue,
+    DrainFlow,
+    FlowDrained,
     FlowGone,
     QueueOverview,
     UnbindFlow,
@@ -24,13 +27,13 @@ from sluicegate.actors.messages.queues import (
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
-from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues import NetworkQueueView
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selector
 
 
-async def ask_queue(handle: LocalQueue, message: object) -> Any:
+async def ask_queue(handle: QueueHandle, message: object) -> Any:
     """Ask a queue. Raises QueueNotFound when it was deleted before it answered, and what the queue raises."""
     try:
         return await handle.cell.ask(message)
@@ -91,14 +94,17 @@ CLIENT: Final = "admin"
 
 
 class FollowerActor(LoopActor):
-    """Receives the messages of a browser. None marks the end."""
+    """Receives the messages of a browser. None marks the end, or the tail of the queue for one that asked for it."""
 
     def __init__(self, cell: ActorCell) -> None:
         super().__init__(cell)
         self.shown: asyncio.Queue[list[BrowsedMessage] | None] = asyncio.Queue()  # bounded by the browser's window
+        self.end_reason = ""
 
-    def on_receive(self, message: Browsed | FlowGone) -> None:
+    def on_receive(self, message: Browsed | FlowDrained | FlowGone) -> None:
         """Receive messages, or the end of the queue."""
+        if isinstance(message, FlowGone):
+            self.end_reason = message.reason
         self.shown.put_nowait(message.messages if isinstance(message, Browsed) else None)
 
     def on_stop(self) -> None:
@@ -115,21 +121,15 @@ class QueueFollowers:
         self._cells: set[ActorCell] = set()
 
     async def messages(
-        self, handle: LocalQueue, partition_number: int | None, after: int, selector: Selector | None
+        self, handle: QueueHandle, partition_number: int | None, after: int, selector: Selector | None
     ) -> AsyncGenerator[BrowsedMessage, None]:
         """Yield the messages of a queue, oldest first, and then new ones, until it is deleted or the node stops."""
-        runtime = self._runtime
-        flow_id = runtime.next_urn()
-        cell = runtime.spawn(
-            FollowerActor, kind="follower", name=f"follower-{flow_id}", policy=ONE_CONNECTION, parent=self._parent
-        )
-        follower = cell.actor
-        assert isinstance(follower, FollowerActor)
-        self._cells.add(cell)
+        flow_id = self._runtime.next_urn()
+        cell, follower = self._begin(flow_id)
         try:
             bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, WINDOW, partition_number, after, selector)
             try:
-                bound: BrowserBound = await ask_queue(handle, bind)
+                bound = await _bound(handle, bind)
             except QueueNotFound:
                 return
             while (messages := await follower.shown.get()) is not None:
@@ -137,11 +137,51 @@ class QueueFollowers:
                     yield message
                 bound.browser.inbox.post(BrowserCredit(len(messages)))
         finally:
-            handle.cell.inbox.post(UnbindFlow(flow_id))
-            self._cells.discard(cell)
-            cell.stop()
+            self._end(handle, flow_id, cell)
+
+    async def page(
+        self, handle: QueueHandle, partition_number: int | None, after: int, limit: int, selector: Selector | None
+    ) -> list[BrowsedMessage]:
+        """Return at most `limit` of the messages that there are, oldest first. Raises QueueNotFound, Refused."""
+        flow_id = self._runtime.next_urn()
+        cell, follower = self._begin(flow_id)
+        found: list[BrowsedMessage] = []
+        try:
+            bind = BindBrowser(flow_id, CLIENT, "http", None, cell.inbox, limit, partition_number, after, selector)
+            bound = await _bound(handle, bind)
+            bound.browser.inbox.post(DrainFlow(flow_id, 1))
+            while len(found) < limit and (messages := await follower.shown.get()) is not None:
+                found += messages
+        finally:
+            self._end(handle, flow_id, cell)
+        if follower.end_reason:
+            raise Refused(f"browsing {handle.name!r} ended before the page was complete: {follower.end_reason}")
+        return found
+
+    def _begin(self, flow_id: int) -> tuple[ActorCell, FollowerActor]:
+        cell = self._runtime.spawn(
+            FollowerActor, kind="follower", name=f"follower-{flow_id}", policy=ONE_CONNECTION, parent=self._parent
+        )
+        follower = cell.actor
+        assert isinstance(follower, FollowerActor)
+        self._cells.add(cell)
+        return cell, follower
+
+    def _end(self, handle: QueueHandle, flow_id: int, cell: ActorCell) -> None:
+        handle.cell.inbox.post(UnbindFlow(flow_id))
+        self._cells.discard(cell)
+        cell.stop()
 
     def end(self) -> None:
         """End all of them: the node stops."""
         for cell in list(self._cells):
             cell.stop()
+
+
+async def _bound(handle: QueueHandle, bind: BindBrowser) -> BrowserBound:
+    """Bind a browser. Raises QueueNotFound when the queue was deleted meanwhile, and Refused."""
+    try:
+        bound: BrowserBound = await ask_queue(handle, bind)
+    except BindRefused as refusal:
+        raise Refused(str(refusal)) from None
+    return bound

@@ -108,9 +108,9 @@ async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLi
         elif node.kind != QUEUE:
             await _subscribe(client, session, link, source, node.name)
         elif source.distribution_mode == COPY:
-            await _browse(client, session, link, source, await find_queue(client, node.name))
+            await _browse(client, session, link, source, await find_queue(client, node.name, anywhere=True))
         else:
-            queue = await find_queue(client, node.name, consumes=True)
+            queue = await find_queue(client, node.name, consumes=True, anywhere=True)
             await _consume(client, session, link, source, queue)
     except ClientDenied as denied:
         nodes.detached(link, closed=True)

@@ -137,9 +137,9 @@ def _attach_coordinator(client: AmqpClient, session: Session, link: IncomingLink
     coordinators_of(client).attached(session, link)
 
 
-async def find_queue(client: AmqpClient, name: str, *, consumes: bool = False) -> QueueHandle:
+async def find_queue(client: AmqpClient, name: str, *, consumes: bool = False, anywhere: bool = False) -> QueueHandle:
     """Return the queue of a name, for a consumer also one that is made for it. Raises AddressRefused for none."""
-    wanted = FindQueue(name, client.identity.rights, consumes, anywhere=consumes)
+    wanted = FindQueue(name, client.identity.rights, consumes, anywhere=anywhere)
     handle: QueueHandle | None = await client.services.queues.ask(wanted)
     if handle is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no queue {name!r}")

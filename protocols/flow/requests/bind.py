@@ -106,9 +106,7 @@ async def bind(peer: FlowPeer, request: Bind) -> None:
     selector: Selector | None = None
     code, text = codes.NOT_FOUND, f"there is no queue {request.name!r}"
     try:
-        handle = await services.queues.ask(
-            FindQueue(request.name, peer.identity.rights, consumes=True, anywhere=not request.browses)
-        )
+        handle = await services.queues.ask(FindQueue(request.name, peer.identity.rights, consumes=True, anywhere=True))
         if handle is not None and request.selector.strip():
             selector = services.selectors.compile(request.selector)
     except ClientDenied as denied:
@@ -196,5 +194,5 @@ async def _bind_browser(peer: FlowPeer, request: Bind, handle: QueueHandle, sele
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
         peer.ids.answered(request.flow_id)
-        answer = Bound(request.flow_id, request.request_id, 0, peer.services.incarnation)
+        answer = Bound(request.flow_id, request.request_id, 0, handle.incarnation or peer.services.incarnation)
         peer.browsers.begin(flow, bound.browser, answer.encode())

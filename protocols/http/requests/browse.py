@@ -89,7 +89,8 @@ async def browse(
     except ClientDenied as denied:
         raise refusal_problem(denied.text, "") from None
     count_max = query.number("max", STREAM_WINDOW, 1, ANSWER_MESSAGES_MAX)
-    handle: QueueHandle | None = await client.services.queues.ask(FindQueue(queue_name, client.identity.rights))
+    named = FindQueue(queue_name, client.identity.rights, anywhere=True)
+    handle: QueueHandle | None = await client.services.queues.ask(named)
     if handle is None:
         raise HttpProblem(BAD_REQUEST, f"there is no queue {queue_name!r:.300}", reason="Queue Not Found")
     stream = StreamingReader(window=count_max, heartbeat_ms=HEARTBEAT_MS, now_ms=client.runtime.clock.now_ms())

@@ -42,13 +42,10 @@ from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.notes import FlowNote, note_body
+from sluicegate.protocols.network.queues.home_browsers import HomeBrowsers
+from sluicegate.protocols.network.queues.notes import BAD_SELECTOR, FRAME_HEAD_BYTES, NO_QUEUE, FlowNote, note_body
 
 log = logging.getLogger("sluicegate.network")
-
-FRAME_HEAD_BYTES: Final = 66_000  # room for everything in a frame beside the messages
-NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
-BAD_SELECTOR: Final = "bad_selector"
 
 
 @final
@@ -96,7 +93,8 @@ class HomeFlows:
         self, cell: ActorCell, neighbor: str, *, queues: ActorCell, selectors: Selectors, credit: CreditPool[Address]
     ) -> None:
         self.delivered_count = 0  # messages
-        self.unwritable_count = 0  # messages that could not be encoded, or that no frame of the neighbor takes
+        self._browsers: Final = HomeBrowsers(cell, neighbor, queues=queues, selectors=selectors)
+        self._unwritable_count = 0
         self._cell = cell
         self._neighbor = neighbor
         self._queues = queues
@@ -110,18 +108,25 @@ class HomeFlows:
 
     @property
     def flows_count(self) -> int:
-        """The number of consumers."""
-        return len(self._by_consumer)
+        """The number of consumers and browsers."""
+        return len(self._by_consumer) + self._browsers.count
+
+    @property
+    def unwritable_count(self) -> int:
+        """The messages that could not be encoded, or that no frame of the neighbor takes."""
+        return self._unwritable_count + self._browsers.unwritable_count
 
     def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
         """Begin on a new connection, without consumers."""
         self._wire = wire
         self._link_flow_id = link_flow_id
         self._frame_bytes_max = frame_bytes_max
+        self._browsers.connected(wire, link_flow_id, frame_bytes_max)
 
     def disconnected(self) -> None:
         """End all flows: what they hold is delivered again."""
         self._wire = None
+        self._browsers.disconnected()
         for lent in list(self._by_consumer.values()):
             self._end(lent, UnbindFlow(lent.flow_id))
 
@@ -131,6 +136,9 @@ class HomeFlows:
         """Carry out a note of the neighbor. Raises ValueError."""
         if note.kind == notes.BIND:
             self._bind(note)
+            return
+        if note.kind == notes.BROWSE or self._browsers.has(note.consumer):
+            self._browsers.received(note)
             return
         lent = self._by_consumer.get(note.consumer)
         if lent is None:
@@ -157,13 +165,13 @@ class HomeFlows:
         elif kind == notes.DRAIN:
             self._drained(lent, 0)
         else:
-            raise ValueError(f"LINK_FLOW of kind {kind} from a consumer's broker")
+            raise ValueError(f"LINK_FLOW of kind {kind} for a consumer")
 
     def _bind(self, note: FlowNote) -> None:
         wire = self._wire
         if wire is None:
             return
-        if note.consumer in self._by_consumer:
+        if note.consumer in self._by_consumer or self._browsers.has(note.consumer):
             raise ValueError(f"consumer {note.consumer} is bound already")
         name, client, user, protocol, text = [note.text(place) for place in range(5)]
         acknowledges, of_partition_max = note.flag(5), note.number(6)
@@ -290,8 +298,8 @@ class HomeFlows:
                 self._forget(lent)
                 self._send(lent, notes.GONE, message.reason, message.may_return)
         else:
-            return False
-        return lent is not None
+            lent = None
+        return lent is not None or self._browsers.take(message)
 
     def _drained(self, lent: _Lent, number: int) -> None:
         """Tell how much was delivered: the rest of the credit is no more."""
@@ -355,7 +363,7 @@ class HomeFlows:
 
     def _unwritable(self, lent: _Lent, number: int, delivery: Delivery, first: int, count: int) -> None:
         """Reject what cannot cross: it goes to the dead message queue, if there is one."""
-        self.unwritable_count += count
+        self._unwritable_count += count
         lent.delivered_max += count  # the consumer's broker hears nothing of them
         lent.gives_back(number, [(first, first + count)])
         cause = "it cannot be sent over the link"

@@ -4,7 +4,8 @@ Flow: links. `u8 kind | 7 times u8 0 | u64 consumer | values`, the values as a J
 that the consumer's broker gave to the flow. Values of later releases are at the end, and are skipped.
 
 The consumer's broker sends BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN and UNBIND; the others come from the
-broker that has the queue, in order with deliveries.
+broker that has the queue, in order with deliveries. A browser is a flow too: BROWSE binds it, and it has no credit but
+what BROWSE and SHOW grant; BOUND, REFUSED, DRAIN, DRAINED, UNBIND and GONE are said of it as of consumers.
 """
 
 import struct
@@ -29,9 +30,17 @@ UNBIND: Final = 12  # whether what it holds counts as failed, whether the client
 GONE: Final = 13  # reason, whether the client may bind again
 RENEW: Final = 14  # partition, epoch, delivery count, ranges
 ANNOTATE: Final = 15  # partition, epoch, delivery count, ranges, annotation (Latin-1)
+BROWSE: Final = (
+    16  # queue, client, user (null: an operator), protocol, selector, messages, partition (null: all), after
+)
+SHOW: Final = 17  # further messages that a browser may show
 
-KINDS: Final = frozenset(range(BIND, ANNOTATE + 1))
-OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND})
+KINDS: Final = frozenset(range(BIND, SHOW + 1))
+OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND, BROWSE, SHOW})
+
+NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
+BAD_SELECTOR: Final = "bad_selector"
+FRAME_HEAD_BYTES: Final = 66_000  # room for everything in a frame beside the messages
 
 Ranges = list[tuple[int, int]]
 
@@ -67,6 +76,14 @@ class FlowNote:
         if not isinstance(value, str):
             raise self._wrong(place)
         return value
+
+    def number_or_none(self, place: int) -> int | None:
+        """Return a number, or None for null."""
+        return None if self._value(place) is None else self.number(place)
+
+    def text_or_none(self, place: int) -> str | None:
+        """Return a text, or None for null."""
+        return None if self._value(place) is None else self.text(place)
 
     def numbers(self, place: int) -> list[int]:
         """Return a list of numbers."""

@@ -31,6 +31,7 @@ from sluicegate.actors.messages.queues import (
     BindBrowser,
     BindFlow,
     BindRefused,
+    BrowserBound,
     DrainFlow,
     FlowDrained,
     FlowGone,
@@ -51,7 +52,9 @@ from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.interface import QueueLink
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body
+from sluicegate.protocols.network.queues.remote_browsers import RemoteBrowsers
 
 LOAN_MAX: Final = 1_000  # messages of one flow that the neighbor may deliver
 RECALL_MS: Final = 250  # a loan for which nothing came in this time is asked back, where others wait
@@ -93,10 +96,11 @@ class RemoteQueue(Behaviour):
         self._flows: dict[int, _Borrower] = {}
         self._partitions: dict[int, ActorCell] = {}
         self._is_watched = False
+        self._browsers: Final = RemoteBrowsers(cell, name, link)
 
     def clients(self) -> set[str]:
-        """Return the names of the clients that consume from it here."""
-        return {each.flow.client for each in self._flows.values()}
+        """Return the names of the clients that consume from it or browse it here."""
+        return {each.flow.client for each in self._flows.values()} | self._browsers.clients()
 
     # --- what consumers say ---
 
@@ -114,8 +118,7 @@ class RemoteQueue(Behaviour):
         elif isinstance(message, AcknowledgeHandoff):
             self._link.say(notes.HANDOFF, message.flow_id, message.partitions)
         elif isinstance(message, BindBrowser):
-            text = f"{self.name!r} is at broker {self._link.neighbor}: it is consumed from here, and browsed there"
-            raise BindRefused(ENDPOINT_DISABLED, text)
+            return self._bind_browser(message)
         return None
 
     def turn_ended(self) -> None:
@@ -125,12 +128,21 @@ class RemoteQueue(Behaviour):
         """End all flows: the queue is known here no longer."""
         self.lost("the queue is gone, or the link to its broker was removed", may_return=True)
 
-    def _bind(self, message: BindFlow) -> LoopFuture[None]:
+    def _check_reachable(self) -> None:
+        """Raise BindRefused while the link is down."""
         if not self._link.is_up:
             away = AWAY.format(neighbor=self._link.neighbor)
             raise BindRefused(
                 ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached: {away}"
             )
+
+    def _bind_browser(self, message: BindBrowser) -> LoopFuture[BrowserBound]:
+        self._check_reachable()
+        self._link.begin(message.flow_id, self)
+        return self._browsers.bind(message)
+
+    def _bind(self, message: BindFlow) -> LoopFuture[None]:
+        self._check_reachable()
         flow = Flow(
             flow_id=message.flow_id,
             queue_name=self.name,
@@ -162,6 +174,8 @@ class RemoteQueue(Behaviour):
     def _unbind(self, message: UnbindFlow) -> None:
         if self._forget(message.flow_id) is not None:
             self._link.say(notes.UNBIND, message.flow_id, message.count_as_failed, message.may_return)
+        else:
+            self._browsers.unbind(message)
 
     def _forget(self, flow_id: int) -> _Borrower | None:
         borrower = self._flows.pop(flow_id, None)
@@ -234,8 +248,9 @@ class RemoteQueue(Behaviour):
     def deliver(self, frame: LinkDeliver) -> None:
         """Pass messages on to their consumer. Raises ValueError."""
         borrower = self._flows.get(frame.consumer)
-        if borrower is None:
-            return  # it has ended: they are delivered to others
+        if borrower is None:  # a consumer that has ended: they are delivered to others
+            self._browsers.show(frame)
+            return
         batch = arriving(link_batch(frame.batch), frame.sent_ms, self._cell.runtime.dispatcher.both_ms()[1])
         count = batch.count
         if count > borrower.loan:
@@ -266,6 +281,7 @@ class RemoteQueue(Behaviour):
         """Carry out a note of the neighbor. Raises ValueError."""
         borrower = self._flows.get(note.consumer)
         if borrower is None:
+            self._browsers.told(note)
             return
         kind, flow_id, address = note.kind, note.consumer, borrower.flow.address
         if kind == notes.BOUND:
@@ -305,6 +321,7 @@ class RemoteQueue(Behaviour):
             borrower = self._forget(flow_id)
             if borrower is not None and borrower.is_bound:
                 borrower.flow.address.post(FlowGone(flow_id, reason, may_return=may_return))
+        self._browsers.lost(reason, may_return=may_return)
 
     # --- partitions ---
 
@@ -365,7 +382,7 @@ class _RemotePartition(Behaviour):
 
 
 @final
-class RemoteQueues:
+class RemoteQueues(QueueLink):
     """The queues of one neighbor that consumers of this broker use, in one message VPN."""
 
     def __init__(self, cell: ActorCell, neighbor: str) -> None:
@@ -385,7 +402,7 @@ class RemoteQueues:
 
     @property
     def flows_count(self) -> int:
-        """The number of consumers."""
+        """The number of consumers and browsers."""
         return len(self._by_flow)
 
     def queue(self, name: str) -> tuple[ActorCell, RemoteQueue]:

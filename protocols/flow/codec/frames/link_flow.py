@@ -1,7 +1,8 @@
 """LINK_FLOW and LINK_DELIVER: consumers of one broker at queues of the other.
 
 Flow: links. LINK_FLOW has a note of either end, whose body is read elsewhere (`protocols.network.queues.notes`).
-LINK_DELIVER has messages of one partition with consecutive sequences, for one consumer.
+LINK_DELIVER has messages of one partition with consecutive sequences, for one consumer. Those for a browser are copies,
+without an epoch.
 """
 
 import struct
@@ -15,6 +16,7 @@ SERVES_CONSUMERS: Final = "consumers"  # the feature of those that know these fr
 # Flags of LINK_DELIVER.
 REDELIVERED: Final = 0x01  # the messages may have been delivered before
 FIRST_OF_GROUP: Final = 0x02  # the first is the first of its message group for this consumer
+IN_FLIGHT: Final = 0x04  # a consumer holds the messages, of which these are copies
 
 _DELIVER: Final = struct.Struct(">BBHIQQQQI")
 ANNOTATION_BYTES_MAX: Final = 65_535
