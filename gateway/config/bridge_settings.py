@@ -17,6 +17,8 @@ from sluicegate.messaging.topics.syntax import (
     Syntax,
     TopicError,
     TopicFilter,
+    check_published_topic,
+    check_topic_syntax,
     is_queue_topic,
     parse_filter,
     parse_shared,
@@ -119,8 +121,9 @@ def _secret(file: Path) -> str:
 
 
 def refused_rules(bridge: Bridge) -> Iterator[Finding]:
-    """Yield the rules that would bring messages twice, send them in circles, or guarantee more than is possible."""
+    """Yield the rules that would lose messages, bring them twice, send them in circles, or guarantee too much."""
     scheme, _, _, _ = bridge.address()
+    yield from _impossible_topics(bridge, scheme)
     if scheme.startswith("flow"):
         yield from _too_much_of_flow(bridge)
     if not scheme.startswith("mqtt"):
@@ -147,6 +150,22 @@ def refused_rules(bridge: Bridge) -> Iterator[Finding]:
         return  # No Local, and the path of each message
     yield from _too_much_guaranteed(bridge)
     yield from _circles(bridge, filters)
+
+
+def _impossible_topics(bridge: Bridge, scheme: str) -> Iterator[Finding]:
+    """Find topics and prefixes that make topics which the side a message goes to never takes."""
+    if not scheme.startswith("amqp"):  # there the other broker says what an address is
+        for index, outgoing in enumerate(bridge.outgoing):
+            for key, made in (("remote_topic", outgoing.remote_topic), ("add_prefix", outgoing.add_prefix)):
+                try:
+                    check_topic_syntax(made or "x")
+                except TopicError as error:
+                    yield Finding(("outgoing", index, key), f"no message can have such a topic: {error}")
+    for index, incoming in enumerate(bridge.incoming):
+        try:
+            check_published_topic(f"{incoming.add_prefix}x")
+        except TopicError as error:
+            yield Finding(("incoming", index, "add_prefix"), f"no message can have such a topic: {error}")
 
 
 def _too_much_guaranteed(bridge: Bridge) -> Iterator[Finding]:
@@ -185,12 +204,17 @@ def _circles(bridge: Bridge, filters: Sequence[tuple[IncomingRule, TopicFilter]]
 
 
 def image_of(rule: OutgoingRule) -> TopicFilter:
-    """Return a filter of the foreign broker's topics that an outgoing rule may publish to."""
-    if rule.remote_topic:
-        return parse_filter(rule.remote_topic, Syntax.MQTT)
-    if rule.topic:
-        text = rule.add_prefix + rule.topic[len(rule.strip_prefix) :]
-        if rule.topic_syntax == "slashes" and text:
-            return parse_filter(text, syntax_of(rule.topic))
-    head = rule.add_prefix.rpartition("/")
-    return parse_filter(f"{head[0]}{head[1]}#", Syntax.MQTT)
+    """Return a filter of the foreign broker's topics that an outgoing rule may publish to.
+
+    All topics, where the broker has topics that are none of MQTT.
+    """
+    text, syntax = rule.remote_topic, Syntax.MQTT
+    if not text and rule.topic and rule.topic_syntax == "slashes":
+        text, syntax = rule.add_prefix + rule.topic[len(rule.strip_prefix) :], syntax_of(rule.topic)
+    if not text:
+        head = rule.add_prefix.rpartition("/")
+        text = f"{head[0]}{head[1]}#"
+    try:
+        return parse_filter(text, syntax)
+    except TopicError:
+        return parse_filter("#", Syntax.MQTT)

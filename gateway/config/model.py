@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
-from sluicegate.gateway.config.sections.bridges import Bridges
+from sluicegate.gateway.config.sections.bridges import NODE_NAME_MISSING, Bridges
 from sluicegate.gateway.config.sections.links import BrokerName, Link
 from sluicegate.gateway.config.sections.listeners import Listener, Listeners, TlsPort
 from sluicegate.gateway.config.sections.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
@@ -126,11 +126,17 @@ class Config(Section):
     def _check_links(self) -> Self:
         if not self.links:
             return self
-        if "name" not in self.node.model_fields_set:
+        if not self.node.is_named():
             raise ValueError(
                 "links: node.name is missing: a broker with links has a name that is unique in its network"
             )
         self.links.pop(self.node.name, None)  # so that the brokers of a network can have the same file
+        return self
+
+    @model_validator(mode="after")
+    def _check_bridges(self) -> Self:
+        if not self.node.is_named() and (self.bridges or any(vpn.bridges for vpn in self.vpns.values())):
+            raise ValueError(f"bridges: {NODE_NAME_MISSING}")
         return self
 
     @model_validator(mode="after")

@@ -61,7 +61,7 @@ class NodeLinks:
         self._dials_count = 0
         self._is_stopped = False
         config = services.config
-        self._is_named = "name" in config.node.model_fields_set
+        self._is_named = config.node.is_named()
         default = message_vpns[DEFAULT_VPN]
         catalog = services.recovered.stored(DEFAULT_VPN).catalog
         self._provisioned = ProvisionedObjects(LINKS, default.access, catalog, self._configured)

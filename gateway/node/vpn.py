@@ -352,6 +352,7 @@ class MessageVpn:
             stored,
             node=node,
             name=self.name,
+            is_named=lambda: services.config.node.is_named() and services.config.node.name == node,
             services=BridgeServices(
                 services.runtime,
                 self.events,

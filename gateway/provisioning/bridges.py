@@ -5,7 +5,7 @@ Those that operators create are checked like those of a file, and stored in the 
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
@@ -13,7 +13,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
 from sluicegate.gateway.config.findings import changed, described
-from sluicegate.gateway.config.sections.bridges import Bridge
+from sluicegate.gateway.config.sections.bridges import NODE_NAME_MISSING, Bridge
 from sluicegate.gateway.provisioning.store import (
     CONFIGURATION,
     OPERATOR,
@@ -47,12 +47,24 @@ class Bridges:
     """The bridges of one message VPN: configured ones, and those that operators created."""
 
     def __init__(
-        self, vpn: VpnAccess, stored: StoredVpn, *, node: str, name: str, services: BridgeServices, parent: ActorCell
+        self,
+        vpn: VpnAccess,
+        stored: StoredVpn,
+        *,
+        node: str,
+        name: str,
+        is_named: Callable[[], bool],
+        services: BridgeServices,
+        parent: ActorCell,
     ) -> None:
-        """`node` and `name` are those of the broker and of the message VPN."""
+        """`node` and `name` are those of the broker and of the message VPN.
+
+        `is_named` returns whether `node` is a name that the configuration gives, and so no default of all brokers.
+        """
         self._vpn = vpn
         self._node = node
         self._name = name
+        self._is_named = is_named
         self._services = services
         self._cell = services.runtime.spawn(
             SupervisorActor, kind="bridges", name="bridges", policy=VITAL, parent=parent
@@ -164,6 +176,8 @@ class Bridges:
         return self._provisioned.objects | self._configured()
 
     async def _keep(self, bridge: Bridge) -> None:
+        if not self._is_named():
+            raise Refused(f"{NODE_NAME_MISSING}; set it, and restart")
         for finding in refused_rules(bridge):
             raise QueueInvalid(finding.field, finding.reason, finding.allowed)
         try:
@@ -204,6 +218,8 @@ class Bridges:
         if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
             return None
         try:
+            if not self._is_named():
+                raise ValueError(f"{NODE_NAME_MISSING}; set it, and restart")
             for finding in refused_rules(definition):  # of an earlier release
                 raise ValueError(f"{finding.field}: {finding}")
             return settings_of(definition, node=self._node, vpn=self._name)

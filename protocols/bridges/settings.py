@@ -105,4 +105,4 @@ class BridgeSettings:
     window_messages: int  # unconfirmed messages: of each outgoing rule, and of all incoming ones together
     window_bytes: int  # of their payloads, as far as sizes are known before they are there
     retry_delay_ms: int  # after a failure; each one after the other doubles it, up to RETRY_DELAY_MS_MAX
-    retry_count: int  # attempts after which the bridge gives up; 0: never
+    retry_count: int  # retries in a row that fail before the bridge gives up; 0: it never does

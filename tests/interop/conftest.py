@@ -15,7 +15,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, certificates: Certificates) -> Iterator[GatewayProcess]:
-    settings: dict[str, object] = {"listeners.amqp_websocket.enabled": True}
+    settings: dict[str, object] = {"node.name": "here", "listeners.amqp_websocket.enabled": True}
     for name in ("mqtt_tls", "mqtt_websocket_tls", "amqp_tls", "http_tls"):
         settings[f"listeners.{name}.enabled"] = True
         settings[f"listeners.{name}.certificate"] = certificates.server

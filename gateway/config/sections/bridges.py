@@ -12,7 +12,15 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sluicegate.gateway.config.sections.section import NamedSection, Section
 from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, Size
-from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, check_published_topic, parse_filter, syntax_of
+from sluicegate.messaging.topics.syntax import (
+    SHARE_TOPICS,
+    TopicError,
+    TopicFilter,
+    check_published_topic,
+    is_queue_topic,
+    parse_filter,
+    syntax_of,
+)
 
 PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "amqp": 5672, "amqps": 5671, "flow": 55555, "flows": 55443}
 URL_ALLOWED: Final = (
@@ -22,6 +30,10 @@ URL_ALLOWED: Final = (
 URL_CHARS_MAX: Final = 1024
 QOS_MAX: Final = 2
 RULES_MAX: Final = 256  # in each direction
+NODE_NAME_MISSING: Final = (
+    "node.name is missing: a message that comes back is known by the names of the brokers that it has passed, so a "
+    "broker with bridges has a name of its own"
+)
 
 File = Annotated[Path | None, BeforeValidator(lambda given: None if given == "" else given)]
 Text = Annotated[str, Field(max_length=1024)]
@@ -71,8 +83,10 @@ class _Rule(Section):
         """Raise ValueError for prefixes that cannot be stripped, or that the target leaves no use for."""
         if target and (self.strip_prefix or self.add_prefix):
             raise ValueError("a fixed topic or queue leaves nothing to strip_prefix and add_prefix")
+        if not filter_text or is_queue_topic(filter_text):  # messages of a queue have any topic
+            return
         head = _literal_head(filter_text)
-        if filter_text and self.strip_prefix and not head.startswith(self.strip_prefix):
+        if self.strip_prefix and not head.startswith(self.strip_prefix):
             raise ValueError(
                 f"strip_prefix {self.strip_prefix!r} is not what all topics of {filter_text!r} begin with; "
                 f"allowed: {head!r} or a part of its beginning"
@@ -80,7 +94,9 @@ class _Rule(Section):
 
 
 def _literal_head(filter_text: str) -> str:
-    """Return what every topic of a filter begins with, in any syntax."""
+    """Return what every topic of a filter begins with, in any syntax, without the group of a shared subscription."""
+    if filter_text.startswith(SHARE_TOPICS):
+        filter_text = filter_text.removeprefix(SHARE_TOPICS).partition("/")[2]
     ends = [filter_text.find(each) for each in "+#*>" if each in filter_text]
     return filter_text[: min(ends)] if ends else filter_text
 
@@ -173,7 +189,7 @@ class Bridge(NamedSection):
         default=86_400, ge=0, le=0xFFFF_FFFF, description="how long the foreign broker keeps messages while we are away"
     )
     retry_delay_s: int = Field(default=3, ge=1, le=300, description="doubled by each failure, up to a minute")
-    retry_count: int = Field(default=0, ge=0, le=1_000_000, description="failures after which it gives up; 0: never")
+    retry_count: int = Field(default=0, ge=0, le=1_000_000, description="retries after which it gives up; 0: never")
     window_messages: int = Field(default=255, ge=1, le=10_000, description="unconfirmed messages")
     window_bytes: Size = Field(default=16 * MIB, ge=64 * KIB, le=4 * GIB, description="their payloads")
     outgoing: tuple[OutgoingRule, ...] = Field(default=(), max_length=RULES_MAX)

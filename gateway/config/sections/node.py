@@ -60,6 +60,10 @@ class Node(Section):
         default=(), description="host names that browsers and HTTP clients may use for the node; '*': any"
     )
 
+    def is_named(self) -> bool:
+        """Return whether it has a name of its own, not the default of all."""
+        return "name" in self.model_fields_set
+
 
 class Data(Section):
     """The folder with the data that must survive a restart."""

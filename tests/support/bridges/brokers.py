@@ -24,7 +24,7 @@ def bridges(*configured: dict[str, Any]) -> str:
 
 async def configure(broker: RunningBroker, *configured: dict[str, Any]) -> None:
     """Have the broker take over a configuration with these bridges, and no others."""
-    await broker.node.reload(load(None, settings=(*broker.settings, bridges(*configured))))
+    await broker.node.reload(load(None, settings=("node.name=sluicegate", *broker.settings, bridges(*configured))))
 
 
 async def shown(broker: RunningBroker, name: str = "b") -> BridgeView:

@@ -11,6 +11,8 @@ from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.protocols.bridges.settings import Protocol
 
+NAMED = "node.name=here"
+
 
 def bridge(**given: Any) -> str:
     """Return the setting of one bridge."""
@@ -20,12 +22,12 @@ def bridge(**given: Any) -> str:
 
 def refusal(**given: Any) -> str:
     with pytest.raises(ConfigError) as refused:
-        load(None, settings=(bridge(**given),))
+        load(None, settings=(NAMED, bridge(**given)))
     return str(refused.value)
 
 
 def test_a_bridge_needs_a_name_and_a_url() -> None:
-    [configured] = load(None, settings=(bridge(outgoing=[{"queue": "q"}]),)).bridges
+    [configured] = load(None, settings=(NAMED, bridge(outgoing=[{"queue": "q"}]))).bridges
     made = settings_of(configured, node="node", vpn="default")
     assert (made.remote.protocol, made.remote.host, made.remote.port) == (Protocol.MQTT_5, "plant.example", 1883)
     assert made.remote.client_id == "node-b"
@@ -34,7 +36,7 @@ def test_a_bridge_needs_a_name_and_a_url() -> None:
 
 
 def test_topics_are_direct_by_default() -> None:
-    [configured] = load(None, settings=(bridge(outgoing=[{"topic": "a/#"}]),)).bridges
+    [configured] = load(None, settings=(NAMED, bridge(outgoing=[{"topic": "a/#"}]))).bridges
     assert settings_of(configured, node="node", vpn="default").outgoing[0].qos == 0
 
 
@@ -55,6 +57,9 @@ def test_a_url_is_refused_with_what_is_allowed(url: str, why: str) -> None:
     assert "allowed: " in said
 
 
+IN = [{"remote_topic": "z/#"}]
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [
@@ -71,6 +76,15 @@ def test_a_url_is_refused_with_what_is_allowed(url: str, why: str) -> None:
         ({"incoming": [{"remote_topic": "a/#/b"}]}, "it is no topic filter of MQTT"),
         ({"incoming": [{"remote_topic": "a/#"}, {"remote_topic": "a/+"}]}, "whose messages would come twice"),
         ({"incoming": [{"remote_topic": "$queue/q"}, {"remote_topic": "a/+"}]}, "messages of a queue have any topic"),
+        ({"outgoing": [{"queue": "q", "remote_topic": "hq/#"}]}, "'+' and '#' in filters only"),
+        ({"outgoing": [{"queue": "q", "add_prefix": "a/+/"}]}, "outgoing.0.add_prefix: no message can have such"),
+        ({"incoming": [{"remote_topic": "a/#", "add_prefix": "x/#/"}]}, "incoming.0.add_prefix: no message can have"),
+        ({"incoming": [{"remote_topic": "a/#", "add_prefix": "$queue/"}]}, "are the gateway's"),
+        ({"incoming": [{"remote_topic": "$share/g/a/#", "strip_prefix": "$share/g/"}]}, "allowed: 'a/' or a part"),
+        (
+            {"mqtt_version": "3.1.1", "outgoing": [{"queue": "q", "remote_topic": "a#b"}], "incoming": IN},
+            "no message can have such a topic",
+        ),
         ({"password_file": "/x"}, "password_file needs username"),
         ({"tls_authorities_file": "/x"}, "allowed: mqtts://"),
     ],
@@ -85,16 +99,16 @@ def test_messages_that_would_go_in_circles_are_refused_where_the_protocol_cannot
     said = refusal(mqtt_version="3.1.1", **both)
     assert "its messages would come back by the incoming rule 'a/+/b'" in said
     assert "outgoing.0" in said
-    load(None, settings=(bridge(**both),))
+    load(None, settings=(NAMED, bridge(**both)))
     apart = {"outgoing": [{"topic": "a/#", "add_prefix": "hq/"}], "incoming": [{"remote_topic": "a/#"}]}
-    load(None, settings=(bridge(mqtt_version="3.1.1", **apart),))
+    load(None, settings=(NAMED, bridge(mqtt_version="3.1.1", **apart)))
 
 
 def test_a_queue_may_hold_any_topic_and_so_may_go_in_circles() -> None:
     incoming = [{"remote_topic": "in/#"}]
     assert "would come back" in refusal(mqtt_version="3.1.1", outgoing=[{"queue": "q"}], incoming=incoming)
     prefixed = [{"queue": "q", "add_prefix": "out/"}]
-    load(None, settings=(bridge(mqtt_version="3.1.1", outgoing=prefixed, incoming=incoming),))
+    load(None, settings=(NAMED, bridge(mqtt_version="3.1.1", outgoing=prefixed, incoming=incoming)))
 
 
 def test_qos_2_is_refused_where_the_client_library_does_not_keep_it() -> None:
@@ -117,3 +131,32 @@ def test_more_than_the_flow_protocol_guarantees_is_refused(incoming: dict[str, A
 def test_a_password_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "absent"
     assert str(missing) in refusal(username="me", password_file=str(missing))
+
+
+@pytest.mark.parametrize(
+    "incoming",
+    [
+        {"remote_topic": "$share/g/orders/#", "strip_prefix": "orders/"},
+        {"remote_topic": "$queue/all-orders", "strip_prefix": "orders/"},
+    ],
+)
+def test_what_is_stripped_is_of_topics_and_not_of_the_subscription(incoming: dict[str, Any]) -> None:
+    """A shared subscription and a queue bring messages with their own topics."""
+    [configured] = load(None, settings=(NAMED, bridge(incoming=[incoming]))).bridges
+    made = settings_of(configured, node="node", vpn="default")
+    assert made.incoming[0].topic_map.image("orders/7") == "7"
+
+
+def test_an_address_of_amqp_is_the_other_brokers_matter() -> None:
+    outgoing = [{"queue": "q", "remote_topic": "a#b"}]
+    load(None, settings=(NAMED, bridge(remote_url="amqp://plant.example", outgoing=outgoing)))
+
+
+@pytest.mark.parametrize("where", ["bridges", "vpns.sales.bridges"])
+def test_a_broker_with_bridges_has_a_name_of_its_own(where: str) -> None:
+    """Brokers of one name take each other's messages for their own that come back, and drop them."""
+    setting = bridge(outgoing=[{"queue": "q"}]).replace("bridges", where, 1)
+    with pytest.raises(ConfigError) as refused:
+        load(None, settings=(setting,))
+    assert "node.name is missing" in str(refused.value)
+    load(None, settings=(setting, "node.name=sluicegate"))

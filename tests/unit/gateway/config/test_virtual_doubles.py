@@ -18,7 +18,7 @@ INTO_ITS_QUEUE = "puts the messages of 'VirtualTopic.t' into its queue 'Consumer
 def warnings(*rules: dict[str, Any], url: str = "amqp://plant.example") -> list[tuple[str, str]]:
     value = [{"name": "b", "remote_url": url, "outgoing": list(rules)}]
     setting = "bridges=" + yaml.safe_dump(value, default_flow_style=True, width=100_000).strip()
-    return list(doubled_messages(load(None, settings=(setting,)).message_vpn("default")))
+    return list(doubled_messages(load(None, settings=("node.name=here", setting)).message_vpn("default")))
 
 
 @pytest.mark.parametrize(

@@ -232,12 +232,12 @@ ADMIN_USERS = "admin.users=[{name: root, password: '$argon2id$v=19$m=8,t=1,p=1$c
         (["queues.declared=[{name: q, max_redelivery_count: 3, max_ttl: 9}]"], "queues.declared: q", "no effect"),
         (["listeners.mqtt.max_connections=1000000"], "listeners: max_connections", "may need"),
         (
-            ["bridges=[{name: b, remote_url: 'mqtt://plant.example', outgoing: [{queue: q}]}]"],
+            ["node.name=here", "bridges=[{name: b, remote_url: 'mqtt://plant.example', outgoing: [{queue: q}]}]"],
             "bridges: b",
             "queue 'q' is not declared",
         ),
         (
-            ["bridges=[{name: b, remote_url: 'mqtt://plant.example', username: me}]"],
+            ["node.name=here", "bridges=[{name: b, remote_url: 'mqtt://plant.example', username: me}]"],
             "bridges: b",
             "sent to plant.example without TLS; with TLS: mqtts://",
         ),
