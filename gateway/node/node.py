@@ -293,7 +293,8 @@ class Node:
             if not vpn.config.enabled:
                 self._send_away(vpn, SHUT_DOWN)
             await vpn.rest.start()
-            await vpn.bridges.start()
+        await asyncio.gather(*[vpn.bridges.start() for vpn in self.vpns.values()])  # those that changed stop first
+        for vpn in self.vpns.values():
             vpn.tell_state(was_up=was_up[vpn.name])
         return changes
 
@@ -364,9 +365,8 @@ class Node:
             vpn.keep_queues()
         self.operator_ports.end_streams()
         self.links.stop()
-        for vpn in self.vpns.values():
-            await vpn.bridges.stop()
-            await vpn.rest.stop()
+        await asyncio.gather(*[vpn.bridges.stop() for vpn in self.vpns.values()])  # each takes seconds
+        await asyncio.gather(*[vpn.rest.stop() for vpn in self.vpns.values()])
         self.watched_files.end()
         self.broker_topics.end()
         await asyncio.gather(*[server.stop(within_s=STOP_S) for server in self.servers])

@@ -477,7 +477,7 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_bridge_unconfirmed_messages",
         GAUGE,
-        "Messages that wait for the foreign broker's confirmation",
+        "Messages that wait for the other side's confirmation",
         ("bridge", "direction", "rule", "vpn"),
     ),
     Metric(

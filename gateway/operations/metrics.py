@@ -330,12 +330,17 @@ def _rest_delivery_points(points: Iterable[RestDeliveryPoint]) -> Iterator[Sampl
 
 
 def _bridges(bridges: Bridges) -> Iterator[Sample]:
+    for name in bridges.wanted():
+        running = bridges.running.get(name)
+        yield Sample("sluicegate_bridge_up", int(running is not None and running.is_open), (name,))
     for name, bridge in bridges.running.items():
-        yield Sample("sluicegate_bridge_up", int(bridge.is_open), (name,))
         yield Sample("sluicegate_bridge_connections_total", bridge.connections_count, (name,))
         for side in bridge.outgoing:
             labels = (name, "outgoing", side.rule.name)
-            yield Sample("sluicegate_bridge_unconfirmed_messages", side.unconfirmed_count, labels)
+            yield Sample("sluicegate_bridge_unconfirmed_messages", side.waiting_count, labels)
+        for each in bridge.incoming:
+            labels = (name, "incoming", each.rule.name)
+            yield Sample("sluicegate_bridge_unconfirmed_messages", each.waiting_count, labels)
     for name, rules in bridges.counters.items():
         for (direction, rule), counted in rules.items():
             labels = (name, direction, rule)

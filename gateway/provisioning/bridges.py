@@ -5,8 +5,8 @@ Those that operators create are checked like those of a file, and stored in the 
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -23,6 +23,7 @@ from sluicegate.gateway.provisioning.store import (
 )
 from sluicegate.gateway.views.bridges import BridgeView, bridge_view
 from sluicegate.gateway.views.errors import BridgeAlreadyExists, BridgeNotFound, Refused
+from sluicegate.messaging.observability.events import VPN_BRIDGE_DOWN, as_word
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.bridges.bridge import Bridge as RunningBridge
 from sluicegate.protocols.bridges.bridge import State
@@ -88,6 +89,10 @@ class Bridges:
         """Return the view of every bridge, by name."""
         return [self._view(definition) for _, definition in sorted(self._definitions().items())]
 
+    def wanted(self) -> list[str]:
+        """Return the names of the bridges that are to run, whether they do or not."""
+        return [name for name, definition in self._definitions().items() if self._is_wanted(definition)]
+
     def view(self, name: str) -> BridgeView:
         """Return the view of a bridge. Raises BridgeNotFound."""
         return self._view(self._definition(name))
@@ -135,11 +140,10 @@ class Bridges:
     async def _resume(self, name: str) -> None:
         bridge = self._running(name)
         self._paused.discard(name)
-        if bridge.state is State.UP or bridge.state is State.CONNECTING:
-            return
-        if bridge.state is not State.PAUSED:
-            await bridge.pause()
-        bridge.start()
+        if bridge.state is State.PAUSED:
+            bridge.start()
+        else:
+            bridge.connect_now()
 
     def _running(self, name: str) -> RunningBridge:
         self._definition(name)
@@ -150,7 +154,7 @@ class Bridges:
 
     async def _stop(self) -> None:
         self._is_stopped = True
-        await asyncio.gather(*[bridge.stop() for bridge in self.running.values()])
+        await _all([bridge.stop() for bridge in self.running.values()])
         self.running.clear()
 
     def _definition(self, name: str) -> Bridge:
@@ -181,52 +185,78 @@ class Bridges:
         for finding in refused_rules(bridge):
             raise QueueInvalid(finding.field, finding.reason, finding.allowed)
         try:
-            settings_of(bridge, node=self._node, vpn=self._name)
+            settings = await self._read(bridge)
         except ValueError as error:
             raise Refused(f"a file that it names cannot be used: {error}") from None
         await self._provisioned.put(bridge.name, bridge)
-        await self._follow(bridge.name)
+        await self._follow(bridge.name, settings)
+
+    async def _read(self, definition: Bridge) -> BridgeSettings:
+        """Return the settings of a definition; a thread reads its files. Raises ValueError."""
+        return await asyncio.to_thread(settings_of, definition, node=self._node, vpn=self._name)
 
     async def _follow_all(self) -> None:
         names = dict.fromkeys([*self.running, *self._definitions()])
-        await asyncio.gather(*[self._follow(name) for name in names])
+        await _all([self._follow(name) for name in names])
 
-    async def _follow(self, name: str) -> None:
-        """Run a bridge by its present definition; stop it if it has none or is not to run."""
-        wanted, bridge = self._settings(name), self.running.get(name)
-        if bridge is not None and bridge.settings != wanted:
-            del self.running[name]
+    async def _follow(self, name: str, settings: BridgeSettings | None = None) -> None:
+        """Run a bridge by its present definition, whose settings may have been read; stop it if it is not to run.
+
+        One whose settings cannot be used, such as while a certificate is being replaced, goes on with those it has.
+        """
+        self._reasons.pop(name, None)
+        definition = self._definitions().get(name)
+        if definition is None:
             self._paused.discard(name)
-            await bridge.stop()
-        if wanted is not None and name not in self.running:
-            try:
-                made = self._made(wanted)
-            except ValueError as error:
-                self._fail(name, str(error))
-                return
-            self.running[name] = made
+        if definition is None or not self._is_wanted(definition):
+            await self._end(name)
+            return
+        try:
+            await self._run(definition, settings)
+        except ValueError as error:
+            self._fail(name, str(error))
+
+    async def _run(self, definition: Bridge, settings: BridgeSettings | None) -> None:
+        """Run a bridge by this definition. Raises ValueError if it cannot be used."""
+        name = definition.name
+        if not self._is_named():
+            raise ValueError(f"{NODE_NAME_MISSING}; set it, and restart")
+        for finding in refused_rules(definition):  # of an earlier release
+            raise ValueError(f"{finding.field}: {finding}")
+        wanted = settings or await self._read(definition)
+        running = self.running.get(name)
+        if running is not None and running.settings == wanted:
+            return
+        await self._end(name)
+        made = self.running[name] = self._made(wanted)
+        if name in self._paused:
+            made.stay_paused()
+        else:
             made.start()
+
+    async def _end(self, name: str) -> None:
+        bridge = self.running.pop(name, None)
+        if bridge is not None:
+            await bridge.stop()
 
     def _made(self, settings: BridgeSettings) -> RunningBridge:
         counters = self.counters.setdefault(settings.name, {})
         return RunningBridge(settings, self._services, parent=self._cell, make_remote=make_remote, counters=counters)
 
-    def _settings(self, name: str) -> BridgeSettings | None:
-        """Return the settings that a bridge is to run with; None if it is not to run."""
-        self._reasons.pop(name, None)
-        definition = self._definitions().get(name)
-        if definition is None or not definition.enabled or not self._vpn.is_up or self._is_stopped:
-            return None
-        try:
-            if not self._is_named():
-                raise ValueError(f"{NODE_NAME_MISSING}; set it, and restart")
-            for finding in refused_rules(definition):  # of an earlier release
-                raise ValueError(f"{finding.field}: {finding}")
-            return settings_of(definition, node=self._node, vpn=self._name)
-        except ValueError as error:  # or a secret or certificate is gone
-            self._fail(name, str(error))
-            return None
+    def _is_wanted(self, definition: Bridge) -> bool:
+        return definition.enabled and self._vpn.is_up and not self._is_stopped
 
     def _fail(self, name: str, reason: str) -> None:
-        self._reasons[name] = reason
-        log.error("bridge %r does not start: %s", name, reason)
+        is_running = name in self.running
+        consequence = "goes on with the settings it has" if is_running else "does not start"
+        self._reasons[name] = f"{consequence}: {reason}" if is_running else reason
+        log.error("bridge %r %s: %s", name, consequence, reason)
+        if not is_running:
+            self._services.events.emit(VPN_BRIDGE_DOWN, f"bridge {as_word(name)} {consequence}: {reason}")
+
+
+async def _all(work: list[Coroutine[Any, Any, None]]) -> None:
+    """Wait until all of it is done; then raise what the first that failed has raised."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

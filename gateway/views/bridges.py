@@ -9,6 +9,7 @@ from sluicegate.gateway.config.sections.bridges import IncomingRule, OutgoingRul
 
 if TYPE_CHECKING:
     from sluicegate.protocols.bridges.bridge import Bridge
+    from sluicegate.protocols.bridges.outgoing import OutgoingSide
     from sluicegate.protocols.bridges.rules import RuleCounters
 
 OUTGOING = "outgoing"
@@ -98,10 +99,19 @@ def _outgoing_view(
         OUTGOING,
         (source, _target(rule.remote_queue, rule.remote_topic, rule.strip_prefix, rule.add_prefix)),
         rule.guarantee(),
-        (side is not None and side.is_up, "stopped" if side is None else side.reason),
-        0 if side is None else side.unconfirmed_count,
+        _outgoing_state(side, running),
+        0 if side is None else side.waiting_count,
         counters.get((OUTGOING, rule.label())),
     )
+
+
+def _outgoing_state(side: "OutgoingSide | None", running: "Bridge | None") -> tuple[bool, str]:
+    """Return whether a rule is up, and why not. One whose queue is bound is down with its connection."""
+    if side is None or running is None:
+        return False, "stopped"
+    if side.is_up and not running.is_open:
+        return False, "not connected"
+    return side.is_up, side.reason
 
 
 def _incoming_view(
@@ -116,7 +126,7 @@ def _incoming_view(
         (source, _target(rule.queue, rule.topic, rule.strip_prefix, rule.add_prefix)),
         rule.qos,
         (is_up, "" if is_up else "stopped" if side is None else side.reason or "not connected"),
-        0 if side is None else side.unconfirmed_count,
+        0 if side is None else side.waiting_count,
         counters.get((INCOMING, rule.label())),
     )
 

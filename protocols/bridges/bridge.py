@@ -33,6 +33,7 @@ log = logging.getLogger("sluicegate.bridges")
 
 DRAIN_MS: Final = 3_000  # for outcomes of what is under way, when a bridge pauses or stops
 END_MS: Final = 2_000  # for the regular disconnect after that; then the thread is left to itself
+PAUSED_REASON: Final = "paused by an operator"
 STEADY_MS: Final = 10_000  # a connection that lasted so long was good: failures are counted from zero
 
 MakeRemote = Callable[[BridgeSettings, Line], RemoteBroker]  # raises ValueError
@@ -45,7 +46,7 @@ class State(Enum):
     UP = "up"
     WAITING = "waiting"  # to connect again
     PAUSED = "paused"  # by an operator
-    GIVEN_UP = "given-up"  # after `retry_count` attempts
+    GIVEN_UP = "given-up"  # after `retry_count` retries
     STOPPED = "stopped"
 
 
@@ -124,11 +125,27 @@ class Bridge(BridgeContext):
         else:
             self._connect()
 
+    def stay_paused(self) -> None:
+        """Be paused from the beginning: the bridge takes the place of one that an operator has paused."""
+        self.state = State.PAUSED
+        self.reason = PAUSED_REASON
+
+    def connect_now(self) -> None:
+        """Connect at once if it waits to, or has given up. What is under way stays so, and comes once."""
+        if self.state is State.GIVEN_UP:
+            self._spawn_rules()
+        elif self.state is not State.WAITING:
+            return
+        self._cancel_timer()
+        self.failures_count = 0
+        if not self._is_running:
+            self._connect()
+
     async def pause(self) -> None:
         """Let the foreign broker confirm what is under way, let go of queues and topics, and disconnect."""
         await self._wind_down()
         self.state = State.PAUSED
-        self.reason = "paused by an operator"
+        self.reason = PAUSED_REASON
 
     async def stop(self) -> None:
         """Stop for good, as `pause` does."""
@@ -334,6 +351,8 @@ class Bridge(BridgeContext):
         self.failures_count += 1
         if 0 < settings.retry_count < self.failures_count:
             self.state = State.GIVEN_UP
+            self._end_rules()  # another consumer of an exclusive queue, such as a bridge elsewhere, can have it
+            self._forgets = True
             self.reason = f"given up after {self.failures_count} failures, the last: {reason}"
             self._tell(VPN_BRIDGE_DOWN, f"is {self.reason}")
             return

@@ -62,6 +62,11 @@ class IncomingSide(LoopActor):
         """The number of publishes that wait for the store."""
         return len(self._published)
 
+    @property
+    def waiting_count(self) -> int:
+        """The number of messages that are not stored yet: the store has them, or there is no room for them."""
+        return len(self._waiting) + sum(len(arrivals) for _, arrivals in self._published.values())
+
     def arrived(self, arrivals: list[Arrival]) -> None:
         """Publish arrivals."""
         for arrival in arrivals:
@@ -79,6 +84,12 @@ class IncomingSide(LoopActor):
                 self.counters.drop(DROPPED_NOT_CONNECTED)
             self._settlements.append(Settlement(arrival.number, RELEASED))
         self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self.reason:
+            self.reason = ""
+            self._tell(VPN_BRIDGE_RULE_UP, "waits no longer: the connection is lost")
         self._flush()
 
     def end(self) -> None:

@@ -145,6 +145,11 @@ class OutgoingSide(LoopActor):
         """The number of messages that wait for the foreign broker."""
         raise AssertionError("unconfirmed_count is abstract")
 
+    @property
+    def waiting_count(self) -> int:
+        """The number of messages that are not settled yet, those included that are tried again."""
+        return self.unconfirmed_count
+
 
 def _without_path(headers: Headers) -> Headers:
     """Return headers without the path, which the remote writes anew."""
@@ -197,6 +202,11 @@ class QueueSource(OutgoingSide):
     def unconfirmed_count(self) -> int:
         """The number of messages that wait for the foreign broker."""
         return len(self._held)
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of messages that are not settled yet, those included that are tried again."""
+        return len(self._held) + len(self._waiting)
 
     def open(self) -> None:
         """Bind the queue, if that was not done, and take messages."""

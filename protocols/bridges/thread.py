@@ -4,6 +4,7 @@ Client libraries block or have a loop of their own, so they do not run on the br
 interpreter lock while it works; what it saves the loop is the waiting, not the work.
 """
 
+import asyncio
 import logging
 import queue
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ class RemoteThread(pykka.ThreadingActor):
     def on_receive(self, message: Connect | Forget) -> None:
         """Serve a connection, and report its end in any case: the bridge waits for it."""
         if isinstance(message, Forget):
-            self._remote.forget()
+            self._forget()
             return
         is_fault = False
         try:
@@ -56,7 +57,7 @@ class RemoteThread(pykka.ThreadingActor):
             reason = ""
         except RemoteFailed as failure:
             reason = str(failure) or "no reason was given"
-        except Exception as error:  # ours, or the library's
+        except (Exception, asyncio.CancelledError) as error:  # ours, or the library's
             log.exception("bridge %r: the connection to %s failed", self._remote.settings.name, self._url())
             reason, is_fault = f"a fault of the client: {error!r}", True
         self._line.wake_with(None)
@@ -65,7 +66,14 @@ class RemoteThread(pykka.ThreadingActor):
 
     def on_stop(self) -> None:
         """Let the remote close what it has kept."""
-        self._remote.forget()
+        self._forget()
+
+    def _forget(self) -> None:
+        # What a thread raises ends it, and CancelledError, which is no Exception, all actors of pykka with it.
+        try:
+            self._remote.forget()
+        except (Exception, asyncio.CancelledError):  # ours, or the library's
+            log.exception("bridge %r: the client of %s does not close", self._remote.settings.name, self._url())
 
     def _url(self) -> str:
         return self._remote.settings.remote.url()

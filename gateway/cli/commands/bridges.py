@@ -57,7 +57,7 @@ def show(
     if as_json:
         print_json(view)
         return
-    state = f"{view.state}{f': {view.reason}' if view.reason and not view.up else ''}"
+    state = f"{view.state}{f': {view.reason}' if view.reason else ''}"
     rows: list[tuple[str, object]] = [("origin", view.origin), ("state", state)]
     for key, value in view.definition.to_dict().items():
         rows.append((key, orjson.dumps(value).decode() if isinstance(value, list) else shown(value)))
