@@ -18,6 +18,7 @@ from sluicegate.actors.messages.data import (
 )
 from sluicegate.actors.messages.directory import NAMED, FindQueue
 from sluicegate.actors.messages.queues import (
+    MAX_BIND_COUNT_EXCEEDED,
     AcknowledgeHandoff,
     Assignment,
     BindFlow,
@@ -28,9 +29,9 @@ from sluicegate.actors.messages.queues import (
     FlowState,
     UnbindFlow,
 )
-from sluicegate.actors.network.link_batches import link_body, piece_end
+from sluicegate.actors.network.link_batches import body_once, piece_end
 from sluicegate.actors.partitions.triggers import wake_waiters
-from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.asks import LoopFuture, ask_at
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import FAILED_ELSEWHERE, REJECTED
@@ -43,7 +44,14 @@ from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, RED
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.home_browsers import HomeBrowsers
-from sluicegate.protocols.network.queues.notes import BAD_SELECTOR, FRAME_HEAD_BYTES, NO_QUEUE, FlowNote, note_body
+from sluicegate.protocols.network.queues.notes import (
+    BAD_SELECTOR,
+    FLOWS_MAX,
+    FRAME_HEAD_BYTES,
+    NO_QUEUE,
+    FlowNote,
+    note_body,
+)
 
 log = logging.getLogger("sluicegate.network")
 
@@ -58,14 +66,18 @@ class _Lent:
         self.window: Final = window
         self.queue: ActorCell | None = None  # None: it is being looked up
         self.is_over = False
+        self.held_count = 0  # unsettled messages that were sent
         self.delivered_count = 0
         self.delivered_max = 0
         self.partitions: dict[int, Address] = {}
         self.unsettled: dict[int, RangeSet] = {}  # by partition
 
     def review(self) -> None:
-        """Set the window to what is unsettled, and what may still be delivered."""
-        self.window.limit = self.window.used + max(0, self.delivered_max - self.delivered_count)
+        """Set the window to what is unsettled, and what may still be delivered.
+
+        What partitions have delivered, and waits in the link's inbox, counts as used and not yet as held.
+        """
+        self.window.limit = self.held_count + max(0, self.delivered_max - self.delivered_count)
 
     def gives_back(self, number: int, ranges: list[tuple[int, int]]) -> None:
         """Note that messages are settled, whether that takes effect or not."""
@@ -76,13 +88,16 @@ class _Lent:
             count = held.count_within(first, end)
             if count:
                 held.discard(first, end)
+                self.held_count -= count
                 self.window.give(count)
 
     def keeps_only(self, partitions: list[int]) -> None:
         """Note that the partitions have back what the flow holds of others."""
         for number in list(self.unsettled):
             if number not in partitions:
-                self.window.give(self.unsettled.pop(number).total)
+                count = self.unsettled.pop(number).total
+                self.held_count -= count
+                self.window.give(count)
 
 
 @final
@@ -150,7 +165,7 @@ class HomeFlows:
         elif kind == notes.SETTLE:
             self._settle(lent, note)
         elif kind == notes.RENEW:
-            self._post(lent, note.number(0), RenewLock(lent.flow_id, note.number(1), note.ranges(3), note.number(2)))
+            self._renew(lent, note)
         elif kind == notes.ANNOTATE:
             annotation = note.text(4).encode("latin-1")
             request = AnnotateDelivery(lent.flow_id, note.number(1), note.ranges(3), note.number(2), annotation)
@@ -163,7 +178,7 @@ class HomeFlows:
         elif kind == notes.DRAIN and note.number(0):
             self._tell(lent, DrainFlow(lent.flow_id, note.number(0)))
         elif kind == notes.DRAIN:
-            self._drained(lent, 0)
+            self._recall(lent)
         else:
             raise ValueError(f"LINK_FLOW of kind {kind} for a consumer")
 
@@ -180,6 +195,10 @@ class HomeFlows:
             selector = self._selectors.compile(text) if text else None
         except SelectorError as error:
             self._send(lent, notes.REFUSED, BAD_SELECTOR, str(error))
+            return
+        if len(self._by_consumer) >= FLOWS_MAX:
+            text = f"broker {self._neighbor} has {FLOWS_MAX} consumers here, and may have no more"
+            self._send(lent, notes.REFUSED, MAX_BIND_COUNT_EXCEEDED, text)
             return
         self._by_consumer[lent.consumer] = self._by_flow[lent.flow_id] = lent
         request = self._request(lent, f"{client}@{self._neighbor}", user, protocol, selector, of_partition_max)
@@ -243,6 +262,26 @@ class HomeFlows:
         else:
             self._post(lent, number, settle)
 
+    def _renew(self, lent: _Lent, note: FlowNote) -> None:
+        number, token = note.number(0), note.number(4)
+        request = RenewLock(lent.flow_id, note.number(1), note.ranges(3), note.number(2))
+        partition = lent.partitions.get(number)
+        if partition is None:
+            self._send(lent, notes.RENEWED, token, 0)
+            return
+
+        def renewed(answer: LoopFuture[Any]) -> None:
+            if not lent.is_over:
+                self._send(lent, notes.RENEWED, token, 0 if answer.error() is not None else answer.get())
+
+        ask_at(partition, request).then(renewed)
+
+    def _recall(self, lent: _Lent) -> None:
+        """Let partitions deliver no more, and answer behind what they have delivered."""
+        lent.delivered_max = lent.delivered_count
+        lent.review()
+        self._cell.inbox.post(_Recalled(lent.flow_id))
+
     def _post(self, lent: _Lent, number: int, message: object) -> bool:
         partition = lent.partitions.get(number)
         if partition is None:
@@ -292,6 +331,10 @@ class HomeFlows:
             lent = self._by_flow.get(message.flow_id)
             if lent is not None:
                 self._drained(lent, message.number)
+        elif isinstance(message, _Recalled):
+            lent = self._by_flow.get(message.flow_id)
+            if lent is not None:
+                self._drained(lent, 0)
         elif isinstance(message, FlowGone):
             lent = self._by_flow.get(message.flow_id)
             if lent is not None:
@@ -322,6 +365,7 @@ class HomeFlows:
             if again:  # they were taken back, or the partition was loaded again
                 lent.window.give(again)
             held.add(first, first + count)
+            lent.held_count += count - again
             lent.delivered_count += count
             self.delivered_count += count
             self._write(wire, lent, number, delivery, delivery.start_row, delivery.stop_row)
@@ -335,7 +379,7 @@ class HomeFlows:
             part = batch if whole else batch.select(list(range(start, end)))
             first = delivery.first_sequence + start - delivery.start_row
             try:
-                body = link_body(part)
+                body = body_once(part)
             except Exception:  # a fault of ours; it must not hold up what is behind it
                 log.exception("%d messages for a consumer at %s could not be written", part.count, self._neighbor)
                 body = b""
@@ -364,7 +408,8 @@ class HomeFlows:
     def _unwritable(self, lent: _Lent, number: int, delivery: Delivery, first: int, count: int) -> None:
         """Reject what cannot cross: it goes to the dead message queue, if there is one."""
         self._unwritable_count += count
-        lent.delivered_max += count  # the consumer's broker hears nothing of them
+        self.delivered_count -= count
+        lent.delivered_count -= count  # the consumer's broker hears nothing of them
         lent.gives_back(number, [(first, first + count)])
         cause = "it cannot be sent over the link"
         settle = Settle(
@@ -380,6 +425,14 @@ class HomeFlows:
     def _send(self, lent: _Lent, kind: int, *values: object) -> None:
         if self._wire is not None:
             self._wire.deliver(LinkFlow(self._link_flow_id, note_body(kind, lent.consumer, *values)))
+
+
+@final
+class _Recalled:
+    """Stands in the link's inbox behind what partitions delivered before credit was recalled."""
+
+    def __init__(self, flow_id: int) -> None:
+        self.flow_id: Final = flow_id
 
 
 @final

@@ -9,6 +9,7 @@ from typing import Any, Final, final
 from sluicegate.actors.messages.directory import NAMED, FindQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
+    MAX_BIND_COUNT_EXCEEDED,
     BindBrowser,
     BindRefused,
     Browsed,
@@ -27,7 +28,14 @@ from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.flow.codec.frames.link_flow import IN_FLIGHT, REDELIVERED, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.notes import BAD_SELECTOR, FRAME_HEAD_BYTES, NO_QUEUE, FlowNote, note_body
+from sluicegate.protocols.network.queues.notes import (
+    BAD_SELECTOR,
+    FLOWS_MAX,
+    FRAME_HEAD_BYTES,
+    NO_QUEUE,
+    FlowNote,
+    note_body,
+)
 
 log = logging.getLogger("sluicegate.network")
 
@@ -109,6 +117,10 @@ class HomeBrowsers:
             selector = self._selectors.compile(text) if text else None
         except SelectorError as error:
             self._send(browser, notes.REFUSED, BAD_SELECTOR, str(error))
+            return
+        if len(self._by_consumer) >= FLOWS_MAX:
+            text = f"broker {self._neighbor} has {FLOWS_MAX} browsers here, and may have no more"
+            self._send(browser, notes.REFUSED, MAX_BIND_COUNT_EXCEEDED, text)
             return
         request = BindBrowser(
             browser.flow_id,

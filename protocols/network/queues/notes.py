@@ -18,7 +18,7 @@ _HEAD: Final = struct.Struct(">B7xQ")
 BIND: Final = 1  # queue, client, user, protocol, selector, whether it acknowledges handoffs, maximum of one partition
 BOUND: Final = 2  # nothing
 REFUSED: Final = 3  # code, text
-CREDIT: Final = 4  # messages that may be delivered in all, since BIND
+CREDIT: Final = 4  # messages that may be delivered in all, since BIND; those that could not be sent do not count
 SETTLE: Final = 5  # partition, epoch, outcome, delivery count, cause, token (0: not durably), ranges
 SETTLED: Final = 6  # token, verdict (0: it is stored), text
 STATE: Final = 7  # active, partitions
@@ -28,18 +28,21 @@ DRAIN: Final = 10  # number; 0: credit is recalled, and nothing is drained
 DRAINED: Final = 11  # number, messages delivered in all, since BIND: there is no credit left
 UNBIND: Final = 12  # whether what it holds counts as failed, whether the client may return
 GONE: Final = 13  # reason, whether the client may bind again
-RENEW: Final = 14  # partition, epoch, delivery count, ranges
+RENEW: Final = 14  # partition, epoch, delivery count, ranges, token
 ANNOTATE: Final = 15  # partition, epoch, delivery count, ranges, annotation (Latin-1)
 BROWSE: Final = (
     16  # queue, client, user (null: an operator), protocol, selector, messages, partition (null: all), after
 )
 SHOW: Final = 17  # further messages that a browser may show
+RENEWED: Final = 18  # token, messages that the flow holds of those that it named
 
-KINDS: Final = frozenset(range(BIND, SHOW + 1))
+KINDS: Final = frozenset(range(BIND, RENEWED + 1))
 OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND, BROWSE, SHOW})
 
 NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
 BAD_SELECTOR: Final = "bad_selector"
+NUMBER_MAX: Final = (1 << 63) - 1
+FLOWS_MAX: Final = 65_535  # consumers, and as many browsers, of one neighbor in one message VPN
 FRAME_HEAD_BYTES: Final = 66_000  # room for everything in a frame beside the messages
 
 Ranges = list[tuple[int, int]]
@@ -59,9 +62,9 @@ class FlowNote:
     def number(self, place: int) -> int:
         """Return a number."""
         value = self._value(place)
-        if not isinstance(value, int) or value < 0:
+        if not _is_number(value):
             raise self._wrong(place)
-        return value
+        return int(value)
 
     def flag(self, place: int) -> bool:
         """Return a flag."""
@@ -88,7 +91,7 @@ class FlowNote:
     def numbers(self, place: int) -> list[int]:
         """Return a list of numbers."""
         value = self._value(place)
-        if not isinstance(value, list) or not all(isinstance(each, int) and each >= 0 for each in value):
+        if not isinstance(value, list) or not all(_is_number(each) for each in value):
             raise self._wrong(place)
         return list(value)
 
@@ -101,7 +104,7 @@ class FlowNote:
         for row in value:
             if not isinstance(row, list) or len(row) != width:
                 raise self._wrong(place)
-            if not all(isinstance(each, int) and each >= 0 for each in row):
+            if not all(_is_number(each) for each in row):
                 raise self._wrong(place)
             found.append(list(row))
         return found
@@ -123,6 +126,10 @@ class FlowNote:
 
     def __repr__(self) -> str:
         return f"FlowNote({self.kind}, {self.consumer}, {self.values})"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= NUMBER_MAX
 
 
 def note_body(kind: int, consumer: int, *values: object) -> bytes:

@@ -7,9 +7,11 @@ neighbor, and what the neighbor answers into the messages that a queue and its p
 Credit is lent: what a consumer's window has room for is taken from the window, and given to the neighbor, which may
 deliver so many messages. Once they are here they are unsettled, as those of a local partition are. A loan that nothing
 was delivered for is asked back when others wait for the window, and when the consumer drains the flow. What comes for
-credit that the consumer has recalled meanwhile is returned untouched.
+credit that the consumer has recalled meanwhile is returned untouched, and so is all that follows until the neighbor has
+answered a recall: else later messages of a key would come before it.
 """
 
+import logging
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import (
@@ -45,6 +47,7 @@ from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import RELEASED
+from sluicegate.messaging.message.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
 from sluicegate.messaging.network.times import arriving
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
@@ -55,6 +58,8 @@ from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.interface import QueueLink
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body
 from sluicegate.protocols.network.queues.remote_browsers import RemoteBrowsers
+
+log = logging.getLogger("sluicegate.network")
 
 LOAN_MAX: Final = 1_000  # messages of one flow that the neighbor may deliver
 RECALL_MS: Final = 250  # a loan for which nothing came in this time is asked back, where others wait
@@ -76,6 +81,8 @@ class _Borrower:
         self.received_count = 0
         self.drain_number = 0  # of the drain or recall that is under way
         self.is_drained = False  # one is under way
+        self.next_drain_number = 0  # of the drain that the consumer wants once that is over; 0: none
+        self.returns_all = False  # what comes, until the recall that is under way is answered
         self.received_before = 0  # when the loan was last looked at
 
     def takes_back(self) -> None:
@@ -126,6 +133,8 @@ class RemoteQueue(Behaviour):
 
     def stopped(self) -> None:
         """End all flows: the queue is known here no longer."""
+        for flow_id in list(self._flows):
+            self._link.say(notes.UNBIND, flow_id, False, True)
         self.lost("the queue is gone, or the link to its broker was removed", may_return=True)
 
     def _check_reachable(self) -> None:
@@ -192,10 +201,17 @@ class RemoteQueue(Behaviour):
         borrower = self._flows.get(message.flow_id)
         if borrower is None:
             return
+        if borrower.is_drained:  # what is lent now would be taken for lent before
+            borrower.next_drain_number = message.number
+            return
         self._lend(borrower, int(borrower.window.room()))
-        borrower.drain_number = message.number
+        self._end_loan(borrower, message.number)
+
+    def _end_loan(self, borrower: _Borrower, number: int) -> None:
+        """Drain the flow, or recall what is lent (0)."""
+        borrower.drain_number = number
         borrower.is_drained = True
-        self._link.say(notes.DRAIN, message.flow_id, message.number)
+        self._link.say(notes.DRAIN, borrower.flow.flow_id, number)
 
     # --- credit ---
 
@@ -237,9 +253,7 @@ class RemoteQueue(Behaviour):
             if borrower.loan == 0 or borrower.is_drained or window.room() > 0:
                 continue
             if is_idle and window.waiters_count > (1 if borrower.loan * 2 <= LOAN_MAX else 0):
-                borrower.drain_number = 0
-                borrower.is_drained = True
-                self._link.say(notes.DRAIN, borrower.flow.flow_id, 0)
+                self._end_loan(borrower, 0)
             else:
                 self._watch()
 
@@ -253,14 +267,22 @@ class RemoteQueue(Behaviour):
             return
         batch = arriving(link_batch(frame.batch), frame.sent_ms, self._cell.runtime.dispatcher.both_ms()[1])
         count = batch.count
-        if count > borrower.loan:
-            raise ValueError(f"{count} messages for consumer {frame.consumer}, which takes {borrower.loan}")
+        if count > borrower.loan:  # one of the two is wrong: the flow begins anew, and the link goes on
+            text = f"{count} messages came for the {borrower.loan} that were asked for"
+            log.warning("flow of %r at %r of %s: %s", borrower.flow.client, self.name, self._link.neighbor, text)
+            self._forget(frame.consumer)
+            self._link.say(notes.UNBIND, frame.consumer, False, True)
+            borrower.flow.address.post(FlowGone(frame.consumer, f"500 Internal Error: {text}", may_return=True))
+            return
         borrower.loan -= count
         borrower.received_count += count
         window = borrower.window
-        excess = min(count, max(0, int(window.used - window.limit)))
+        excess = count if borrower.returns_all else min(count, max(0, int(window.used - window.limit)))
         partition = self._partition(frame.partition)
         if excess:  # the consumer has recalled its credit
+            if not borrower.is_drained:  # before the messages are back: they must not come at once again
+                self._end_loan(borrower, 0)
+            borrower.returns_all = True
             window.give(excess)
             end = frame.first + count
             released = Settle(
@@ -307,12 +329,18 @@ class RemoteQueue(Behaviour):
             raise ValueError(f"LINK_FLOW of kind {kind} from the broker of a queue")
 
     def _drained(self, borrower: _Borrower, number: int) -> None:
+        if not borrower.is_drained or number != borrower.drain_number:
+            raise ValueError(f"DRAINED {number} for consumer {borrower.flow.flow_id}, which did not ask for it")
         borrower.takes_back()
-        borrower.is_drained = False
+        borrower.is_drained = borrower.returns_all = False
         if number:
             borrower.flow.address.post(FlowDrained(borrower.flow.flow_id, number))
         else:
             wake_waiters(borrower.window, self._cell.runtime.dispatcher)  # the others first
+        if borrower.next_drain_number:
+            self._lend(borrower, int(borrower.window.room()))
+            self._end_loan(borrower, borrower.next_drain_number)
+            borrower.next_drain_number = 0
         self._cell.inbox.post(Wake())  # after the consumer has decided what it wants now
 
     def lost(self, reason: str, *, may_return: bool) -> None:
@@ -364,9 +392,7 @@ class _RemotePartition(Behaviour):
                 number, Settle(message.flow_id, message.epoch, first, end, RELEASED, further=message.ranges[1:]), 0
             )
         elif isinstance(message, RenewLock):
-            values = (number, message.epoch, int(message.delivery_count), message.ranges)
-            link.say(notes.RENEW, message.flow_id, *values)
-            return sum([end - first for first, end in message.ranges])
+            return link.renew(number, message)
         elif isinstance(message, AnnotateDelivery):
             text = message.annotation.decode("latin-1")
             values = (number, message.epoch, int(message.delivery_count), message.ranges)
@@ -394,6 +420,7 @@ class RemoteQueues(QueueLink):
         self._queues: dict[str, tuple[ActorCell, RemoteQueue]] = {}
         self._by_flow: dict[int, RemoteQueue] = {}
         self._awaited: dict[int, tuple[int, Address]] = {}  # token -> flow, who waits for the settlement
+        self._renewals: dict[int, tuple[int, LoopFuture[int]]] = {}  # token -> flow, how many locks were renewed
 
     @property
     def is_up(self) -> bool:
@@ -435,6 +462,9 @@ class RemoteQueues(QueueLink):
         awaited, self._awaited = self._awaited, {}
         for _, reply_to in awaited.values():
             reply_to.post(PublishFailed(0, AWAY.format(neighbor=self.neighbor)))
+        renewals, self._renewals = self._renewals, {}
+        for _, answer in renewals.values():
+            answer.set(0)
         for _, queue in list(self._queues.values()):
             queue.lost(f"503 Service Unavailable: {AWAY.format(neighbor=self.neighbor)}", may_return=True)
 
@@ -458,6 +488,10 @@ class RemoteQueues(QueueLink):
             if flow == flow_id:
                 del self._awaited[token]
                 reply_to.post(PublishFailed(0, "its flow has ended"))
+        for token, (flow, answer) in list(self._renewals.items()):
+            if flow == flow_id:
+                del self._renewals[token]
+                answer.set(0)
 
     def say(self, kind: int, flow_id: int, *values: object) -> None:
         """Tell the neighbor something of a flow."""
@@ -479,6 +513,18 @@ class RemoteQueues(QueueLink):
                 settle.ranges,
             )
 
+    def renew(self, number: int, request: RenewLock) -> LoopFuture[int]:
+        """Have locks renewed; the answer is the number of messages that the flow still holds."""
+        answer: LoopFuture[int] = LoopFuture()
+        if request.flow_id not in self._by_flow or self._wire is None:
+            answer.set(0)
+            return answer
+        token = self._cell.runtime.next_urn()
+        self._renewals[token] = (request.flow_id, answer)
+        values = (number, request.epoch, int(request.delivery_count), request.ranges, token)
+        self.say(notes.RENEW, request.flow_id, *values)
+        return answer
+
     def awaits(self, flow_id: int, reply_to: Address) -> int:
         """Return a token for a settlement that is to be answered; 0: the flow has ended."""
         if flow_id not in self._by_flow or self._wire is None:
@@ -494,6 +540,8 @@ class RemoteQueues(QueueLink):
         queue = self._by_flow.get(frame.consumer)
         if queue is not None:
             queue.deliver(frame)
+        else:  # its end may have failed to reach the neighbor, where it would hold the messages for ever
+            self.say(notes.UNBIND, frame.consumer, False, True)
 
     def received(self, note: FlowNote) -> None:
         """Take a note. Raises ValueError."""
@@ -501,7 +549,14 @@ class RemoteQueues(QueueLink):
             awaited = self._awaited.pop(note.number(0), None)
             if awaited is not None:
                 verdict = note.number(1)
+                if verdict >= len(REFUSAL_TEXTS):  # of a later release
+                    verdict = REFUSED_NOT_STORED
                 awaited[1].post(PublishFailed(0, note.text(2), verdict) if verdict else Confirmed(0))
+            return
+        if note.kind == notes.RENEWED:
+            renewal = self._renewals.pop(note.number(0), None)
+            if renewal is not None:
+                renewal[1].set(note.number(1))
             return
         queue = self._by_flow.get(note.consumer)
         if queue is not None:

@@ -307,3 +307,34 @@ async def test_small_windows_are_shared_by_remote_queues_in_turn(network: Broker
     local = await network["a"].connect("local", 5)
     assert await local.publish("$queue/here", b"here", qos=1) == 0
     assert sorted(await client.payloads(4)) == [b"here", b"p", b"p", b"q"]
+
+
+async def test_credit_that_was_recalled_is_returned_once_and_keeps_the_order(network: Brokers) -> None:
+    """What comes is returned, the loan with it: the neighbor does not send the same messages over and over."""
+    await queue_at_b(network)
+    async with FlowClient(network["a"].flow_port) as client:
+        flow_id = await client.binds("q", credit=1000)
+        await shows(network["b"], lambda view: [each.window for each in view.flows] == [1000])
+        client.grants(flow_id, 0, recalls=True)
+        await client.heard(Credit, lambda credit: credit.flow_id == flow_id)
+        await publish(network, range(10))
+        await shows(network["b"], lambda view: (view.flows[0].window, view.ready_count) == (0, 10))
+        assert network["b"].neighbor("a").vpns[0].home_flows.delivered_count <= 10
+        client.grants(flow_id, 1000)
+        found = await client.receives_in_all(10, flow_id)
+        assert [each.payload for each in found] == payloads(range(10))
+
+
+async def test_drains_that_follow_each_other_keep_the_link(network: Brokers) -> None:
+    """What the second drain lends counts from the answer to the first."""
+    await queue_at_b(network)
+    await publish(network, range(30))
+    links = (await network.proxy("a", "b")).accepted_count
+    client = await AmqpClient.open(network["a"].amqp_port)
+    await client.receiver("r", "queue://q", handle=1)
+    client.flow(1, 10, drain=True)
+    client.flow(1, 20, drain=True)
+    found = await client.deliveries(20)
+    assert [each.payload for each in found] == payloads(range(20))
+    assert (await network.proxy("a", "b")).accepted_count == links
+    await client.close()
