@@ -408,7 +408,7 @@ class QueueSource(OutgoingSide):
 
     async def _bind_flow(self) -> None:
         services, name, client = self._bridge.services, self.rule.queue, self._bridge.client
-        handle: QueueHandle | None = await services.queues.ask(FindQueue(name))
+        handle: QueueHandle | None = await services.queues.ask(FindQueue(name, anywhere=True))
         if self._is_ended or self._flow_id:
             return
         if handle is None:

@@ -96,7 +96,7 @@ class QueueBinding(FlowReader):
 
     async def _bind_flow(self) -> None:
         services, name = self._point.services, self.settings.queue
-        handle: QueueHandle | None = await services.queues.ask(FindQueue(name))
+        handle: QueueHandle | None = await services.queues.ask(FindQueue(name, anywhere=True))
         if self._is_stopped:
             return
         if handle is None:

@@ -47,7 +47,8 @@ class HttpFlows:
         flows_per_client_max: int,
     ) -> HttpFlow:
         """Bind a flow. Raises HttpProblem, ClientDenied."""
-        handle: QueueHandle | None = await self._queues.ask(FindQueue(options.queue_name, rights, consumes=True))
+        named = FindQueue(options.queue_name, rights, consumes=True, anywhere=True)
+        handle: QueueHandle | None = await self._queues.ask(named)
         if handle is None:
             raise HttpProblem(BAD_REQUEST, f"there is no queue {options.queue_name!r:.300}", reason="Queue Not Found")
         self._check_room(options, flows_max, flows_per_client_max)

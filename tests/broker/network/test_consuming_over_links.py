@@ -14,6 +14,7 @@ from support.amqp.client import AmqpClient
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows
 from support.flow.client import FlowClient, Refused
+from support.http.client import http_client, poll, settle
 from support.mqtt.raw_client import RawClient
 
 
@@ -338,3 +339,15 @@ async def test_drains_that_follow_each_other_keep_the_link(network: Brokers) -> 
     assert [each.payload for each in found] == payloads(range(20))
     assert (await network.proxy("a", "b")).accepted_count == links
     await client.close()
+
+
+async def test_an_http_worker_consumes_from_a_queue_of_a_neighbor(network: Brokers) -> None:
+    await queue_at_b(network)
+    await publish(network, range(3))
+    async with http_client(network["a"]) as client:
+        flow, lines = await poll(client, "/QUEUE/q", max=3)
+        assert [each["payload"] for each in lines] == ["0", "1", "2"]
+        assert await settle(client, f"{flow}/1-3") == 204
+        await is_empty(network)
+        assert (await client.delete(flow)).status_code == 204
+    await shows(network["b"], lambda view: not view.flows)
