@@ -7,6 +7,7 @@ under way may come a second time, for their state is gone; and so they may when 
 
 import selectors
 import ssl
+import time
 from collections import OrderedDict, deque
 from typing import Any, Final, final
 
@@ -17,13 +18,21 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
 from sluicegate.messaging.topics.syntax import SHARE_TOPICS, TopicError
-from sluicegate.protocols.bridges.remote import Arrival, Line, Opened, Outgoing, RemoteBroker, RemoteFailed, Settlement
+from sluicegate.protocols.bridges.remote import (
+    Arrival,
+    Line,
+    Opened,
+    Outgoing,
+    RemoteBroker,
+    RemoteFailed,
+    Settlement,
+    Work,
+)
 from sluicegate.protocols.bridges.remotes.mqtt_messages import (
     RuleFinder,
     decoded_headers,
     encoded_properties,
     filter_of,
-    wall_ms,
 )
 from sluicegate.protocols.bridges.remotes.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
@@ -34,6 +43,18 @@ _TICK_S: Final = 1.0  # between two looks at the keep-alive
 _REFUSED: Final = 0x80
 _NEVER_TAKEN: Final = (TOPIC_NAME_INVALID, PAYLOAD_FORMAT_INVALID)  # codes that blame the message itself
 _PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
+
+
+@final
+class _Unacknowledged:
+    """A message of the foreign broker that neither PUBACK nor PUBREC was sent for."""
+
+    __slots__ = ("outcome", "packet_id", "qos")
+
+    def __init__(self, packet_id: int, qos: int) -> None:
+        self.packet_id = packet_id
+        self.qos = qos
+        self.outcome: int | None = None  # None: it is not settled yet
 
 
 @final
@@ -60,10 +81,11 @@ class Mqtt5Remote(RemoteBroker):
         self._client.on_disconnect = self._on_disconnect
         self._finder = RuleFinder(settings)
         self._window = min(settings.window_messages, PUBLISH_IDS_MAX)
+        self._sends_qos_2 = any(rule.qos == 2 for rule in settings.outgoing)
         self._queue: deque[Outgoing] = deque()  # to be published
         self._numbers: dict[int, int] = {}  # packet id -> number
-        self._unwritten: list[int] = []  # numbers of QoS 0 that are not in the socket yet
-        self._unacknowledged: OrderedDict[int, tuple[int, int, bool]] = OrderedDict()  # arrival: id, QoS, settled
+        self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
+        self._unacknowledged: OrderedDict[int, _Unacknowledged] = OrderedDict()  # by number of the arrival
         self._orphans: dict[int, int] = {}  # packet id -> arrival of QoS 2 of an earlier connection, without settlement
         self._last_arrival = 0
         self._in_flight_max = 0
@@ -88,6 +110,7 @@ class Mqtt5Remote(RemoteBroker):
         waker = Waker()
         selector = selectors.DefaultSelector()
         try:
+            self._settle_orphans(self._take_work().settlements)  # before any of these messages comes again
             selector.register(waker.socket, selectors.EVENT_READ)
             self._connect()
             sock = self._client.socket()
@@ -101,13 +124,22 @@ class Mqtt5Remote(RemoteBroker):
             selector.close()
             waker.close()
             self._is_connected = False
-            for number, (packet_id, qos, _) in self._unacknowledged.items():
-                if qos == 2:
-                    self._orphans[packet_id] = number
-            self._unacknowledged.clear()
-            for number in self._unwritten:
+            self._lose_unacknowledged()
+            self._confirm_written()
+            for number, _ in self._unwritten:
                 self.line.refused(number, RELEASED, "the connection was lost")
             self._unwritten.clear()
+
+    def _lose_unacknowledged(self) -> None:
+        """Remember what the foreign broker will send again: QoS 2 may be stored already, or on its way there."""
+        for number, message in self._unacknowledged.items():
+            if message.qos != 2 or message.outcome == RELEASED:
+                continue
+            if message.outcome is None:
+                self._orphans[message.packet_id] = number
+            else:  # it waits for the PUBREC of an earlier one
+                self._client.stored_ids.add(message.packet_id)
+        self._unacknowledged.clear()
 
     # --- connecting ---
 
@@ -136,7 +168,9 @@ class Mqtt5Remote(RemoteBroker):
         self._retains = bool(getattr(properties, "RetainAvailable", 1))
         if not self._client.session_present:
             self._orphans.clear()
-        elif not self._is_known_session:
+        elif self._is_known_session:
+            self._client.repeat_releases()
+        elif self._sends_qos_2 and self._qos_max == 2:
             self._client.release_ids(self._window)
         self._is_known_session = True
         self._subscribe()
@@ -184,8 +218,8 @@ class Mqtt5Remote(RemoteBroker):
 
     def _serve(self, selector: selectors.BaseSelector, waker: Waker, sock: Any) -> None:
         client, line = self._client, self.line
-        connected_until_ms = wall_ms() + CONNECT_S_MAX * 1000
-        looked_ms = 0
+        looked_s = time.monotonic()
+        connected_until_s = looked_s + CONNECT_S_MAX
         writes = False
         while True:
             events = selector.select(0 if client.may_have_more else _TICK_S)
@@ -197,17 +231,16 @@ class Mqtt5Remote(RemoteBroker):
                     is_readable = True
             if is_readable:
                 self._check(client.read())
-            work = line.work()
-            self._queue += work.messages
+            work = self._take_work()
             if work.settlements:
                 self._acknowledge(work.settlements)
             if self._is_connected:
                 self._publish()
-            now_ms = wall_ms()
-            if not 0 <= now_ms - looked_ms < _TICK_S * 1000:
-                looked_ms = now_ms
+            now_s = time.monotonic()
+            if now_s - looked_s >= _TICK_S:
+                looked_s = now_s
                 self._check(client.loop_misc())
-                if not self._is_connected and now_ms > connected_until_ms:
+                if not self._is_connected and now_s > connected_until_s:
                     raise RemoteFailed(f"no answer to CONNECT within {CONNECT_S_MAX} s")
             if work.is_closed:
                 client.disconnect()
@@ -216,20 +249,28 @@ class Mqtt5Remote(RemoteBroker):
             writes = self._write(selector, sock, writes=writes)
             line.flush()
 
+    def _take_work(self) -> Work:
+        work = self.line.work()
+        self._queue += work.messages
+        return work
+
     def _write(self, selector: selectors.BaseSelector, sock: Any, *, writes: bool) -> bool:
         """Write what there is; return whether the socket takes no more for now."""
         try:
             is_all = self._client.write()
         except OSError as error:
             raise RemoteFailed(why(error)) from None
-        if is_all:
-            for number in self._unwritten:
-                self.line.confirmed(number)
-            self._unwritten.clear()
+        self._confirm_written()
         if is_all == writes:
             events = selectors.EVENT_READ if is_all else selectors.EVENT_READ | selectors.EVENT_WRITE
             selector.modify(sock, events)
         return not is_all
+
+    def _confirm_written(self) -> None:
+        """Confirm messages of QoS 0 that the socket has taken, so that they go at most once."""
+        unwritten, written_bytes = self._unwritten, self._client.written_bytes
+        while unwritten and unwritten[0][1] <= written_bytes:
+            self.line.confirmed(unwritten.popleft()[0])
 
     def _check(self, result: MQTTErrorCode) -> None:
         """Raise RemoteFailed if the connection has ended, or was refused."""
@@ -274,7 +315,7 @@ class Mqtt5Remote(RemoteBroker):
             if qos:
                 self._numbers[packet_id] = message.number
             else:
-                self._unwritten.append(message.number)
+                self._unwritten.append((message.number, client.written_bytes + client.output_bytes))
 
     def _confirmed(self, packet_id: int, code: int, text: str) -> None:
         number = self._numbers.pop(packet_id, None)
@@ -298,7 +339,7 @@ class Mqtt5Remote(RemoteBroker):
             self.line.dropped(rule)
             return
         if qos == 2 and packet_id in self._orphans:  # it is being stored
-            self._unacknowledged[self._orphans.pop(packet_id)] = (packet_id, qos, False)
+            self._unacknowledged[self._orphans.pop(packet_id)] = _Unacknowledged(packet_id, qos)
             return
         headers, fault = None, ""
         if section:
@@ -309,7 +350,7 @@ class Mqtt5Remote(RemoteBroker):
         self._last_arrival += 1
         number = self._last_arrival
         if qos:
-            self._unacknowledged[number] = (packet_id, qos, False)
+            self._unacknowledged[number] = _Unacknowledged(packet_id, qos)
         self.line.arrived(
             Arrival(
                 number=number,
@@ -326,26 +367,28 @@ class Mqtt5Remote(RemoteBroker):
     def _acknowledge(self, settlements: list[Settlement]) -> None:
         """Acknowledge in the order in which the messages came [MQTT 4.6.0-2].
 
-        One of an earlier connection comes again: QoS 2 is then acknowledged if it is stored, and QoS 1 is new.
+        A released one is not acknowledged, nor is what came behind it: all that comes again with the next connection.
         """
         waiting = self._unacknowledged
         for settlement in settlements:
-            entry = waiting.get(settlement.number)
-            if entry is not None:
-                waiting[settlement.number] = (entry[0], entry[1], True)
-            elif self._orphans:
-                self._settle_orphan(settlement)
+            message = waiting.get(settlement.number)
+            if message is not None:
+                message.outcome = settlement.outcome
+        if self._orphans:
+            self._settle_orphans(settlements)
         while waiting:
-            number, (packet_id, qos, is_settled) = next(iter(waiting.items()))
-            if not is_settled:
+            number, message = next(iter(waiting.items()))
+            if message.outcome is None or message.outcome == RELEASED:
                 return
             del waiting[number]
-            self._client.acknowledge(packet_id, qos)
+            self._client.acknowledge(message.packet_id, message.qos)
 
-    def _settle_orphan(self, settlement: Settlement) -> None:
-        for packet_id, number in self._orphans.items():
-            if number == settlement.number:
+    def _settle_orphans(self, settlements: list[Settlement]) -> None:
+        """Note what is stored of an earlier connection. That is acknowledged when it comes again; the rest is new."""
+        ids = {number: packet_id for packet_id, number in self._orphans.items()}
+        for settlement in settlements:
+            packet_id = ids.get(settlement.number)
+            if packet_id is not None:
                 del self._orphans[packet_id]
                 if settlement.outcome != RELEASED:
                     self._client.stored_ids.add(packet_id)
-                return

@@ -11,12 +11,13 @@ The names that begin with an underscore are paho's own. They are those of its re
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, cast
 
-from paho.mqtt.client import Client, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MessageType, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
 from sluicegate.protocols.mqtt.codec.wire import read_varint
@@ -29,6 +30,7 @@ _SUBSCRIBE_IDS: Final = 512  # the last ones, for packets other than PUBLISH
 PUBLISH_IDS_MAX: Final = IDS_MAX - _SUBSCRIBE_IDS
 
 _REFUSED: Final = 0x80  # reason codes from here on are refusals
+_PACKET_KIND: Final = 0xF0  # bits of the first byte
 _ID: Final = struct.Struct("!H")
 
 
@@ -94,6 +96,7 @@ class PahoClient(Client):
         self._input = b""
         self._input_pos = 0
         self._output = bytearray()
+        self.written_bytes = 0  # to all sockets
         self.may_have_more = False  # the socket, or the TLS above it
 
     # --- the loop around it ---
@@ -116,10 +119,24 @@ class PahoClient(Client):
             self.loop_write()
         return self._flush()
 
+    def _packet_queue(
+        self,
+        command: int,
+        packet: bytes | bytearray,
+        mid: int,
+        qos: int,
+        info: MQTTMessageInfo | None = None,
+    ) -> MQTTErrorCode:
+        """Append a packet to what is to be written. DISCONNECT stays with paho, which closes the socket after it."""
+        if command & _PACKET_KIND == MessageType.DISCONNECT:
+            return super()._packet_queue(command, packet, mid, qos, info)
+        self._output += packet
+        return MQTTErrorCode.MQTT_ERR_SUCCESS
+
     @property
     def output_bytes(self) -> int:
         """What is not written yet."""
-        return len(self._output) + sum(len(each["packet"]) for each in self._out_packet)
+        return len(self._output)
 
     def close(self) -> None:
         """Close the socket."""
@@ -145,6 +162,8 @@ class PahoClient(Client):
             except BlockingIOError:
                 return False
             del output[:sent]
+            self.written_bytes += sent
+            self._last_msg_out = time.monotonic()
         return True
 
     def _sock_recv(self, bufsize: int) -> bytes:
@@ -199,7 +218,11 @@ class PahoClient(Client):
         The foreign broker would take a new message of QoS 2 under such an id for a repetition, and drop it.
         """
         self.unreleased_ids = set(range(1, count + 1))
-        for packet_id in range(1, count + 1):
+        self.repeat_releases()
+
+    def repeat_releases(self) -> None:
+        """Release the packet ids again whose PUBCOMP has not come."""
+        for packet_id in sorted(self.unreleased_ids):
             self._send_pubrel(packet_id)
 
     def forget(self) -> None:
@@ -223,9 +246,12 @@ class PahoClient(Client):
 
     def _handle_connack(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
-        self.session_present = bool(packet) and bool(packet[0] & 1)
-        if not self.session_present:
-            # The foreign broker knows nothing of what was under way: PUBREL alone would lose it.
+        is_accepted = len(packet) > 1 and packet[1] == 0
+        self.session_present = is_accepted and bool(packet[0] & 1)
+        if is_accepted and not self.session_present:
+            # The foreign broker knows nothing of what was under way: PUBREL alone would lose it. A refusal says nothing
+            # of the session: its flag is always 0 [MQTT 3.2.2-6].
+            self.unreleased_ids.clear()
             for message in self._out_messages.values():
                 message.dup = False
                 if message.state == MessageState.MQTT_MS_RESEND_PUBREL:

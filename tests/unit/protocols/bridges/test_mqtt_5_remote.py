@@ -1,0 +1,250 @@
+"""The MQTT 5 remote beside a foreign broker whose every packet is scripted: states that outlive a connection."""
+
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import support.mqtt.packets as mqtt
+from sluicegate.messaging.message.outcomes import RELEASED
+from sluicegate.protocols.bridges.remotes.mqtt_5 import Mqtt5Remote
+from sluicegate.protocols.bridges.remotes.paho_client import Packed, PahoClient
+from support.bridges.remote_side import RemoteSide
+from support.bridges.scripted_mqtt import (
+    DISCONNECT,
+    PUBACK,
+    PUBLISH,
+    PUBREC,
+    PUBREL,
+    ScriptedBroker,
+    connack,
+    scripted,
+)
+
+OUT_2 = [{"queue": "q", "qos": 2}]
+TWO_IN_2 = [{"remote_topic": "a/#", "qos": 2}, {"remote_topic": "b/#", "qos": 2}]
+
+
+@pytest.fixture
+def broker() -> Iterator[ScriptedBroker]:
+    with scripted() as listening:
+        yield listening
+
+
+def side_of(broker: ScriptedBroker, **given: Any) -> RemoteSide:
+    return RemoteSide(Mqtt5Remote, broker.port, **given)
+
+
+def publish(topic: str, payload: bytes, packet_id: int, *, qos: int = 2, dup: bool = False) -> bytes:
+    return mqtt.publish(topic, payload, level=5, qos=qos, packet_id=packet_id, dup=dup)
+
+
+# --- outgoing: what the foreign broker has of ours ---
+
+
+@pytest.mark.parametrize("reason", [0x86, 0x88, 0x89])
+def test_a_refused_connection_changes_nothing_of_what_is_under_way(broker: ScriptedBroker, reason: int) -> None:
+    """[MQTT 3.2.2-6]: a refusal says that no session is present, whether or not there is one."""
+    side = side_of(broker, outgoing=OUT_2)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1", qos=2)
+        assert connection.packet().kind == PUBLISH
+        packet_id = 1
+        connection.send(mqtt.pubrec(packet_id))
+        assert connection.gets(PUBREL) == [packet_id]
+    side.ends()
+    side.connect()
+    with broker.accepts(reason=reason):
+        assert f"0x{reason:02x}" in side.ends().reason
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        assert connection.gets(PUBREL) == [packet_id], "and not PUBLISH"
+        connection.send(mqtt.pubcomp(packet_id))
+        side.until(lambda news: news.confirmed == [256])
+        side.close()
+
+
+def test_a_refused_connection_does_not_make_a_repeated_message_new(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=TWO_IN_2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"1", 7))
+        side.arrived(b"1")
+        side.settle(b"1")
+        assert connection.gets(PUBREC) == [7]
+    side.ends()
+    side.connect()
+    with broker.accepts(reason=0x88):
+        side.ends()
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"1", 7, dup=True))
+        assert connection.gets(PUBREC) == [7]
+        side.arrived(b"1")
+        side.close()
+
+
+def release_ids(broker: ScriptedBroker, side: RemoteSide) -> None:
+    """Connect to a session of an earlier run, and lose the connection before PUBCOMP."""
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        assert connection.gets(PUBREL, 3) == [1, 2, 3]
+        connection.send(mqtt.pubcomp(1, 0x92))
+        side.send(b"1", qos=2)
+    side.ends()
+
+
+def test_packet_ids_whose_release_was_cut_off_are_released_again(broker: ScriptedBroker) -> None:
+    side = side_of(broker, outgoing=OUT_2, window_messages=3)
+    release_ids(broker, side)
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        got = connection.gets(PUBREL, 2)
+        assert set(got) <= {1, 2, 3}
+        for packet_id in got:
+            connection.send(mqtt.pubcomp(packet_id, 0x92))
+        if 1 in got:
+            connection.send(*[mqtt.pubcomp(each, 0x92) for each in connection.gets(PUBREL)])
+        assert connection.packet().kind == PUBLISH
+        side.close()
+
+
+def test_a_foreign_broker_that_has_lost_the_session_has_nothing_to_release(broker: ScriptedBroker) -> None:
+    side = side_of(broker, outgoing=OUT_2, window_messages=3)
+    release_ids(broker, side)
+    side.connect()
+    with broker.accepts() as connection:
+        assert connection.packet().kind == PUBLISH
+        side.close()
+
+
+@pytest.mark.parametrize(("qos", "properties"), [(1, b""), (2, mqtt.byte_property(36, 1))])
+def test_packet_ids_are_released_only_where_qos_2_is_used(broker: ScriptedBroker, qos: int, properties: bytes) -> None:
+    """Foreign brokers without QoS 2 may take PUBREL for an error; they say so with Maximum QoS."""
+    side = side_of(broker, outgoing=[{"queue": "q", "qos": qos}])
+    side.connect()
+    with broker.accepts(session_present=True, properties=properties) as connection:
+        side.send(b"1", qos=qos)
+        assert connection.packet().kind == PUBLISH
+        side.close()
+
+
+def test_a_message_of_qos_0_that_the_socket_has_taken_goes_at_most_once(broker: ScriptedBroker) -> None:
+    """The connection ends while the socket takes no more: what was written is not sent again."""
+    side = side_of(broker, outgoing=[{"queue": "q", "qos": 0}])
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(*[b"%d" % number * 200_000 for number in range(60)], qos=0)
+        received = [connection.packet() for _ in range(20)]
+        assert [each.kind for each in received] == [PUBLISH] * 20
+    side.ends()
+    assert len(side.news.confirmed) >= 20
+    assert not {*side.news.confirmed} & {each.number for each in side.news.refused}
+
+
+# --- incoming: what we have of the foreign broker's ---
+
+
+def test_what_was_settled_behind_another_message_is_not_waited_for_again(broker: ScriptedBroker) -> None:
+    """PUBREC goes in order, so a stored message may wait for an earlier one, when the connection is cut."""
+    side = side_of(broker, incoming=TWO_IN_2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"full", 1), publish("b/1", b"stored", 2))
+        side.arrived(b"full", b"stored")
+        side.settle(b"stored")
+        side.send(b"marker", qos=0)
+        assert connection.packet().kind == PUBLISH, "the settlement was taken"
+    side.ends()
+    side.settle(b"full", outcome=RELEASED)
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"full", 1, dup=True), publish("b/1", b"stored", 2, dup=True))
+        connection.send(publish("b/2", b"new", 3))
+        assert connection.gets(PUBREC) == [2]
+        side.arrived(b"full", b"stored", b"full", b"new")
+        side.settle(b"full", b"new")
+        assert connection.gets(PUBREC, 2) == [1, 3]
+        side.close()
+
+
+def test_what_is_at_the_store_when_the_connection_is_cut_is_acknowledged_when_it_comes_again(
+    broker: ScriptedBroker,
+) -> None:
+    side = side_of(broker, incoming=TWO_IN_2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"1", 1))
+        side.arrived(b"1")
+    side.ends()
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"1", 1, dup=True), publish("a/1", b"2", 2))
+        side.arrived(b"1", b"2")
+        side.settle(b"1", b"2")
+        assert connection.gets(PUBREC, 2) == [1, 2]
+        side.close()
+
+
+@pytest.mark.parametrize(("qos", "answer"), [(1, PUBACK), (2, PUBREC)])
+def test_a_released_message_is_not_acknowledged(broker: ScriptedBroker, qos: int, answer: int) -> None:
+    """It was not stored; so the foreign broker has to send it again."""
+    side = side_of(broker, incoming=[{"remote_topic": "a/#", "qos": qos}])
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(qos)
+        connection.send(publish("a/1", b"1", 1, qos=qos), publish("a/1", b"2", 2, qos=qos))
+        side.arrived(b"1", b"2")
+        side.settle(b"1")
+        assert connection.gets(answer) == [1]
+        side.settle(b"2", outcome=RELEASED)
+        side.line.close()
+        assert connection.packet().kind == DISCONNECT
+    side.ends()
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.grants(qos)
+        connection.send(publish("a/1", b"2", 2, qos=qos, dup=True))
+        side.arrived(b"1", b"2", b"2")
+        side.settle(b"2")
+        assert connection.gets(answer) == [2]
+        side.close()
+
+
+# --- time ---
+
+
+def test_a_connection_attempt_outlives_a_step_of_the_clock(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    side = side_of(broker, outgoing=OUT_2)
+    side.connect()
+    with broker.connects() as connection:
+        ahead_ns = time.time_ns() + 3600 * 1_000_000_000
+        monkeypatch.setattr(time, "time_ns", lambda: ahead_ns)
+        side.send(b"1")  # it looks at the time
+        connection.send(connack())
+        side.is_open()
+        side.close()
+
+
+def test_bytes_to_be_written_are_counted_when_a_packet_is_queued() -> None:
+    """So that it costs the same however many packets wait."""
+    client = PahoClient("c", tls=None, received=lambda *_: None, confirmed=lambda *_: None)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        client._sock = ours
+        for number in range(1, 1001):
+            client.publish_as("t", b"x" * 100, qos=0, retain=False, properties=Packed(b""))
+            assert client.output_bytes == number * (2 + 3 + 1 + 100)
+        assert not client._out_packet, "paho's own queue, which knows no sizes"
+        client.close()
