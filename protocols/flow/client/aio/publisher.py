@@ -34,6 +34,8 @@ class Publisher(FlowOwner):
         self._outbox = Outbox(name, window=window, bytes_max=window_bytes)
         super().__init__(client, self._outbox)
         self._room = WaitQueue()
+        self._turn = asyncio.Lock()  # of the one that waits for room; it lets others in as they came
+        self._waiting_count = 0  # calls that wait for room, or for their turn
         self._awaited: dict[int, asyncio.Future[None]] = {}  # by sequence
 
     async def __aexit__(
@@ -60,6 +62,14 @@ class Publisher(FlowOwner):
         return self._outbox.stored_through
 
     @property
+    def stored_highest(self) -> int:
+        """The highest sequence that the gateway has stored, as far as it is known here.
+
+        A program that knows of a higher one uses a name that the gateway has forgotten.
+        """
+        return self._outbox.stored_highest
+
+    @property
     def incarnation(self) -> int:
         """Of the gateway's spool, as of that moment: sequences of another one are another count.
 
@@ -71,6 +81,10 @@ class Publisher(FlowOwner):
     def unanswered_count(self) -> int:
         """How many messages wait for their answer."""
         return self._outbox.unanswered_count
+
+    def check(self, message: Message) -> None:
+        """Raise MessageTooLarge if the gateway takes no message of this size. `publish` and `send` do this as well."""
+        self._outbox.check_size(message)
 
     async def publish(self, message: Message, *, sequence: int = NEXT) -> int:
         """Publish, and return the message's sequence once it is stored.
@@ -112,11 +126,22 @@ class Publisher(FlowOwner):
 
     async def _put(self, message: Message, sequence: int, *, is_awaited: bool) -> Outgoing:
         outbox = self._outbox
-        while not outbox.has_room() and outbox.error is None:
-            await self._room.wait()
+        if self._waiting_count or not outbox.has_room():
+            await self._wait_for_room()
         outgoing = outbox.put(message, sequence, is_awaited=is_awaited)
         self._client.ask_flush()
         return outgoing
+
+    async def _wait_for_room(self) -> None:
+        """Wait behind those who came before: a message that is small must not overtake one that is large."""
+        outbox = self._outbox
+        self._waiting_count += 1
+        try:
+            async with self._turn:
+                while not outbox.has_room() and outbox.error is None:
+                    await self._room.wait()
+        finally:
+            self._waiting_count -= 1
 
     def on_news(self) -> None:
         """Wake the tasks that wait for answers."""

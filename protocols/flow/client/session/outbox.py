@@ -56,6 +56,7 @@ class Outbox(ClientFlow):
         self.bytes_max = bytes_max
         self.epoch = 0  # counts the openings of that name
         self.stored_through = 0  # as of the last opening
+        self.stored_highest = 0  # that the gateway has stored, as far as it is known here
         self.incarnation = 0  # of the spool that the last opening found; 0: none was opened yet
         self.unanswered_count = 0
         self.unanswered_bytes = 0
@@ -68,7 +69,6 @@ class Outbox(ClientFlow):
         self._last_sequence = 0  # given out, or used before this program was there
         self._is_begun = False  # something was put in
         self._answered_through = 0
-        self._stored_highest = 0  # that the gateway has confirmed
         self._granted = 0  # the gateway's window, of sequences
         self._sequence_max = 0  # on the wire
         self._filler = 0  # the sequence of the last message that was sent to be refused, on the present connection
@@ -86,8 +86,7 @@ class Outbox(ClientFlow):
         Raises ValueError for a sequence that does not ascend, or lies so far ahead that the window never reaches it.
         """
         self.check_running()
-        if message.size_max > self.frame_bytes_max and len(message.encode(self.flow_id, 0)) > self.frame_bytes_max:
-            raise MessageTooLarge(f"{message!r} needs more than the {self.frame_bytes_max} bytes of a frame")
+        self.check_size(message)
         if sequence == 0:
             sequence = self._last_sequence + 1
         else:
@@ -101,6 +100,11 @@ class Outbox(ClientFlow):
         self.is_dirty = True
         return outgoing
 
+    def check_size(self, message: Message) -> None:
+        """Raise MessageTooLarge for a message that does not fit into a frame."""
+        if message.size_max > self.frame_bytes_max and len(message.encode(self.flow_id, 0)) > self.frame_bytes_max:
+            raise MessageTooLarge(f"{message!r} needs more than the {self.frame_bytes_max} bytes of a frame")
+
     def _check_sequence(self, sequence: int) -> None:
         """A program that has its messages still may begin with any that the gateway has not answered for good."""
         if not self.name:
@@ -108,7 +112,7 @@ class Outbox(ClientFlow):
         last = self._last_sequence if self._is_begun else self.stored_through
         if sequence <= last:
             raise ValueError(f"sequence {sequence} behind {last}: they ascend")
-        highest = last + self._granted
+        highest = max(last, self._sequence_max) + self._granted
         if sequence > highest:
             raise ValueError(f"sequence {sequence}: gaps are at most the gateway's window, here up to {highest}")
 
@@ -145,17 +149,17 @@ class Outbox(ClientFlow):
                 IncarnationChanged(
                     f"publisher {self.name!r}: the gateway has spool {frame.incarnation:016x} now, with its messages "
                     f"through {frame.stored_through}; in spool {before:016x} they were stored through "
-                    f"{self._stored_highest}"
+                    f"{self.stored_highest}"
                 )
             )
             return
-        elif frame.stored_highest < self._stored_highest:
-            text = f"publisher {self.name!r}: the gateway has {frame.stored_highest}, and had {self._stored_highest}"
+        elif frame.stored_highest < self.stored_highest:
+            text = f"publisher {self.name!r}: the gateway has {frame.stored_highest}, and had {self.stored_highest}"
             self.end(PublisherForgotten(text))
             return
         else:
             self.stored_through = frame.stored_through
-            self._stored_highest = frame.stored_highest
+            self.stored_highest = frame.stored_highest
             self._answer_through(frame.stored_through, [])
             if not self.was_open:  # messages without a sequence of the program's choice are new
                 self._last_sequence = frame.stored_highest
@@ -168,7 +172,7 @@ class Outbox(ClientFlow):
 
         Messages above that may be ours, or another use of the name's: that cannot be known.
         """
-        return frame.stored_highest <= self._answered_through and frame.stored_through >= self._stored_highest
+        return frame.stored_highest <= self._answered_through and frame.stored_through >= self.stored_highest
 
     def acknowledged(self, ack: PubAck) -> None:
         """Take an answer of the gateway."""
@@ -194,7 +198,7 @@ class Outbox(ClientFlow):
                     frame = refusals[index]
                     outgoing.refusal = Refusal(outgoing.sequence, outgoing.sequence, frame.code, frame.text)
                 else:
-                    self._stored_highest = outgoing.sequence
+                    self.stored_highest = outgoing.sequence
                 self._report_answer(outgoing)
 
     def _report_answer(self, outgoing: Outgoing) -> None:
