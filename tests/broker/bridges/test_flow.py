@@ -5,13 +5,21 @@ from pathlib import Path
 import pytest
 
 import support.mqtt.packets as mqtt
-from support.bridges.brokers import all_up, another_broker, configure, connect, rule, shows
-from support.broker.named_queues import create
+from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.protocols.bridges.remotes import flow
+from sluicegate.protocols.flow.codec.frames.flow import Bind
+from sluicegate.protocols.flow.peer import FlowPeer
+from sluicegate.protocols.flow.requests import requests
+from support.bridges.brokers import all_up, another_broker, configure, connect, rule, shown, shows
+from support.broker.named_queues import change, create
+from support.broker.named_queues import shown as queue_shown
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
 from support.processes.gateway import free_port
 
 COUNT = 300
+MANY = 1500  # messages: some are under way whenever something happens
+FAILURES = 2  # of an incoming rule
 USER_PROPERTY = 38
 
 
@@ -80,6 +88,81 @@ async def test_exactly_once_also_when_the_other_broker_crashes(broker: RunningBr
         consumer = await other.connect("", 5)
         await consumer.subscribe("$queue/got", qos=1)
         assert [int(each) for each in await consumer.payloads(COUNT)] == list(range(COUNT))
+
+
+async def test_exactly_once_also_when_an_incoming_rule_fails(broker: RunningBroker, tmp_path: Path) -> None:
+    """The connection ends with the rule; what it had under way keeps its sequences, and its order."""
+    await create(broker, "q", subscriptions=["out/>"])
+    here = await broker.connect()
+    for number in range(MANY):
+        await here.publish("out/x", b"%d" % number, qos=1)
+    async with another_broker(tmp_path) as other:
+        await create(other, "got", deliver_after_commit=True)
+        await create(other, "for-us")
+        told = {
+            "remote_url": flow_url(other),
+            "window_messages": 20,
+            "outgoing": [{"queue": "q", "qos": 2, "remote_queue": "got"}],
+            "incoming": [{"remote_queue": "for-us", "topic": "t"}],
+        }
+        await configure(broker, told)
+        for _ in range(FAILURES):
+            await shows(broker, lambda view: view.up and rule(view, "outgoing").unconfirmed > 0)
+            await NodeOperations(other.node).delete_queue("for-us")
+            await shows(broker, lambda view: not view.up and "for-us" in view.reason)
+            await create(other, "for-us")
+        await queue_shows(broker, lambda queue: not queue.ready_count and not queue.unacked_count)
+        assert (await queue_shown(other, "got")).ready_count == MANY
+        consumer = await other.connect("", 5)
+        await consumer.subscribe("$queue/got", qos=1)
+        assert [int(each) for each in await consumer.payloads(MANY)] == list(range(MANY))
+
+
+async def test_no_more_messages_come_than_the_window_has_room_for(broker: RunningBroker, tmp_path: Path) -> None:
+    """The window is that of all incoming rules together."""
+    await create(broker, "full", max_msg_spool_usage=1)
+    filler = await broker.connect("", 5)
+    for _ in range(9):
+        await filler.publish("$queue/full", b"x" * 100_000, qos=1)
+    async with another_broker(tmp_path) as other:
+        publisher = await other.connect("", 5)
+        for queue in ("one", "two"):
+            await create(other, queue, subscriptions=[f"{queue}/>"])
+            for _ in range(20):
+                await publisher.publish(f"{queue}/x", b"x" * 50_000, qos=1)
+        told = {
+            "remote_url": flow_url(other),
+            "window_messages": 8,
+            "incoming": [{"remote_queue": each, "queue": "full"} for each in ("one", "two")],
+        }
+        await configure(broker, told)
+        await shows(broker, lambda view: any(each.failures > 1 for each in view.rules))
+        queues = [await queue_shown(other, queue) for queue in ("one", "two")]
+        assert 2 <= sum(each.unacked_count for each in queues) <= 8
+        await change(broker, "full", max_msg_spool_usage=10)
+        await queue_shows(broker, lambda queue: queue.ready_count == 49, "full")
+
+
+async def test_a_broker_that_opens_nothing_is_given_up(
+    broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It answers pings, so its connection does not end by itself. A pause ends the attempt at once."""
+
+    async def no_bind(peer: FlowPeer, request: Bind) -> None:
+        pass
+
+    monkeypatch.setattr(requests, "bind", no_bind)
+    async with another_broker(tmp_path) as other:
+        await create(other, "q")
+        told = {"remote_url": flow_url(other), "incoming": [{"remote_queue": "q", "topic": "t"}]}
+        await configure(broker, told)
+        await shows(broker, lambda view: view.state == "connecting")
+        await NodeOperations(broker.node).pause_bridge("b")
+        assert (await shown(broker)).state == "paused"
+        monkeypatch.setattr(flow, "CONNECT_S_MAX", 1)
+        await NodeOperations(broker.node).resume_bridge("b")
+        view = await shows(broker, lambda view: view.failures >= 1)
+        assert view.reason == "no consumer of the queue 'q' within 1 s"
 
 
 @pytest.mark.settings("vpns.sales.authentication.allow_anonymous=true")
