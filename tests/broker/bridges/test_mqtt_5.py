@@ -255,6 +255,42 @@ async def test_a_paused_bridge_carries_nothing_and_a_resumed_one_all(broker: Run
         assert rule(await shows(broker, lambda view: rule(view, "outgoing").messages == 2), "outgoing").up
 
 
+async def test_a_paused_bridge_stays_paused_when_it_is_changed(broker: RunningBroker, tmp_path: Path) -> None:
+    async with another_broker(tmp_path) as other:
+        remote: dict[str, object] = {"remote_url": mqtt_url(other), "outgoing": [{"topic": "out/#"}]}
+        await connect(broker, **remote)
+        await broker.node.default.bridges.pause("b")
+        await configure(broker, remote | {"retry_delay_s": 7})
+        assert (await shown(broker)).state == "paused"
+        await broker.node.default.bridges.resume("b")
+        await shows(broker, all_up)
+
+
+async def test_a_running_bridge_outlives_a_file_that_cannot_be_read_and_says_so(
+    broker: RunningBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A password or a certificate may be away for a moment while it is replaced."""
+    caplog.handler.addFilter(lambda record: "goes on with the settings it has" not in record.getMessage())
+    password = tmp_path / "password"
+    password.write_text("right\n")
+    async with another_broker(tmp_path, "node.name=sluicegate") as other:
+        await other.node.default.bridges.create(
+            {
+                "name": "b",
+                "remote_url": mqtt_url(broker),
+                "username": "me",
+                "password_file": str(password),
+                "outgoing": [{"topic": "out/#"}],
+            }
+        )
+        await shows(other, all_up)
+        password.unlink()
+        await configure(other)
+        view = await shown(other)
+        assert view.up
+        assert str(password) in view.reason
+
+
 async def test_a_message_that_comes_back_is_dropped_and_counted(broker: RunningBroker, tmp_path: Path) -> None:
     """Two bridges to one foreign broker, whose maps make a circle; No Local knows one connection only."""
     async with another_broker(tmp_path) as other:

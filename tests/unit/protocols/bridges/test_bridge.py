@@ -69,3 +69,28 @@ def test_an_attempt_begins_only_when_the_one_before_has_ended() -> None:
         assert lone.remote.forgets_count == 1, "what was under way is the queue's again"
 
     with_a_bridge(story)
+
+
+def test_a_bridge_that_waits_connects_at_once_and_forgets_nothing_of_what_is_under_way() -> None:
+    """Forgetting would send messages of QoS 2 under new packet identifiers: they would come twice."""
+
+    async def story(lone: LoneBridge) -> None:
+        lone.remote.failure = "no route"
+        await lone.until(lambda: lone.bridge.state is State.WAITING)
+        lone.remote.failure = ""
+        lone.bridge.connect_now()
+        assert not lone.pending()
+        await lone.until(is_up(lone))
+        assert lone.remote.forgets_count == 0
+
+    with_a_bridge(story)
+
+
+def test_connecting_at_once_is_nothing_to_a_bridge_that_is_up() -> None:
+    async def story(lone: LoneBridge) -> None:
+        await lone.until(is_up(lone))
+        lone.bridge.connect_now()
+        assert lone.bridge.state is State.UP
+        assert lone.remote.runs_count == 1
+
+    with_a_bridge(story)
