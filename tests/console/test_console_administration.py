@@ -17,6 +17,7 @@ Own = Callable[[str], str]
 
 # Beside what is made here; and whoever has no account comes in.
 CONFIGURATION = """
+node: {{name: here}}
 authentication:
   allow_anonymous: true
   users: [{{name: fixed, password_file: {password}}}]
