@@ -7,14 +7,13 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.bridges.remotes import flow
-from sluicegate.protocols.flow.codec.frames.flow import Bind
-from sluicegate.protocols.flow.peer import FlowPeer
-from sluicegate.protocols.flow.requests import requests
+from sluicegate.protocols.flow.codec.frame import BIND
 from support.bridges.brokers import all_up, another_broker, configure, connect, rule, shown, shows
 from support.broker.named_queues import change, create
 from support.broker.named_queues import shown as queue_shown
 from support.broker.named_queues import shows as queue_shows
 from support.broker.running_broker import RunningBroker
+from support.flow.cutting_proxy import CuttingProxy
 from support.processes.gateway import free_port
 
 COUNT = 300
@@ -146,23 +145,20 @@ async def test_no_more_messages_come_than_the_window_has_room_for(broker: Runnin
 async def test_a_broker_that_opens_nothing_is_given_up(
     broker: RunningBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It answers pings, so its connection does not end by itself. A pause ends the attempt at once."""
-
-    async def no_bind(peer: FlowPeer, request: Bind) -> None:
-        pass
-
-    monkeypatch.setattr(requests, "bind", no_bind)
+    """It takes the connection, and does not answer the request for a consumer. A pause ends the attempt at once."""
     async with another_broker(tmp_path) as other:
         await create(other, "q")
-        told = {"remote_url": flow_url(other), "incoming": [{"remote_queue": "q", "topic": "t"}]}
-        await configure(broker, told)
-        await shows(broker, lambda view: view.state == "connecting")
-        await NodeOperations(broker.node).pause_bridge("b")
-        assert (await shown(broker)).state == "paused"
-        monkeypatch.setattr(flow, "CONNECT_S_MAX", 1)
-        await NodeOperations(broker.node).resume_bridge("b")
-        view = await shows(broker, lambda view: view.failures >= 1)
-        assert view.reason == "no consumer of the queue 'q' within 1 s"
+        with CuttingProxy(other.node.flow.listeners["flow"].port) as proxy:
+            proxy.dies_at((BIND, 1), (BIND, 1), (BIND, 1), (BIND, 1))
+            await configure(broker, {"remote_url": proxy.url, "incoming": [{"remote_queue": "q", "topic": "t"}]})
+            await shows(broker, lambda view: view.state == "connecting")
+            await NodeOperations(broker.node).pause_bridge("b")
+            assert (await shown(broker)).state == "paused"
+            monkeypatch.setattr(flow, "CONNECT_S_MAX", 1)
+            await NodeOperations(broker.node).resume_bridge("b")
+            view = await shows(broker, lambda view: view.failures >= 1)
+            assert view.reason == "no consumer of the queue 'q' within 1 s"
+            await NodeOperations(broker.node).pause_bridge("b")
 
 
 @pytest.mark.settings("vpns.sales.authentication.allow_anonymous=true")
