@@ -4,7 +4,6 @@ The queue sees a consumer like others, whose window is what the consumer's broke
 and what may still be delivered. When the connection is gone, its flows end as those of a lost connection do.
 """
 
-import logging
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import (
@@ -29,7 +28,6 @@ from sluicegate.actors.messages.queues import (
     FlowState,
     UnbindFlow,
 )
-from sluicegate.actors.network.link_batches import body_once, piece_end
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture, ask_at
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -47,13 +45,11 @@ from sluicegate.protocols.network.queues.home_browsers import HomeBrowsers
 from sluicegate.protocols.network.queues.notes import (
     BAD_SELECTOR,
     FLOWS_MAX,
-    FRAME_HEAD_BYTES,
     NO_QUEUE,
     FlowNote,
     note_body,
 )
-
-log = logging.getLogger("sluicegate.network")
+from sluicegate.protocols.network.queues.pieces import bodies
 
 
 @final
@@ -372,38 +368,29 @@ class HomeFlows:
         lent.review()
 
     def _write(self, wire: LinkWire, lent: _Lent, number: int, delivery: Delivery, start: int, stop: int) -> None:
-        batch = delivery.batch
-        while start < stop:
-            end = piece_end(batch, start, stop)
-            whole = start == 0 and end == batch.count
-            part = batch if whole else batch.select(list(range(start, end)))
-            first = delivery.first_sequence + start - delivery.start_row
-            try:
-                body = body_once(part)
-            except Exception:  # a fault of ours; it must not hold up what is behind it
-                log.exception("%d messages for a consumer at %s could not be written", part.count, self._neighbor)
-                body = b""
-            if not body or len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
-                self._unwritable(lent, number, delivery, first, part.count)
-            else:
-                flags = (REDELIVERED if delivery.redelivered else 0) | (
-                    FIRST_OF_GROUP if delivery.first_of_group and start == delivery.start_row else 0
+        limit, neighbor = self._frame_bytes_max, self._neighbor
+        for row, count, body in bodies(delivery.batch, start, stop, frame_bytes_max=limit, neighbor=neighbor):
+            first = delivery.first_sequence + row - delivery.start_row
+            if not body:
+                self._unwritable(lent, number, delivery, first, count)
+                continue
+            flags = (REDELIVERED if delivery.redelivered else 0) | (
+                FIRST_OF_GROUP if delivery.first_of_group and row == delivery.start_row else 0
+            )
+            wire.deliver(
+                LinkDeliver(
+                    self._link_flow_id,
+                    lent.consumer,
+                    number,
+                    flags,
+                    delivery.delivery_count,
+                    delivery.epoch,
+                    first,
+                    0,
+                    delivery.annotation,
+                    body,
                 )
-                wire.deliver(
-                    LinkDeliver(
-                        self._link_flow_id,
-                        lent.consumer,
-                        number,
-                        flags,
-                        delivery.delivery_count,
-                        delivery.epoch,
-                        first,
-                        0,
-                        delivery.annotation,
-                        body,
-                    )
-                )
-            start = end
+            )
 
     def _unwritable(self, lent: _Lent, number: int, delivery: Delivery, first: int, count: int) -> None:
         """Reject what cannot cross: it goes to the dead message queue, if there is one."""

@@ -3,7 +3,6 @@
 A browser has no more messages on their way than its client has asked for, as at its own broker.
 """
 
-import logging
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.directory import NAMED, FindQueue
@@ -20,7 +19,6 @@ from sluicegate.actors.messages.queues import (
     FlowGone,
     UnbindFlow,
 )
-from sluicegate.actors.network.link_batches import body_once, piece_end
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.selectors.lexer import SelectorError
@@ -31,13 +29,11 @@ from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.notes import (
     BAD_SELECTOR,
     FLOWS_MAX,
-    FRAME_HEAD_BYTES,
     NO_QUEUE,
     FlowNote,
     note_body,
 )
-
-log = logging.getLogger("sluicegate.network")
+from sluicegate.protocols.network.queues.pieces import bodies
 
 
 @final
@@ -209,27 +205,20 @@ class HomeBrowsers:
         wire = self._wire
         if wire is None:
             return
-        batch, start, stop = found.batch, found.row, found.row + count
         flags = (REDELIVERED if found.redelivered else 0) | (IN_FLIGHT if found.in_flight else 0)
-        while start < stop:
-            end = piece_end(batch, start, stop)
-            part = batch if start == 0 and end == batch.count else batch.select(list(range(start, end)))
-            try:
-                body = body_once(part)
-            except Exception:  # a fault of ours; it must not hold up what is behind it
-                log.exception("%d messages for a browser at %s could not be written", part.count, self._neighbor)
-                body = b""
-            if not body or len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
-                self.unwritable_count += part.count
-                if browser.browser is not None:  # others are shown in their place
-                    browser.browser.inbox.post(BrowserCredit(part.count))
-            else:
-                first = found.sequence + start - found.row
-                number, times = found.partition_number, found.delivery_count
+        number, times = found.partition_number, found.delivery_count
+        limit, neighbor = self._frame_bytes_max, self._neighbor
+        pieces = bodies(found.batch, found.row, found.row + count, frame_bytes_max=limit, neighbor=neighbor)
+        for row, part_count, body in pieces:
+            if body:
+                first = found.sequence + row - found.row
                 wire.deliver(
                     LinkDeliver(self._link_flow_id, browser.consumer, number, flags, times, 0, first, 0, b"", body)
                 )
-            start = end
+                continue
+            self.unwritable_count += part_count
+            if browser.browser is not None:  # others are shown in their place
+                browser.browser.inbox.post(BrowserCredit(part_count))
 
     def _send(self, browser: _Browser, kind: int, *values: object) -> None:
         if self._wire is not None:

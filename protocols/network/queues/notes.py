@@ -30,9 +30,7 @@ UNBIND: Final = 12  # whether what it holds counts as failed, whether the client
 GONE: Final = 13  # reason, whether the client may bind again
 RENEW: Final = 14  # partition, epoch, delivery count, ranges, token
 ANNOTATE: Final = 15  # partition, epoch, delivery count, ranges, annotation (Latin-1)
-BROWSE: Final = (
-    16  # queue, client, user (null: an operator), protocol, selector, messages, partition (null: all), after
-)
+BROWSE: Final = 16  # queue, client, user (null: operator), protocol, selector, messages, partition (null: all), after
 SHOW: Final = 17  # further messages that a browser may show
 RENEWED: Final = 18  # token, messages that the flow holds of those that it named
 
