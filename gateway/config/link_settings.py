@@ -35,6 +35,7 @@ def link_settings(name: str, link: Link, *, broker: str) -> LinkSettings:
         tls=tls,
         tls_digests=_digests(link) if tls is not None else (),
         vpns=tuple(link.vpns.items()),
+        peer_username=link.peer_username,
         export=ExportRules(
             tuple(export_filter(text) for text in link.export_include),
             tuple(export_filter(text) for text in link.export_exclude),

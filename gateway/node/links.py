@@ -81,7 +81,7 @@ class NodeLinks:
         """Return the view of all links."""
         views = [self._view(name, link) for name, link in sorted(self._definitions().items())]
         missing = missing_links(self.links.meshes.values())
-        return LinksView(self.links.broker, self.links.network, dict(self.links.refusals), views, missing)
+        return LinksView(self.links.broker, self.links.network, dict(self.links.refused.counts), views, missing)
 
     def link_view(self, name: str) -> LinkView:
         """Return the view of one link. Raises LinkNotFound."""

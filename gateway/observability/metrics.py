@@ -312,7 +312,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric(
         "sluicegate_link_refusals_total",
         COUNTER,
-        "Connections of a link that either broker refused; `neighbor` is empty where no link is configured",
+        "Connections of a link that either broker refused; `neighbor` is empty where no link is configured,"
+        " or the account may not open it",
         ("neighbor", "reason"),
     ),
     Metric(

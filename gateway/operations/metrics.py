@@ -269,7 +269,7 @@ def _links(node: Node) -> Iterator[Sample]:
             yield Sample("sluicegate_link_refused_early_total", count, labels, vpn=message_vpn.name)
     for vpn, count in node.links.overruns().items():
         yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
-    for reason, count in links.refusals.items():
+    for reason, count in links.refused.counts.items():
         yield Sample("sluicegate_link_refusals_total", count, ("", reason))
     for vpn, mesh in links.meshes.items():
         yield Sample("sluicegate_link_missing", len(mesh.missing()), vpn=vpn)

@@ -321,9 +321,7 @@ class FlowConnection(FlowPeer, StreamUser):
 
     def _drain_is_over(self, code: int, text: str) -> None:
         if self._transport is not None:
-            self.flush()
-            self.engine.close(code, text, self._clock.now_ms())
-            self._close_transport()
+            self.leave(code, text)
 
 
 @final

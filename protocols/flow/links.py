@@ -228,9 +228,9 @@ class LinkRefused(Exception):
 class LinkAcceptor:
     """The links of the node, as connections that were accepted see them. A class and not a Protocol, like `Address`."""
 
-    def greeted(self, wire: LinkWire, link: Link, *, refusal: str) -> Link:
+    def greeted(self, wire: LinkWire, link: Link, *, user: str, refusal: str) -> Link:
         """Make a connection that was greeted with LINK a link; return the answer. Raises LinkRefused.
 
-        `refusal` says why the client may not open links; empty: it may.
+        `user` has logged in, empty without an account. `refusal` says why it may not open links; empty: it may.
         """
         raise AssertionError("greeted is abstract")

@@ -308,6 +308,12 @@ class FlowPeer(Behaviour):
             self.engine.fail(code, text)
             self._violated(code, text)
 
+    def leave(self, code: int, text: str) -> None:
+        """End the connection with CLOSE: the client has violated nothing, and there is nothing more for it to do."""
+        self.flush()
+        self.engine.close(code, text, self._clock.now_ms())
+        self._close_transport()
+
     def _close_transport(self) -> None:
         self.flush()
         self._release()

@@ -13,7 +13,6 @@ from sluicegate.actors.runtime.supervision import OnFailure, RestartPolicy
 from sluicegate.messaging.observability.events import (
     SYSTEM_LINK_MISSING,
     SYSTEM_LINK_MISSING_CLEAR,
-    SYSTEM_LINK_REJECTED,
 )
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, RETAINED, TAKES_PACKETS, TELLS_NEIGHBORS, Link
@@ -22,6 +21,7 @@ from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.neighbor import Neighbor, NeighborActor
+from sluicegate.protocols.network.refused import RefusedConnections
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
 
@@ -61,7 +61,7 @@ class Links(LinkAcceptor):
         self._events = events
         self._vpn = vpn
         self._dial = dial
-        self.refusals: dict[str, int] = {}  # of brokers that no link is configured to, by the name of the code
+        self.refused: Final = RefusedConnections(events, cell.runtime.clock)  # of no neighbor
 
     def configure(self, wanted: Mapping[str, LinkSettings]) -> None:
         """Have these links and no others. One whose settings or message VPNs have changed begins anew."""
@@ -85,17 +85,22 @@ class Links(LinkAcceptor):
         pairs = [(each.vpn.name, each.there) for each in neighbor.vpns]
         return self._link(neighbor, (LINK_VERSION,), tuple(pairs), 1, is_response=False)
 
-    def greeted(self, wire: LinkWire, link: Link, *, refusal: str) -> Link:
+    def greeted(self, wire: LinkWire, link: Link, *, user: str, refusal: str) -> Link:
         """Make a connection a link; return the answer. Raises LinkRefused."""
         try:
-            return self._greeted(wire, link, refusal)
+            return self._greeted(wire, link, user, refusal)
         except LinkRefused as refused:
             self._count_refusal(wire, link.broker, refused)
             raise
 
-    def _greeted(self, wire: LinkWire, link: Link, refusal: str) -> Link:
+    def _greeted(self, wire: LinkWire, link: Link, user: str, refusal: str) -> Link:
         if refusal:
             raise LinkRefused(codes.PERMISSION_DENIED, refusal)
+        settings = self._settings.get(link.broker)
+        if settings is not None and settings.peer_username not in ("", user):
+            shown = repr(user) if user else "(anonymous)"
+            text = f"the link to {link.broker!r} does not allow user {shown}: it has another peer_username"
+            raise LinkRefused(codes.PERMISSION_DENIED, text)
         self._check(link)
         neighbor = self.neighbors.get(link.broker)
         if neighbor is None:
@@ -177,12 +182,11 @@ class Links(LinkAcceptor):
 
     def _count_refusal(self, wire: LinkWire, broker: str, refused: LinkRefused) -> None:
         neighbor = self.neighbors.get(broker)
-        if neighbor is not None:
+        if neighbor is not None and refused.code != codes.PERMISSION_DENIED:  # else it may be anybody
             neighbor.refused(refused.code, refused.text)
             return
-        name = codes.NAMES[refused.code].replace(" ", "_")
-        self.refusals[name] = self.refusals.get(name, 0) + 1
-        self._events.emit(SYSTEM_LINK_REJECTED, f"link of {broker!r:.80} at {wire.address} rejected: {refused.text}")
+        text = f"link of {broker!r:.80} at {wire.address} rejected: {refused.text}"
+        self.refused.refused(refused.code, wire.address, text)
 
     def _begin(self, name: str, settings: LinkSettings) -> None:
         actor = NeighborActor()

@@ -19,6 +19,7 @@ class LinkSettings:
     tls: ssl.SSLContext | None  # of a target that is TLS
     tls_digests: tuple[bytes, ...]  # differ where the files of `tls` do
     vpns: tuple[tuple[str, str], ...]  # name of a message VPN here, name there
+    peer_username: str  # that the neighbor logs in with when it connects; empty: any
     export: ExportRules
     export_texts: tuple[tuple[str, ...], ...]  # the same, to be compared
     dead_time_ms: int  # the neighbor is gone when nothing was heard of it for so long
@@ -36,6 +37,7 @@ class LinkSettings:
             self.options,
             self.tls_digests,
             self.vpns,
+            self.peer_username,
             self.export_texts,
             self.dead_time_ms,
             self.subscribe_wait_ms,

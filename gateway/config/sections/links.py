@@ -54,6 +54,12 @@ class Link(Section):
         default_factory=lambda: {DEFAULT_VPN: DEFAULT_VPN},
         description="message VPNs that are linked: the name at this broker, and the name at the neighbor",
     )
+    peer_username: str = Field(
+        default="",
+        max_length=255,
+        description="account that the neighbor has to log in with when it connects here, or name of its certificate;"
+        " empty: any that may open links",
+    )
     username: str = Field(default="", max_length=255, description="account at the neighbor to log in with")
     password_file: Path | None = Field(default=None, description="file whose first line is its password")
     login_vpn: Annotated[str, Field(max_length=32)] = Field(

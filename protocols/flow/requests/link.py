@@ -39,10 +39,12 @@ def become_link(peer: FlowPeer, link: Link) -> None:
     wire = peer.make_wire()
     peer.link = wire
     try:
-        answer = peer.services.links.greeted(wire, link, refusal="" if may_link else NOT_PERMITTED.format(user=user))
+        refusal = "" if may_link else NOT_PERMITTED.format(user=user)
+        answer = peer.services.links.greeted(wire, link, user=peer.identity.user, refusal=refusal)
     except LinkRefused as refused:
         peer.link = None
         peer.refuse_request(SESSION, link.request_id, refused.code, refused.text, None)
+        peer.leave(refused.code, refused.text)
         return
     peer.send(answer.encode())
     peer.flush()  # before what the link has to say

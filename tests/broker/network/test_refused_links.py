@@ -5,8 +5,16 @@ import asyncio
 import pytest
 
 from sluicegate.gateway.config.load import load
+from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.link import Link
+from sluicegate.protocols.flow.codec.frames.session import Error
 from sluicegate.protocols.network.neighbor import Neighbor
 from support.broker.linked_brokers import MAY_LINK, Brokers, until
+from support.flow.client import FlowClient
+
+DENIED = "permission_denied"
+MAY_NOT_LINK = (f"{MAY_LINK[1].partition('=')[0]}=false",)
+LINK_OF_A = Link(1, "a", 7, "default", (1,), 3_000, (), (("default", "default"),), is_response=False)
 
 
 async def is_refused(neighbor: Neighbor, code: str) -> str:
@@ -26,11 +34,54 @@ async def test_a_broker_of_another_network_is_refused(brokers: Brokers) -> None:
 
 async def test_a_user_without_the_right_is_refused(brokers: Brokers) -> None:
     """By default no client may link."""
-    await brokers.pair(b=(f"{MAY_LINK[1].partition('=')[0]}=false",))
+    await brokers.pair(b=MAY_NOT_LINK)
 
-    for one, other in ("ab", "ba"):
-        reason = await is_refused(brokers[one].neighbor(other), "permission_denied")
-        assert "allow_bridge_connections_enabled is false" in reason
+    assert "allow_bridge_connections_enabled is false" in await is_refused(brokers["a"].neighbor("b"), DENIED)
+    assert brokers["b"].node.links.links.refused.counts[DENIED] > 0
+    assert not brokers["b"].neighbor("a").counts.refusals, "a client has used its name"
+
+
+async def test_a_client_that_may_not_link_says_nothing_of_the_neighbor_whose_name_it_uses(brokers: Brokers) -> None:
+    """Nor does it fill the event log: its connections end, and one event tells of all of them."""
+    await brokers.pair(b=MAY_NOT_LINK)
+    await is_refused(brokers["a"].neighbor("b"), DENIED)
+    broker = brokers["b"]
+    reason = broker.neighbor("a").reason
+    for _ in range(20):
+        client = FlowClient(broker.flow_port)
+        await client.open()
+        client.send(LINK_OF_A.encode())
+        assert (await client.heard(Error)).code == codes.PERMISSION_DENIED
+        await client.ended()
+
+    assert broker.node.links.links.refused.counts[DENIED] > 20
+    assert broker.node.services.runtime.events.record.counts["SYSTEM_NETWORK_LINK_REJECTED"] == 1
+    assert broker.neighbor("a").reason == reason
+    assert not broker.neighbor("a").counts.refusals
+
+
+async def test_another_account_than_the_neighbors_own_is_no_neighbor(brokers: Brokers) -> None:
+    """Else any account with the right to link gets the messages of a neighbor that is away."""
+    folder = brokers.folder
+    (folder / "password").write_text("correct horse\n")
+    accounts = [
+        each
+        for number, name in enumerate(("network", "other"))
+        for each in (
+            f"authentication.users.{number}.name={name}",
+            f"authentication.users.{number}.password_file={folder / 'password'}",
+        )
+    ]
+    login = ("links.b.username=other", f"links.b.password_file={folder / 'password'}")
+    own = "links.a.peer_username=network"
+    await brokers.pair(a=login, b=("authentication.allow_anonymous=false", own, *accounts))
+
+    text = "the link to 'a' does not allow user 'other': it has another peer_username"
+    assert await is_refused(brokers["a"].neighbor("b"), DENIED) == text
+    assert not brokers["b"].neighbor("a").counts.refusals
+
+    await brokers["a"].restart("links.b.username=network")
+    await brokers.are_linked()
 
 
 async def test_a_broker_that_the_other_does_not_know_is_refused(brokers: Brokers) -> None:
@@ -38,7 +89,7 @@ async def test_a_broker_that_the_other_does_not_know_is_refused(brokers: Brokers
 
     text = "broker 'b' has no link to 'a'; it has links to c"
     assert await is_refused(brokers["a"].neighbor("b"), "link_not_configured") == text
-    assert brokers["b"].node.links.links.refusals["link_not_configured"] > 0
+    assert brokers["b"].node.links.links.refused.counts["link_not_configured"] > 0
     events = brokers["b"].node.services.runtime.events.record.counts
     assert events["SYSTEM_NETWORK_LINK_REJECTED"] > 0
 
