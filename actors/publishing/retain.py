@@ -12,7 +12,7 @@ from sluicegate.actors.messages.data import Resume
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.network.retained.exchange import RetainedEntry, StoredRetained, stays_local
+from sluicegate.messaging.network.retained.exchange import RetainedEntry, stays_local
 from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.messaging.routing.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -65,13 +65,7 @@ def retain_again(batch: MessageBatch, token: int, *, space: TopicSpace, spool: A
 
     The batch was retained before. Later messages, also of other publishers, stay.
     """
-    retained = space.retained
-    changes: list[RetainedChange] = []
-    for row in range(batch.count):
-        topic = batch.topic_of(row)
-        message = retained.get(topic)
-        version = retained.tombstones.get(topic) if message is None else message.version
-        changes.append(RetainedChange(topic, version, message))
+    changes = [_present(space.retained, batch.topic_of(row)) for row in range(batch.count)]
     return _store(changes, space, spool, address, token, None)
 
 
@@ -93,6 +87,21 @@ def forget_deletions(*, space: TopicSpace, spool: Address, wall_ms: int) -> None
         store_changes([RetainedChange(topic, None, None) for topic in topics], space=space, spool=spool)
 
 
+def store_again(*, space: TopicSpace, spool: Address) -> None:
+    """Have the store write what it has refused, as it is in force now: neighbors hear of what is stored only."""
+    retained = space.retained
+    if retained.stored is not None:
+        changes = [_present(retained, topic) for topic in retained.stored.take_refused()]
+        if changes:
+            store_changes(changes, space=space, spool=spool)
+
+
+def _present(retained: RetainedMessages, topic: str) -> RetainedChange:
+    """Return what is in force."""
+    message = retained.get(topic)
+    return RetainedChange(topic, retained.tombstones.get(topic) if message is None else message.version, message)
+
+
 def _store(
     changes: list[RetainedChange],
     space: TopicSpace,
@@ -106,9 +115,7 @@ def _store(
     Until confirmed they count for the pressure on publishers of retained messages: nothing else bounds what waits for a
     slow disk.
     """
-    runs: list[tuple[bool, list[TableWrite]]] = []  # whether they are deletions
-    stored = space.retained.stored
-    entries: list[list[RetainedEntry]] = []  # of each run, if there are links
+    runs: list[tuple[bool, list[TableWrite], list[RetainedChange]]] = []  # the first: whether they are deletions
     for change in changes:
         message = change.message
         deletes = message is None
@@ -116,49 +123,43 @@ def _store(
         if change.version is not None:
             value = encode_retained(change.version, None if message is None else message.batch)
         if not runs or runs[-1][0] != deletes:
-            runs.append((deletes, []))
-            if stored is not None:
-                entries.append([])
+            runs.append((deletes, [], []))
         runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + change.topic.encode(), value))
-        if stored is not None and change.version is not None:
-            entries[-1].append(RetainedEntry(change.topic, change.version, deletes))
-    for number, (deletes, writes) in enumerate(runs):
+        runs[-1][2].append(change)
+    for deletes, writes, of_run in runs:
         # A refused deletion would not be repeated, for nothing shows any more what was to be deleted.
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
-        left = partial(_left, space.retained, size)
-        if stored is not None:
-            left = partial(_left_linked, space.retained, size, stored, entries[number], on_left)
         spool.post(
             WriteTables(
                 writes,
                 reply_to,
                 token if reply_to is not None else 0,
                 until_done=deletes,
-                left=left,
+                left=partial(_left, space.retained, size, of_run, on_left),
             )
         )
     return len(runs) if reply_to is not None or on_left is not None else 0
 
 
-def _left(retained: RetainedMessages, size: int, reason: str) -> None:
-    """Handle rows that are written, or never will be: release waiting publishers."""
-    for publisher in retained.row_is_done(size):
-        publisher.post(Resume())
-
-
-def _left_linked(
+def _left(
     retained: RetainedMessages,
     size: int,
-    stored: StoredRetained,
-    entries: list[RetainedEntry],
+    changes: list[RetainedChange],
     on_left: Callable[[str], None] | None,
     reason: str,
 ) -> None:
-    """The same where there are links: tell of what is written."""
-    _left(retained, size, reason)
-    if not reason:
-        for entry in entries:
-            stored.stored(entry)
+    """Handle rows that are written, or that the store has refused: release waiting publishers, tell links."""
+    for publisher in retained.row_is_done(size):
+        publisher.post(Resume())
+    stored = retained.stored
+    if stored is not None:
+        for change in changes:
+            if reason:
+                stored.refused(change.topic)
+            elif change.version is not None:
+                stored.stored(RetainedEntry(change.topic, change.version, change.message is None))
+            else:
+                stored.removed(change.topic)
     if on_left is not None:
         on_left(reason)

@@ -197,6 +197,7 @@ class NodeLinks:
         self.links.check_mesh(now_ms)
         for vpn in self._message_vpns.values():
             vpn.forget_deletions()
+            vpn.store_retained_again()
         if self._lacks_queues():
             runtime = self._services.runtime
             runtime.keep(runtime.loop.create_task(self._prepare_and_configure()))

@@ -16,7 +16,7 @@ from sluicegate.actors.messages.partitions import ClosedLedger, CloseLedger
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.messages.staging import FinishDecided
 from sluicegate.actors.publishing.publisher import Publisher
-from sluicegate.actors.publishing.retain import forget_deletions
+from sluicegate.actors.publishing.retain import forget_deletions, store_again
 from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.actors.queues.core import GoneQueues
 from sluicegate.actors.queues.directory.directory import QueueDirectory
@@ -157,6 +157,10 @@ class MessageVpn:
         """Delete the rows of deletions of retained messages that no neighbor has to hear of any more."""
         services = self._services
         forget_deletions(space=self.space, spool=services.spool.inbox, wall_ms=services.clock.wall_ms())
+
+    def store_retained_again(self) -> None:
+        """Have the store write the retained messages that it has refused."""
+        store_again(space=self.space, spool=self._services.spool.inbox)
 
     @property
     def config(self) -> MessageVpnSection:

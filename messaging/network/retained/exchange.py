@@ -56,6 +56,7 @@ class StoredRetained:
         self.senders: Final[list[RetainedSender]] = []
         self._broker = broker
         self._set: Final[DigestSet[str]] = DigestSet()
+        self._refused: dict[str, None] = {}  # topics whose message is in force, and which the store did not take
 
     @property
     def digests(self) -> list[int]:
@@ -88,14 +89,32 @@ class StoredRetained:
             self._set.remove_from(bucket_of(topic_hash(topic)), topic)
         if not is_deleted:
             self.begin(topic, version)
-        if version.broker == self._broker:
-            for sender in self.senders:
+        is_own = version.broker == self._broker
+        for sender in self.senders:
+            if is_own or sender.owes(topic):
                 sender.changed(topic)
 
+    def refused(self, topic: str) -> None:
+        """Note that the store has not taken the message of a topic."""
+        self._refused[topic] = None
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether there are topics that the store has not taken."""
+        return bool(self._refused)
+
+    def take_refused(self) -> list[str]:
+        """Return the topics that the store has not taken, once."""
+        topics = list(self._refused)
+        self._refused.clear()
+        return topics
+
     def removed(self, topic: str) -> None:
-        """Note that a message is gone without a deletion: it could not be replaced, for want of room."""
+        """Note that the store has deleted a message without a deletion: it could not be replaced, for want of room."""
         if self.versions.pop(topic, None) is not None:
             self._set.remove_from(bucket_of(topic_hash(topic)), topic)
+        for sender in self.senders:
+            sender.owes(topic)
 
     def check(self) -> None:
         """Assert the invariants; for tests."""
@@ -122,6 +141,7 @@ class RetainedSender:
         self._buckets: list[int] = []  # that are still to be listed
         self._listing: deque[RetainedEntry] = deque()
         self._changed: dict[str, None] = {}  # topics
+        self._owed: dict[str, None] = {}  # topics that were to be sent when there was a later message, not stored yet
         self._unanswered: deque[tuple[int, list[RetainedEntry]]] = deque()  # deletions that were sent
 
     def connected(self) -> None:
@@ -136,12 +156,16 @@ class RetainedSender:
         self._buckets = []
         self._listing.clear()
         self._changed.clear()
+        self._owed.clear()
         self._unanswered.clear()
 
     @property
     def is_idle(self) -> bool:
         """Whether everything was sent, and the neighbor has stored it."""
-        return not (self._buckets or self._listing or self._changed) and self.acknowledged_number == self.sent_number
+        return (
+            not (self._buckets or self._listing or self._changed or self._owed)
+            and self.acknowledged_number == self.sent_number
+        )
 
     def told(self, digests: list[int]) -> None:
         """Take the digests of what the neighbor has: 256, else ValueError is raised."""
@@ -169,6 +193,17 @@ class RetainedSender:
         """Send what the neighbor asks for."""
         for topic in topics:
             self.changed(topic)
+
+    def owe(self, topic: str) -> None:
+        """Send a topic's message when the store has the later one that is in force."""
+        self._owed[topic] = None
+
+    def owes(self, topic: str) -> bool:
+        """Return whether that was asked for, once."""
+        if topic in self._owed:
+            del self._owed[topic]
+            return True
+        return False
 
     def next_list(self) -> list[RetainedEntry]:
         """Return the next of what the neighbor may lack; nothing: it was told everything."""

@@ -175,6 +175,7 @@ class RetainedLink:
         while size < PART_BYTES and len(entries) < ENTRIES_MAX and (entry := self.sender.next_changed()) is not None:
             message = self._message_of(entry)
             if message is None:
+                self.sender.owe(entry.topic)
                 continue
             encoded = frames.change_bytes(entry, message)
             if len(encoded) + 4 * frames.HEAD_BYTES > self._frame_bytes_max:
@@ -282,7 +283,6 @@ class RetainedLink:
         self.no_room_count += 1
         if not retained.remove(entry.topic):
             return None
-        self._stored.removed(entry.topic)
         return RetainedChange(entry.topic, None, None)
 
     def _store(self, number: int, changes: list[RetainedChange]) -> None:

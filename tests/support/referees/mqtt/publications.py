@@ -44,7 +44,9 @@ class Publications:
         self._known[key] = published if key not in self._known else None
 
     def find(self, topic: str, payload: bytes) -> Published | None:
-        """Return the one that a message can only be."""
+        """Return the one that a message can only be: none without a payload, for a neighbor's clients send such too."""
+        if not payload:
+            return None
         return self._known.get((topic, hash(payload)))
 
 

@@ -334,3 +334,42 @@ def test_export_rules_leave_topics_out() -> None:
     assert [each.topic for each in sender.next_list()] == ["open/1"]
     kept(broker, "secret/2")
     assert sender.next_changed() is None
+
+
+def test_what_the_store_refused_is_written_again_once() -> None:
+    stored = one().stored
+    stored.refused("t")
+    stored.refused("u")
+    stored.refused("t")
+    assert stored.take_refused() == ["t", "u"]
+    assert not stored.has_refused
+
+
+def test_a_neighbor_that_asked_gets_the_later_message_of_another_broker_when_it_is_stored() -> None:
+    """The message that it asked for is replaced, and the one in its place is not stored yet."""
+    broker = one()
+    kept(broker, "t")
+    sender = broker.senders["b"]
+    sender.connected()
+    sender.wanted(["t"])
+    assert sender.next_changed() is not None
+    sender.owe("t")
+    assert not sender.is_idle
+
+    later = RetainedEntry("t", Version(5000, 0, "c"), False)
+    broker.change(later)
+    broker.store()
+
+    assert sender.next_changed() == later
+    assert broker.senders["c"].next_changed() is None
+    assert sender.is_idle
+
+
+def test_what_is_owed_is_forgotten_with_the_topic() -> None:
+    broker = one()
+    kept(broker, "t")
+    sender = broker.senders["b"]
+    sender.connected()
+    sender.owe("t")
+    broker.stored.removed("t")
+    assert sender.is_idle
