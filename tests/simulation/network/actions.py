@@ -7,6 +7,7 @@ from simulation.actions import ACTIONS
 from simulation.client import OFFLINE
 from simulation.network.direct_clients import KINDS
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
+from simulation.network.retaining_clients import TOPICS
 from simulation.network.ways import Pair
 from simulation.scenario import PUBLISHERS, RETURNERS
 from simulation.steps import Step
@@ -150,6 +151,9 @@ def _calm(network: Network, step: Step) -> None:
     if clients == network.direct_clients:
         for number in sent:
             network.judge.direct.check_came(number, clients)
+    if len(network.up) == len(BROKERS) and network.are_all_linked():
+        network.wait_for_retained(CALM_S_MAX)
+        network.look_at_what_is_retained()
 
 
 def _direct(network: Network, step: Step) -> None:
@@ -171,6 +175,25 @@ def _direct(network: Network, step: Step) -> None:
             client.publish(KINDS[number % len(KINDS)])
 
 
+def _retain(network: Network, step: Step) -> None:
+    """Have a client come, leave, or set or delete retained messages, whatever the network does."""
+    world = network.up.get(BROKERS[step.who % len(BROKERS)])
+    if world is None:
+        return
+    client = world.retaining_client
+    deed = step.amount % 8
+    if client.state == OFFLINE:
+        client.cut()
+        client.connect()
+    elif deed == 0:
+        client.cut()
+    elif deed == 1:
+        client.close()
+    else:
+        for number in range(1 + deed // 2):
+            client.change(TOPICS[(step.what + number) % len(TOPICS)], deletes=(step.what >> number + 4) % 3 == 0)
+
+
 NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {
     "die": _die,
     "strike": _strike,
@@ -183,4 +206,5 @@ NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {
     "heal": _heal,
     "calm": _calm,
     "direct": _direct,
+    "retain": _retain,
 }

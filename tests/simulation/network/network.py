@@ -14,6 +14,8 @@ from simulation.network.direct_clients import DirectClient
 from simulation.network.interests import interests_agree, knows_all
 from simulation.network.joined_loops import JoinedLoops
 from simulation.network.link_judge import LinkJudge
+from simulation.network.retained_state import retained_at_rest
+from simulation.network.retaining_clients import RetainBook, RetainingClient
 from simulation.network.ways import Pair, Process, Reach, Ways
 from simulation.node_checks import queues_of
 from simulation.scenario import SPARE, Scenario
@@ -24,7 +26,8 @@ from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.interface import CommitJob
 
 BROKERS: Final = ("a", "b", "c")
-AHEAD_MS: Final = (0, 3_600_000, -86_400_000)  # what their clocks show differs
+# What their clocks show differs, by less than makes brokers doubt a neighbor's clock.
+AHEAD_MS: Final = (0, 2_400_000, -900_000)
 TICK_US: Final = 10_000_000  # clients show that they are alive so often
 DIRECT_CLIENTS: Final = ("d0", "d1")
 PAIRS: Final[tuple[Pair, ...]] = tuple((one, other) for one in BROKERS for other in BROKERS if one != other)
@@ -43,6 +46,7 @@ class Network:
         self.up_again_us: dict[str, int] = {}  # brokers that are down
         self.backups: dict[str, Backup] = {}  # by broker: the last one
         self.judge = LinkJudge()
+        self.retained = RetainBook()
         self.worlds: dict[str, Broker] = {}
         dials = {pair: rng.random() < 0.7 for pair in PAIRS}
         for one, other in PAIRS:  # one of two has to
@@ -67,7 +71,7 @@ class Network:
                 ahead_ms=ahead_ms,
                 links=links,
             )
-            self.worlds[name] = Broker(self.ways, self.judge, rng.getrandbits(32), scenario, surroundings)
+            self.worlds[name] = Broker(self, rng.getrandbits(32), scenario, surroundings)
         truths = [world.truth for world in self.worlds.values()]
         for truth in truths:
             truth.others = [each for each in truths if each is not truth]
@@ -96,6 +100,7 @@ class Network:
         """A broker dies, and comes back with its last backup."""
         self.dies(name, 0)
         self.worlds[name].restore(self.backups[name])
+        self.retained.restored(name)
         self.comes_back(name)
 
     def comes_back(self, name: str) -> None:
@@ -178,6 +183,30 @@ class Network:
             self.advance(1_000_000)
         raise Violation(f"the network is whole since {within_s} s, and brokers do not know what the others want")
 
+    def wait_for_retained(self, within_s: int) -> None:
+        """Let time go on until all brokers, which run, agree on what is retained. Raises Violation."""
+        for _ in range(within_s):
+            worlds = list(self.worlds.values())
+            found = None
+            if not any(each.retaining_client.is_waiting for each in worlds):
+                found = retained_at_rest([each.node for each in worlds])
+            if found is not None:
+                self.retained.agreed(found)
+                return
+            self.advance(1_000_000)
+        raise Violation(f"the network is whole since {within_s} s, and retained messages are still under way")
+
+    def look_at_what_is_retained(self) -> None:
+        """See that clients are sent what their brokers retain."""
+        found = retained_at_rest([each.node for each in self.worlds.values()])
+        clients = [each.retaining_client for each in self.worlds.values()]
+        for client in clients:
+            client.look()
+        self.advance(1_000_000)
+        for client in clients:
+            if client.state == ONLINE and client.saw != found:
+                raise Violation(f"a client at {client.broker} was sent {client.saw}, and {found} are retained")
+
     def _written(self, broker: str, data: bytes) -> None:
         self.trace.update(broker.encode() + data)
 
@@ -185,13 +214,12 @@ class Network:
 class Broker(World):
     """One broker of the network."""
 
-    def __init__(self, ways: Ways, judge: LinkJudge, seed: int, scenario: Scenario, surroundings: Surroundings) -> None:
-        self._ways = ways
-        self._link_judge = judge
-        self.direct_clients = [
-            DirectClient(name, surroundings.broker, judge.direct, dial=partial(self._dial, "mqtt"))
-            for name in DIRECT_CLIENTS
-        ]
+    def __init__(self, network: Network, seed: int, scenario: Scenario, surroundings: Surroundings) -> None:
+        self._ways = network.ways
+        self._link_judge = network.judge
+        name, dial = surroundings.broker, partial(self._dial, "mqtt")
+        self.direct_clients = [DirectClient(each, name, network.judge.direct, dial=dial) for each in DIRECT_CLIENTS]
+        self.retaining_client = RetainingClient(f"r-{name}", name, network.retained, dial=dial)
         super().__init__(seed, scenario, surroundings)
 
     def start(self) -> None:
@@ -212,6 +240,7 @@ class Broker(World):
     def _everybody(self) -> Iterator[AnyClient]:
         yield from super()._everybody()
         yield from self.direct_clients
+        yield self.retaining_client
 
     def committed(self, job: CommitJob) -> None:
         """A record is in the log."""

@@ -157,4 +157,37 @@ FAULTS = (
         ),
         seed=1,
     ),
+    Planted(
+        "a deletion of a retained message is not remembered for neighbors",
+        (
+            Edit(
+                "actors/publishing/retain.py",
+                "            retained.bury(topic, version)\n",
+                "            retained.remove(topic)\n",
+            ),
+        ),
+        seed=9,
+    ),
+    Planted(
+        "a broker's retained messages may be older than those that it has seen",
+        (
+            Edit(
+                "messaging/network/retained/exchange.py",
+                "        self._clock.saw(entry.version)\n",
+                "",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "retained messages that the store refused are not written again",
+        (
+            Edit(
+                "messaging/network/retained/exchange.py",
+                "        self._refused[topic] = None\n",
+                "        pass\n",
+            ),
+        ),
+        seed=8,
+    ),
 )

@@ -20,8 +20,11 @@ NETWORK_WEIGHTS: Final = {
     "heal": 4.0,
     "calm": 1.5,
     "direct": 10.0,
+    "retain": 8.0,
 }
-BEGIN: Final = ["connect"] * 24 + ["consume"] * 12 + ["subscribe"] * 6 + ["join"] * 4 + ["direct"] * 8 + ["calm"]
+BEGIN: Final = (
+    ["connect"] * 24 + ["consume"] * 12 + ["subscribe"] * 6 + ["join"] * 4 + ["direct"] * 8 + ["retain"] * 4 + ["calm"]
+)
 STEPS_DEFAULT: Final = 400
 # Of such queues the broker promises what depends on when a message was sent: it is not known when one comes by a link.
 NOT_HERE: Final = ("respect_msg_priority_enabled", "max_msg_spool_usage")

@@ -1,0 +1,174 @@
+"""Clients that set and delete retained messages, on the same few topics at all brokers.
+
+The brokers agree on one message for each topic, or on none. It is one that no other change has replaced for sure: not
+one of the same client that was confirmed behind it, and not one that was confirmed after all brokers had agreed on it.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import support.mqtt.packets as mqtt
+from simulation.client import KEEP_ALIVE_S, OFFLINE, ONLINE
+from simulation.connected_client import Wired
+from simulation.memory_network import Wire
+from simulation.network.direct_clients import DirectTap
+from simulation.targets import Violation
+
+TOPICS: Final = tuple(f"kept/{number}" for number in range(4))
+FILTER: Final = "kept/#"
+REFUSED: Final = 0x80  # reason codes from here on
+
+
+class Change:
+    """A retained message that a client has set, or the deletion of one."""
+
+    def __init__(self, number: int, broker: str, topic: str, *, deletes: bool, rests: int, life: int) -> None:
+        self.number = number
+        self.broker = broker
+        self.topic = topic
+        self.deletes = deletes
+        self.is_confirmed = False
+        self.rests = rests  # how often all brokers had agreed before
+        self.life = life  # how often its broker had been restored before
+        self.knew_all = True  # its broker was not restored since they agreed
+
+    def __repr__(self) -> str:
+        return f"{'deletion' if self.deletes else 'message'} {self.number} of a client at {self.broker}"
+
+    def replaces(self, other: "Change") -> bool:
+        """Return whether the other one cannot be in force any more."""
+        if not self.is_confirmed:
+            return False
+        if self.broker == other.broker and self.life == other.life:
+            return self.number > other.number
+        return self.rests > other.rests and self.knew_all
+
+
+class RetainBook:
+    """All changes of a run."""
+
+    def __init__(self) -> None:
+        self._changes: list[Change] = []
+        self._rests = 0
+        self._lives: dict[str, int] = {}
+        self._restored: set[str] = set()  # brokers, since all agreed
+
+    def sends(self, broker: str, topic: str, *, deletes: bool) -> int:
+        """A client is about to set or delete what is retained of a topic; return the number of the change."""
+        life = self._lives.get(broker, 0)
+        change = Change(len(self._changes), broker, topic, deletes=deletes, rests=self._rests, life=life)
+        change.knew_all = broker not in self._restored
+        self._changes.append(change)
+        return change.number
+
+    def confirmed(self, number: int) -> None:
+        """The client has heard that its change is made."""
+        self._changes[number].is_confirmed = True
+
+    def restored(self, broker: str) -> None:
+        """A broker has its last backup: what it confirmed is lost, unless another broker has it already."""
+        self._lives[broker] = self._lives.get(broker, 0) + 1
+        forgets_all = bool(self._restored - {broker})  # what the others had for it they may have lost before
+        for change in self._changes:
+            if forgets_all or (change.broker == broker and change.rests == self._rests):
+                change.is_confirmed = False
+        self._restored.add(broker)
+
+    def agreed(self, retained: dict[str, int]) -> None:
+        """All brokers retain these changes, by topic. Raises Violation if one of them was replaced."""
+        for topic in TOPICS:
+            number = retained.get(topic)
+            changes = [each for each in self._changes if each.topic == topic]
+            may_be = [each for each in changes if not any(other.replaces(each) for other in changes)]
+            if number is not None and self._changes[number] not in may_be:
+                raise Violation(f"{topic} has the retained {self._changes[number]}, and can have {may_be}")
+            nothing_is_right = any(each.deletes for each in may_be) or not any(each.is_confirmed for each in changes)
+            if number is None and not nothing_is_right:
+                raise Violation(f"{topic} has no retained message, and can have {may_be}")
+        self._rests += 1
+        self._restored.clear()
+
+
+class RetainingClient(Wired):
+    """A client that sets and deletes, and looks at what is retained."""
+
+    def __init__(
+        self, name: str, broker: str, book: RetainBook, *, dial: Callable[["RetainingClient", DirectTap], Wire]
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.broker = broker
+        self.state = OFFLINE
+        self.rng = Random(0)
+        self.saw: dict[str, int] = {}  # by topic: what was retained when it looked last
+        self._book = book
+        self._dial = dial
+        self._unread = b""
+        self._packet_id = 0
+        self._unanswered: dict[int, int] = {}  # packet id -> number of the change
+
+    def connect(self) -> None:
+        """Connect, and look at what is retained."""
+        self._unread = b""
+        self._unanswered.clear()
+        self._wire = self._dial(self, DirectTap())
+        self._wire.send(mqtt.connect(self.name, level=5, keep_alive_s=KEEP_ALIVE_S))
+        self.look()
+
+    def look(self) -> None:
+        """Ask for what is retained."""
+        self.saw = {}
+        if self._wire is not None:
+            self._wire.send(mqtt.subscribe((FILTER, 0), level=5))
+
+    def change(self, topic: str, *, deletes: bool) -> None:
+        """Set or delete what is retained of a topic."""
+        if self._wire is None:
+            return
+        number = self._book.sends(self.broker, topic, deletes=deletes)
+        self._packet_id = self._packet_id % 1000 + 1
+        self._unanswered[self._packet_id] = number
+        payload = b"" if deletes else b"%d" % number
+        self._wire.send(mqtt.publish(topic, payload, level=5, qos=1, packet_id=self._packet_id, retain=True))
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not heard what became of a change."""
+        return bool(self._unanswered)
+
+    def close(self) -> None:
+        """Leave in good order."""
+        if self._wire is not None:
+            self._wire.send(mqtt.disconnect())
+            self._wire.finish()
+            self._gone()
+
+    def tick(self) -> None:
+        """Show that it is alive."""
+        if self._wire is not None:
+            self._wire.send(mqtt.pingreq())
+
+    def received(self, data: bytes) -> None:
+        """Handle packets of the node."""
+        packets, self._unread = mqtt.take_packets(self._unread + data)
+        for packet in packets:
+            if packet.kind == mqtt.PUBLISH:
+                publish = mqtt.published(packet, 5)
+                if publish.retain:
+                    self.saw[publish.topic] = int(publish.payload)
+            elif packet.kind == mqtt.PUBACK:
+                number = self._unanswered.pop(int.from_bytes(packet.body[:2], "big"))
+                if len(packet.body) < 3 or packet.body[2] < REFUSED:
+                    self._book.confirmed(number)
+            elif packet.kind == mqtt.SUBACK:
+                self.state = ONLINE
+
+    def disconnected(self) -> None:
+        """The node, or the network, has ended the connection."""
+        self._gone()
+
+    def _gone(self) -> None:
+        self._wire = None
+        self._unanswered.clear()
+        self.state = OFFLINE
