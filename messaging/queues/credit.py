@@ -149,6 +149,7 @@ class CreditWindow(Generic[Waiter]):
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
         self.called_count: i64 = 0  # waiters called since the last check; each is left at least one credit
         self._promised_count: i64 = 0  # from the head of the line: waiters to be called while there is credit
+        self.lenders: list[Callable[[], None]] | None = None  # called when a waiter stands in line; None: none lends
         self._line: WaitingLine[Waiter] | None = None  # most windows never have one
         self._is_taken_from = False  # since a waiter stood in line, or was called
 
@@ -199,6 +200,9 @@ class CreditWindow(Generic[Waiter]):
         line.stand(waiter, has_taken=self._is_taken_from)
         self._is_taken_from = False
         self._wait_for_the_pool()
+        if self.lenders is not None:
+            for is_waited_for in self.lenders:
+                is_waited_for()
 
     @property
     def waiters_count(self) -> int:

@@ -321,14 +321,15 @@ class MqttClient(Behaviour, Flushed):
             clock=runtime.clock,
             counters=services.counters,
             events=services.events,
-            later=lambda: self.cell.after(0, self._send_more_retained),
+            later=lambda: self.cell.after(0, self.send_more_retained),
+            address=self.cell.inbox,
         )
         if self.is_writing_paused:
             delivering.hold_back(True)
         return delivering
 
-    def _send_more_retained(self) -> None:
-        """Send the next slice of retained messages, after other sockets were served."""
+    def send_more_retained(self) -> None:
+        """Send the next slice of retained messages, after other sockets were served or credit was returned."""
         delivering = self.delivering()
         if delivering is not None:
             delivering.retained.send_scheduled_slice(self.cell.runtime.clock.wall_ms())

@@ -8,7 +8,15 @@ here and the socket is not read.
 import logging
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect, StoreRefused
+from sluicegate.actors.messages.data import (
+    Confirmed,
+    Deliveries,
+    PublishFailed,
+    Resume,
+    SharedDirect,
+    StoreRefused,
+    Wake,
+)
 from sluicegate.actors.messages.queues import FlowGone, FlowState
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
@@ -254,6 +262,8 @@ class MqttConnection(MqttClient, StreamUser):
             flow_gone(self, message)
         elif isinstance(message, TakeOver):
             return self._take_over()
+        elif isinstance(message, Wake):
+            self.send_more_retained()
         else:
             assert isinstance(message, FlowState)  # MQTT has no packet for it
         return None

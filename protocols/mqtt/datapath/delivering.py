@@ -81,6 +81,7 @@ class Deliverer:
         clock: Clock,
         counters: ProtocolCounters,
         later: Callable[[], object],
+        address: Address,
         events: Events,
     ) -> None:
         self._counters = counters
@@ -111,6 +112,7 @@ class Deliverer:
             before_exactly_once=before_exactly_once,
             counters=counters,
             later=later,
+            address=address,
         )
 
     # --- guaranteed messages ---

@@ -40,8 +40,10 @@ class RetainedOut:
         before_exactly_once: Callable[[Callable[[], None], Publication | None], None],
         counters: ProtocolCounters,
         later: Callable[[], object],
+        address: Address,
     ) -> None:
         self._counters = counters
+        self._address = address  # of the connection
         self._before_exactly_once = before_exactly_once  # runs its argument once the session's ids are safe
         self._later = later  # schedules another `send_slice` in the next turn
         self._later_asked = False
@@ -92,8 +94,10 @@ class RetainedOut:
                 continue
             batch = wanted.next()
             qos = min(batch.qos, wanted.granted.qos)
-            if qos and not self._window.available():
-                return  # called again when there is credit
+            if qos and not self._window.available():  # called again when the client has returned credit
+                if self._window.lenders is not None:  # or, by WAKE, when a queue of a neighbor has
+                    self._window.wait(self._address)
+                return
             wanted.passed()
             if _is_for(batch, wanted.granted, self._session.client_id, wall_ms):
                 self._send_first(batch, qos, wanted.granted.identifier, wall_ms)

@@ -75,6 +75,7 @@ class _Borrower:
         self.flow: Final = flow
         self.window: Final[CreditWindow[Address]] = request.window
         self.bound: Final = bound
+        self.is_shared: Final = request.protocol == SHARED_WINDOWS
         self.is_bound = False
         self.loan = 0  # messages that the neighbor may still deliver; they count as used in the window
         self.lent_count = 0  # in all, since the flow was bound
@@ -165,6 +166,11 @@ class RemoteQueue(Behaviour):
         )
         bound: LoopFuture[None] = LoopFuture()
         borrower = self._flows[message.flow_id] = _Borrower(message, flow, bound)
+        if borrower.is_shared:
+            lenders = borrower.window.lenders
+            if lenders is None:
+                lenders = borrower.window.lenders = []
+            lenders.append(self._watch)
         self._link.begin(message.flow_id, self)
         self._link.say(
             notes.BIND,
@@ -192,6 +198,8 @@ class RemoteQueue(Behaviour):
             return None
         self._link.end(flow_id)
         borrower.takes_back()
+        if borrower.is_shared and borrower.window.lenders is not None:
+            borrower.window.lenders.remove(self._watch)
         if not borrower.is_bound:
             gone = BindRefused(ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached")
             borrower.bound.set_exception((BindRefused, gone, None))
@@ -221,14 +229,12 @@ class RemoteQueue(Behaviour):
             return  # what is lent now would be taken for lent before
         window = borrower.window
         room = int(window.room())
-        is_shared = borrower.flow.protocol == SHARED_WINDOWS
-        wanted = min(LOAN_MAX, borrower.loan + ((room + 1) // 2 if is_shared else room))
+        wanted = min(LOAN_MAX, borrower.loan + ((room + 1) // 2 if borrower.is_shared else room))
         if room > 0 and borrower.loan * 2 <= wanted:
             self._lend(borrower, min(room, wanted - borrower.loan))
-        if borrower.loan * 2 <= LOAN_MAX:
+        # In a shared window a flow with a loan leaves the line to others: each delivery brings it here again.
+        if borrower.loan == 0 or (not borrower.is_shared and borrower.loan * 2 <= LOAN_MAX):
             window.wait(self._cell.inbox)
-        if is_shared and borrower.loan > 0 and window.room() == 0:
-            self._watch()
 
     def _lend(self, borrower: _Borrower, count: int) -> None:
         if count <= 0:
@@ -239,7 +245,7 @@ class RemoteQueue(Behaviour):
         self._link.say(notes.CREDIT, borrower.flow.flow_id, borrower.lent_count)
 
     def _watch(self) -> None:
-        """Look after a while whether a loan is idle that others could use."""
+        """Look after a while whether a loan is idle that others wait for."""
         if not self._is_watched:
             self._is_watched = True
             self._cell.after(RECALL_MS, self._look)
@@ -250,9 +256,11 @@ class RemoteQueue(Behaviour):
             window = borrower.window
             is_idle = borrower.received_count == borrower.received_before
             borrower.received_before = borrower.received_count
-            if borrower.loan == 0 or borrower.is_drained or window.room() > 0:
+            if not borrower.is_shared or borrower.loan == 0 or borrower.is_drained:
                 continue
-            if is_idle and window.waiters_count > (1 if borrower.loan * 2 <= LOAN_MAX else 0):
+            if window.is_shut or window.used < window.limit or not window.is_waited_for():
+                continue
+            if is_idle:
                 self._end_loan(borrower, 0)
             else:
                 self._watch()

@@ -351,3 +351,75 @@ async def test_an_http_worker_consumes_from_a_queue_of_a_neighbor(network: Broke
         await is_empty(network)
         assert (await client.delete(flow)).status_code == 204
     await shows(network["b"], lambda view: not view.flows)
+
+
+async def shares_a_window(network: Brokers, limit: int, *names: str) -> RawClient:
+    """Return a client of a with a window of so many messages for all these queues."""
+    client = await network["a"].connect("consumer", 5, properties=mqtt.receive_maximum(limit))
+    for name in names:
+        assert await client.subscribe((f"$queue/{name}", 1)) == [1]
+    await shows(network["b"], lambda view: [each.window > 0 for each in view.flows] == [True])
+    return client
+
+
+async def publish_to(network: Brokers, at: str, name: str, count: int) -> None:
+    publisher = await network[at].connect(f"publisher-{name}", 5)
+    for _ in range(count):
+        assert await publisher.publish(f"$queue/{name}", name.encode(), qos=1) == 0
+    await publisher.leave()
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10])
+async def test_an_idle_remote_queue_leaves_a_shared_window_to_local_ones(network: Brokers, limit: int) -> None:
+    await queue_at_b(network)
+    await create(network["a"], "here")
+    await create(network["a"], "beside")
+    client = await shares_a_window(network, limit, "q", "here", "beside")
+    await publish_to(network, "a", "here", 10)
+    await publish_to(network, "a", "beside", 10)
+    assert sorted(await client.payloads(20)) == [b"beside"] * 10 + [b"here"] * 10
+    await publish_to(network, "b", "q", 5)
+    assert await client.payloads(5) == [b"q"] * 5
+
+
+async def test_an_idle_remote_queue_leaves_a_shared_window_to_retained_messages(network: Brokers) -> None:
+    await queue_at_b(network)
+    publisher = await network["a"].connect("publisher", 5)
+    for number in range(3):
+        assert await publisher.publish(f"kept/{number}", b"%d" % number, qos=1, retain=True) == 0
+    client = await shares_a_window(network, 1, "q")
+    assert await client.subscribe(("kept/#", 1)) == [1]
+    assert sorted(await client.payloads(3)) == payloads(range(3))
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_an_idle_local_queue_leaves_a_shared_window_to_a_remote_one(network: Brokers, limit: int) -> None:
+    await queue_at_b(network)
+    await create(network["a"], "here")
+    client = await shares_a_window(network, limit, "here", "q")
+    await publish_to(network, "b", "q", 20)
+    assert await client.payloads(20) == [b"q"] * 20
+    await publish_to(network, "a", "here", 5)
+    assert await client.payloads(5) == [b"here"] * 5
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+async def test_busy_queues_of_both_brokers_share_a_window(network: Brokers, limit: int) -> None:
+    await queue_at_b(network)
+    await create(network["a"], "here")
+    client = await shares_a_window(network, limit, "q", "here")
+    await publish_to(network, "a", "here", 10)
+    await publish_to(network, "b", "q", 10)
+    assert sorted(await client.payloads(20)) == [b"here"] * 10 + [b"q"] * 10
+
+
+@pytest.mark.parametrize("limit", [2, 3])
+async def test_an_idle_remote_queue_leaves_a_shared_window_to_another(network: Brokers, limit: int) -> None:
+    await create(network["b"], "p")
+    await queue_at_b(network)
+    await until(lambda: network["a"].node.default.space.queue_home("p") is not None, "a knows p")
+    client = await shares_a_window(network, limit, "q", "p")
+    await publish_to(network, "b", "p", 10)
+    assert await client.payloads(10) == [b"p"] * 10
+    await publish_to(network, "b", "q", 10)
+    assert await client.payloads(10) == [b"q"] * 10

@@ -64,6 +64,7 @@ class OneMessage:
             clock=SystemClock(),
             counters=ProtocolCounters(),
             later=lambda: None,
+            address=Inbox(self._dispatcher),
             events=Events(SystemClock()),
         )
 
