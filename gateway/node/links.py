@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
-from sluicegate.actors.runtime.runtime import ActorCell, Role, TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, Role
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
+from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.link_settings import link_settings
@@ -57,7 +58,7 @@ class NodeLinks:
         self._queues = LinkQueues(services, message_vpns, self._cell.inbox)
         self._settings: dict[str, LinkSettings] = {}
         self._errors: dict[str, str] = {}  # why an enabled link does not run, by the name of its neighbor
-        self._ticker: TimerHandle | None = None
+        self._ticker = Ticker(runtime, TICK_MS, self.tick)
         self._dials_count = 0
         self._is_stopped = False
         config = services.config
@@ -173,24 +174,31 @@ class NodeLinks:
         self._settings = settings
         self._queues.expect_only(enabled)
         self._configure_links()
-        if settings and self._ticker is None:
-            self._tick()
+        if settings:
+            self._ticker.start()
+        else:
+            self._ticker.stop()
+            self.links.check_mesh(self._services.clock.now_ms())  # without neighbors no link is missing
 
     def stop(self) -> None:
         """End all links: the node stops."""
         self._is_stopped = True
-        if self._ticker is not None:
-            self._ticker.cancel()
+        self._ticker.stop()
         self.links.stop("the broker stops")
         self._queues.expect(self._enabled())  # clients are there a moment longer
 
-    def tick(self) -> None:
-        """Check time limits of connections, deletions that are too old, and which message VPNs there are."""
+    def tick(self, stall_ms: int = 0) -> None:
+        """Check time limits of connections, deletions that are too old, and which message VPNs there are.
+
+        Time limits do not count the time for which the event loop has stood still.
+        """
         now_ms = self._services.clock.now_ms()
         for cell in list(self._dialed.children or ()):
             if not cell.is_stopped():
                 connection: DialedConnection = cell.behaviour
                 try:
+                    if stall_ms:
+                        connection.stalled(stall_ms, now_ms)
                     connection.tick(now_ms)
                 except Exception as error:  # it costs this connection only, not the others
                     cell.failed(error)
@@ -233,11 +241,6 @@ class NodeLinks:
     async def _prepare_and_configure(self) -> None:
         await self.prepare()
         self.configure()
-
-    def _tick(self) -> None:
-        # First: one that fails is not the last.
-        self._ticker = self._services.runtime.after(TICK_MS, self._tick) if self._settings else None
-        self.tick()
 
     def _vpn(self, name: str, neighbor: str) -> LinkedVpn | None:
         """Return a message VPN that is up, and has a queue for a neighbor."""

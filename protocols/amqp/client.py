@@ -181,6 +181,11 @@ class Endpoints:
         if self.transactions is not None:
             self.transactions.tick(now_ms)
 
+    def stalled(self, stall_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        if self.transactions is not None:
+            self.transactions.stalled(stall_ms)
+
     def pause_output(self, is_full: bool, wall_ms: int) -> int:
         """Send nothing while the socket is full; return how many messages were sent at once when it no longer is."""
         self.is_full = is_full

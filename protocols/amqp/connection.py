@@ -117,6 +117,11 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         if self.identity.is_over(self.runtime.clock) and not self.is_released:
             self.end(AmqpError(conditions.UNAUTHORIZED_ACCESS, "the token has expired"))
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        self.engine.stalled(stall_ms, now_ms)
+        self.endpoints.stalled(stall_ms)
+
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self._transport = None

@@ -101,6 +101,10 @@ class FlowConnection(FlowPeer, StreamUser):
         if self.identity.is_over(self.cell.runtime.clock) and not self.is_released:
             self.end(codes.NOT_AUTHENTICATED, "the token has expired")
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        self.engine.stalled(stall_ms, now_ms)
+
     def closed(self, error: Exception | None) -> None:
         """The transport is gone."""
         self._transport = None

@@ -158,6 +158,11 @@ class HttpConnection(HttpClient, StreamUser):
             engine.shut()
             self.proceed()
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which this broker read nothing, and sent nothing."""
+        self.since_ms = min(now_ms, self.since_ms + stall_ms)
+        self._ticked_ms += stall_ms
+
     def _check_progress(self, now_ms: int) -> None:
         """Disconnect a client that does not read its response: nothing else would end it, or free that memory."""
         transport = self._transport

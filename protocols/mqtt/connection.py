@@ -114,6 +114,10 @@ class MqttConnection(MqttClient, StreamUser):
             self._handle(violated)
             self.ask_flush()
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        self.engine.stalled(stall_ms, now_ms)
+
     def closed(self, error: Exception | None) -> None:
         """The socket is closed. Without a DISCONNECT the will is published."""
         self.transport = None

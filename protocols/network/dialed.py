@@ -131,6 +131,10 @@ class DialedConnection(Behaviour, Flushed):
         if self._transport is not None:
             self._handle(self._engine.tick(now_ms))
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        self._engine.stalled(stall_ms, now_ms)
+
     def not_connected(self, reason: str) -> None:
         """There is no connection."""
         self._end(reason)

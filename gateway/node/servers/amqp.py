@@ -42,11 +42,11 @@ class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
         """Return the behaviour of the connection of a stream that was just accepted."""
         return AmqpConnection(cell, self.vpns)
 
-    def tick(self) -> None:
+    def tick(self, stall_ms: int = 0) -> None:
         """Let every connection check its time limits, and expire links that wait for clients to return."""
-        super().tick()
+        super().tick(stall_ms)
         for vpn in self._message_vpns.values():
-            vpn.amqp_registry.resumable.tick(self._services.clock.now_ms())
+            vpn.amqp_registry.resumable.tick(self._services.clock.now_ms() - stall_ms)  # clients may have returned
 
     async def stop(self, *, within_s: float) -> None:
         """Disconnect all clients, and return what is kept for those that are away: it counts as delivered."""

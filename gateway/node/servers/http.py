@@ -42,12 +42,12 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
         """Return the behaviour of the connection of a stream that was just accepted."""
         return HttpConnection(cell, self.vpns)
 
-    def tick(self) -> None:
+    def tick(self, stall_ms: int = 0) -> None:
         """Let connections and flows check their time limits, and set the date of response headers."""
         self._heads.tick(self._services.clock.wall_ms())
-        super().tick()
+        super().tick(stall_ms)
         for vpn in self._message_vpns.values():
-            vpn.http_flows.tick(self._services.clock.now_ms())
+            vpn.http_flows.tick(self._services.clock.now_ms() - stall_ms)  # what workers say may yet have to be read
 
     async def stop(self, *, within_s: float) -> None:
         """Disconnect all clients, and end the flows of workers."""

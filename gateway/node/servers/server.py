@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from typing import ClassVar, Generic, Protocol, TypeVar
 
 from sluicegate.actors.runtime.actor import SupervisorActor
-from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Role, TimerHandle
+from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Role
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
+from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
 from sluicegate.gateway.node.services import NodeServices
@@ -46,6 +47,9 @@ class ClientConnection(Connection, Protocol):
     def tick(self, now_ms: int) -> None:
         """Check time limits."""
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Give back to the client's time limits a time in which this broker did not read what it sent."""
+
     def send_away(self, reason: str, *, node_stops: bool = False) -> None:
         """Close the connection, with the reason if the protocol has a place for one."""
 
@@ -74,7 +78,7 @@ class ProtocolServer(ABC, Generic[C, S]):
             SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=services.root
         )
         self._role = Role("connection", self.name, ONE_CONNECTION, self.make_connection, self.connections)
-        self._ticker: TimerHandle | None = None
+        self._ticker = Ticker(services.runtime, TICK_MS, self.tick)
         self._accepted_count = 0
         self.pages = {
             listener: self._pages(listener) for listener in self.schemes
@@ -120,14 +124,14 @@ class ProtocolServer(ABC, Generic[C, S]):
                     await listener.start()
                 report_failed_handshakes(listener, self._services.runtime.events, f"{self.name} client")
                 self.listeners[name] = listener
-        self._tick()
+        self.tick()
+        self._ticker.start()
 
     async def stop(self, *, within_s: float) -> None:
         """Accept no more clients, disconnect those there are, and wait until they are gone, for `within_s` at most."""
         for listener in self.listeners.values():
             await listener.stop()
-        if self._ticker is not None:
-            self._ticker.cancel()
+        self._ticker.stop()
         for connection in self.open_connections():
             connection.send_away("the gateway stops", node_stops=True)
         deadline = self._services.clock.now_ms() + int(within_s * 1000)
@@ -184,8 +188,8 @@ class ProtocolServer(ABC, Generic[C, S]):
                 found = True
         return found
 
-    def tick(self) -> None:
-        """Let every connection check its time limits."""
+    def tick(self, stall_ms: int = 0) -> None:
+        """Let every connection check its time limits, without the time for which the event loop has stood still."""
         now_ms = self._services.clock.now_ms()
         for cell in list(self.connections.children or ()):
             if cell.is_stopped():
@@ -194,6 +198,8 @@ class ProtocolServer(ABC, Generic[C, S]):
             try:
                 if connection.read_control is not None:
                     connection.read_control.tick(now_ms)
+                if stall_ms:
+                    connection.stalled(stall_ms, now_ms)
                 connection.tick(now_ms)
             except Exception as error:  # it costs this connection only, not the others
                 cell.failed(error)
@@ -220,10 +226,6 @@ class ProtocolServer(ABC, Generic[C, S]):
         text = f"{foreign.status} {foreign.title}: {self.name} client at {peer.host}:{peer.port}: {foreign.detail}"
         self.vpns.of_listener(peer.listener).clients.denials.deny(foreign.reason, "", text)
         self.counters.count(self.counters.refused, foreign.reason)
-
-    def _tick(self) -> None:
-        self.tick()
-        self._ticker = self._services.runtime.after(TICK_MS, self._tick)
 
     def _connect(self) -> Connection:
         self._accepted_count += 1

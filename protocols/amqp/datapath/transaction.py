@@ -178,6 +178,10 @@ class Transactions:
         """End coordinators with a transaction in which nothing was done for too long."""
         raise AssertionError("coordinators do that")
 
+    def stalled(self, stall_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        raise AssertionError("coordinators do that")
+
     def detached(self, link: IncomingLink) -> None:
         """Roll back what was declared on a link that is gone. What was discharged before goes on."""
         raise AssertionError("coordinators do that")

@@ -131,6 +131,12 @@ class AmqpEngine:
         """Count the peer as alive: it cannot show that while the broker does not read from it."""
         self._received_ms = now_ms
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which its owner read nothing: what the peer has sent may yet have to be read."""
+        self._received_ms = min(now_ms, self._received_ms + stall_ms)
+        self._began_ms += stall_ms
+        self._close_deadline_ms += stall_ms
+
     def wrote(self, now_ms: int) -> None:
         """Note that bytes went out: the peer needs no heartbeat for a while."""
         self._sent_ms = now_ms

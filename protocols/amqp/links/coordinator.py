@@ -184,6 +184,11 @@ class Coordinators(Transactions):
                 text = f"nothing was done in a transaction for {idle_ms} ms"
                 self._end(coordinator, AmqpError(conditions.TRANSACTION_TIMEOUT, text), TIMED_OUT)
 
+    def stalled(self, stall_ms: int) -> None:
+        """Do not count a time in which this broker read nothing."""
+        for transaction in self._open.values():
+            transaction.used_ms += stall_ms
+
     def _end(self, coordinator: Coordinator, error: AmqpError, why: str) -> None:
         """End a coordinator by our own will, and roll back what was declared on it."""
         self.by_link.pop(coordinator.link, None)

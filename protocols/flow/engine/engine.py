@@ -218,6 +218,12 @@ class FlowEngine:
         """Count the peer as alive: while we do not read from it, it cannot show that it is."""
         self._received_ms = now_ms
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which its owner read nothing: what the peer has sent may yet have to be read."""
+        self._received_ms = min(now_ms, self._received_ms + stall_ms)
+        self._began_ms += stall_ms
+        self._close_deadline_ms += stall_ms
+
     def wrote(self, now_ms: int) -> None:
         """Note that bytes went out: the peer needs no PING for a while."""
         self._sent_ms = now_ms

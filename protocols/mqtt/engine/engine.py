@@ -248,6 +248,10 @@ class MqttEngine:
         """Count this moment as one in which the client spoke: for a caller that has stopped reading."""
         self._last_packet_ms = now_ms
 
+    def stalled(self, stall_ms: int, now_ms: int) -> None:
+        """Do not count a time in which the caller read nothing: what the client has sent may yet have to be read."""
+        self._last_packet_ms = min(now_ms, self._last_packet_ms + stall_ms)
+
     def forget_partial(self) -> None:
         """Free what has come of a packet that is not whole: the client is gone."""
         if self._parts is not None:

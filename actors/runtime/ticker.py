@@ -1,0 +1,45 @@
+"""What checks the time limits of connections every so often, and notices that the event loop stood still meanwhile.
+
+A process that was stopped, or a loop that was busy for seconds, has heard nobody in that time: what peers sent lies
+unread in their sockets. A limit that counted it would end connections whose peers did all they should. So a tick that
+comes late says by how much, and its owner gives that time back to the limits.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
+
+STALL_MS_MIN: Final = 250  # a tick that is less late than this is in time: limits are seconds
+
+
+@final
+class Ticker:
+    """Calls back every so often, with the milliseconds for which the loop has stood still since the last time."""
+
+    def __init__(self, runtime: Runtime, interval_ms: int, callback: Callable[[int], None]) -> None:
+        self._runtime = runtime
+        self._interval_ms = interval_ms
+        self._callback = callback
+        self._timer: TimerHandle | None = None
+        self._due_ns = 0  # of the clock by which timers run
+
+    def start(self) -> None:
+        """Call back from now on, the first time after one interval. Harmless while it does."""
+        if self._timer is None:
+            self._set()
+
+    def stop(self) -> None:
+        """Call back no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _set(self) -> None:
+        self._due_ns = self._runtime.clock.now_ns() + self._interval_ms * 1_000_000
+        self._timer = self._runtime.after(self._interval_ms, self._tick)
+
+    def _tick(self) -> None:
+        late_ms = (self._runtime.clock.now_ns() - self._due_ns) // 1_000_000
+        self._set()  # first: a tick that fails is not the last
+        self._callback(late_ms if late_ms >= STALL_MS_MIN else 0)

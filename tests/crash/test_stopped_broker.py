@@ -1,0 +1,97 @@
+"""A broker process is stopped for longer than any time limit, and continued: clients that spoke meanwhile are served.
+
+What they have sent lies in their sockets, and the broker has to read it before it judges who was silent.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from sluicegate.protocols.transport.loop.selector import SOCKETS_PER_POLL
+from support.amqp.client import AmqpClient
+from support.flow.client import FlowClient
+from support.mqtt import packets as mqtt
+from support.mqtt.raw_client import RawClient
+from support.processes.gateway import GatewayProcess, gateway
+
+STOPPED_S = 5  # all limits below are shorter
+WITHIN_S = 30
+REQUEST = b"POST /TOPIC/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+AMQP_MESSAGE = b"\0\x53\x77\xa1\1m"
+
+pytestmark = [pytest.mark.crash, pytest.mark.slow]
+
+
+@contextmanager
+def stopped(node: GatewayProcess) -> Iterator[None]:
+    """Stop the process for so long, then do what is in the block, and let it run again."""
+    os.kill(node.pid, signal.SIGSTOP)
+    try:
+        time.sleep(STOPPED_S)
+        yield
+        time.sleep(0.5)  # all that was sent is in the broker's sockets
+    finally:
+        os.kill(node.pid, signal.SIGCONT)
+
+
+def test_clients_of_all_protocols_are_served_by_a_broker_that_was_stopped(tmp_path: Path) -> None:
+    """[MQTT 3.1.2-22], AMQP 2.4.5, RFC 9110 15.5.9; flow: sessions, keep-alive."""
+    limits: dict[str, object] = {"http__head_timeout_s": 2, "http__keep_alive_s": 2, "amqp__idle_timeout_s": 2}
+    with gateway(tmp_path, **limits) as node:
+        asyncio.run(_clients_speak_while_it_is_stopped(node))
+
+
+async def _clients_speak_while_it_is_stopped(node: GatewayProcess) -> None:
+    of_mqtt = await RawClient.open(node.mqtt_port, 5)
+    await of_mqtt.connect("m", keep_alive_s=2)
+    of_amqp = await AmqpClient.open(node.amqp_port)
+    await of_amqp.sender("out", "topic://a", handle=1)
+    reader, writer = await asyncio.open_connection("127.0.0.1", node.ports["http"])
+    writer.write(REQUEST)
+    async with FlowClient(node.ports["flow"], keep_alive_ms=1000) as of_flow:
+        flow_id = (await of_flow.opens_publisher()).flow_id
+        assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(REQUEST[:20])  # a head that has begun
+
+        with stopped(node):
+            writer.write(REQUEST[20:])
+            of_mqtt.send(mqtt.pingreq())
+            of_flow.publishes(flow_id, [1], topic="a")
+            of_amqp.transfer(1, AMQP_MESSAGE)
+
+        async with asyncio.timeout(WITHIN_S):
+            assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+            await of_mqtt.awaited(mqtt.PINGRESP)
+            await of_flow.answered(flow_id, 1)
+            await of_amqp.confirmed()
+    writer.close()
+    await of_mqtt.leave()
+    await of_amqp.close()
+
+
+def test_more_clients_than_one_poll_reads_are_served_by_a_broker_that_was_stopped(tmp_path: Path) -> None:
+    """[MQTT 3.1.2-22]: those that the first poll leaves unread have spoken as well."""
+    with gateway(tmp_path) as node, ExitStack() as stack:
+        clients = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", node.mqtt_port), WITHIN_S))
+            for _ in range(SOCKETS_PER_POLL + 100)
+        ]
+        for number, client in enumerate(clients):
+            client.sendall(mqtt.connect(f"c{number}", level=5, keep_alive_s=3))
+            assert client.recv(1000)[0] >> 4 == mqtt.CONNACK
+        for client in clients:
+            client.sendall(mqtt.pingreq())
+            assert client.recv(2) == b"\xd0\0"
+
+        with stopped(node):
+            for client in clients:
+                client.sendall(mqtt.pingreq())
+
+        assert {client.recv(2) for client in clients} == {b"\xd0\0"}
