@@ -138,14 +138,17 @@ class CreditWindow(Generic[Waiter]):
     there may be hundreds behind one consumer; what they leave is for the next. They take turns (`WaitingLine`). Where
     only the pool has no room, the window stands in the pool's line.
 
-    Invariants: `used >= 0`; a waiter stands in the line at most once. `used` may exceed `limit` after a reconnect with
-    a smaller window, and nothing more is taken until it has fallen below.
+    Credit may be lent to another broker, which then delivers so many messages. The pool counts them when they are here.
+
+    Invariants: `used >= lent >= 0`; a waiter stands in the line at most once. `used` may exceed `limit` after a
+    reconnect with a smaller window, and nothing more is taken until it has fallen below.
     """
 
     def __init__(self, limit: i64, pool: CreditPool[Waiter] | None = None) -> None:
         self.limit = limit
         self.pool = pool  # None: no limit over all consumers
         self.used: i64 = 0
+        self.lent: i64 = 0  # of `used`: messages that other brokers may deliver
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
         self.called_count: i64 = 0  # waiters called since the last check; each is left at least one credit
         self._promised_count: i64 = 0  # from the head of the line: waiters to be called while there is credit
@@ -185,11 +188,42 @@ class CreditWindow(Generic[Waiter]):
         if self.pool is not None:
             self.pool.give(count)
 
+    def lend(self, count: i64) -> None:
+        """Use `count` credits, which the caller has checked to be available, for messages of another broker."""
+        self.used += count
+        self.lent += count
+        if count > 0:
+            self._is_taken_from = True
+
+    def unlend(self, count: i64) -> None:
+        """Return `count` credits that were lent; a closed window has lent none."""
+        count = min(count, self.lent)
+        self.lent -= count
+        self.used -= count
+
+    def arrive(self, count: i64) -> None:
+        """Count `count` messages for which credit was lent as delivered."""
+        count = min(count, self.lent)
+        self.lent -= count
+        if self.pool is not None:
+            self.pool.take(count)
+
+    def excess(self, count: i64) -> i64:
+        """Return how many of so many messages, which come for lent credit, are too many now.
+
+        The consumer may have recalled credit, or the pool may have no room, since it was lent.
+        """
+        found = self.used - self.limit
+        if self.pool is not None:
+            found = max(found, count - self.pool.available())
+        return min(count, found) if found > 0 else 0
+
     def close(self) -> None:
         """Close the window of a consumer that is gone: its messages count for other consumers, or for none."""
         self.limit = 0
         if self.pool is not None:
             self.pool.leave(self)
+        self.unlend(self.lent)
         self.give(self.used)
 
     def wait(self, waiter: Waiter) -> None:

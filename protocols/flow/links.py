@@ -6,8 +6,8 @@ listener of the flow protocol, and a `FlowConnection` becomes a link when it is 
 
 What goes out has three classes. Control frames, which are few and bounded by the exchange of interests, go first.
 Messages wait while the socket is full, guaranteed and direct ones in turns. Direct ones are bounded: the oldest batches
-are dropped and counted. Guaranteed ones are bounded by the window of their link queue. A link is always read:
-`ReadControl` has no say in it.
+are dropped and counted. Guaranteed ones are bounded by the window of their link queue. Remote flows take no more from
+their queues while too much of theirs waits. A link is always read: `ReadControl` has no say in it.
 """
 
 from collections import deque
@@ -26,6 +26,7 @@ from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.transport.interface import ByteTransport
 
 WRITTEN_BYTES_MAX: Final = 256 * 1024  # given to the socket at once, before it is asked whether it takes more
+DELIVERIES_BYTES_MAX: Final = 4 * 1024 * 1024  # of remote flows; while more wait for the socket, the flows take no more
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)  # tests derive links
@@ -76,6 +77,8 @@ class LinkWire(Flushed):
         self._hang_up = hang_up
         self._control: list[bytes] = []
         self._stores: deque[LinkStore | LinkDeliver | LinkFlow] = deque()
+        self._deliveries_bytes = 0  # of those, what remote flows deliver
+        self._held_back: list[Callable[[], None]] = []  # flows that wait until they are written
         self._direct: deque[LinkMessages] = deque()
         self._direct_counts: deque[int] = deque()  # messages in each
         self._direct_bytes = 0
@@ -107,9 +110,19 @@ class LinkWire(Flushed):
         self._ask_flush()
 
     def deliver(self, frame: LinkDeliver | LinkFlow) -> None:
-        """Send messages of a remote flow, or a note that comes after them, as `store` does. Credit bounds them."""
+        """Send messages of a remote flow, or a note that comes after them, as `store` does."""
         self._stores.append(frame)
+        self._deliveries_bytes += len(frame.batch)
         self._ask_flush()
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether remote flows should deliver no more, until `call_when_written` calls."""
+        return self._deliveries_bytes > DELIVERIES_BYTES_MAX
+
+    def call_when_written(self, flows: Callable[[], None]) -> None:
+        """Call these flows, once, when half of what they may have waiting is written."""
+        self._held_back.append(flows)
 
     def direct(self, messages: LinkMessages, count: int) -> None:
         """Send direct messages at the end of this turn, or when the socket takes them."""
@@ -151,6 +164,8 @@ class LinkWire(Flushed):
         self._hang_up = _nothing
         self._control.clear()
         self._stores.clear()
+        self._deliveries_bytes = 0
+        self._held_back.clear()
         self.dropped_count += sum(self._direct_counts)
         self._direct.clear()
         self._direct_counts.clear()
@@ -181,6 +196,8 @@ class LinkWire(Flushed):
             while self._stores and size < share:
                 stores = self._stores.popleft()
                 size += len(stores.batch)
+                if not isinstance(stores, LinkStore):
+                    self._deliveries_bytes -= len(stores.batch)
                 stores.sent_ms = wall_ms
                 stores.write(frames)
             while self._direct and size < WRITTEN_BYTES_MAX:
@@ -193,6 +210,10 @@ class LinkWire(Flushed):
                 messages.write(frames)
             engine.send(b"".join(frames))
             self._write(transport)
+        if self._held_back and self._deliveries_bytes * 2 <= DELIVERIES_BYTES_MAX:
+            held_back, self._held_back = self._held_back, []
+            for resume in held_back:
+                resume()
 
     def _is_stopped(self) -> bool:
         return self.is_full or self._transport is None  # asked by a call: writing changes it

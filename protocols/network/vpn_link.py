@@ -280,6 +280,8 @@ class VpnLink(LinkOutput, Flushed):
         if SERVES_CONSUMERS in greeting.features:
             self.home_flows.connected(wire, flow_id, frame_bytes_max)
             self.remote_queues.connected(wire, flow_id, greeting.incarnation)
+        else:
+            self.remote_queues.connected_unserved()
         self._set_up(True)
         self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in greeting.features else None)
 

@@ -114,6 +114,7 @@ class HomeFlows:
         self._wire: LinkWire | None = None
         self._link_flow_id = 0
         self._frame_bytes_max = 0
+        self._is_held_back = False  # too much waits for the socket: partitions deliver no more
         self._by_consumer: dict[int, _Lent] = {}
         self._by_flow: dict[int, _Lent] = {}
 
@@ -137,6 +138,7 @@ class HomeFlows:
     def disconnected(self) -> None:
         """End all flows: what they hold is delivered again."""
         self._wire = None
+        self._is_held_back = False
         self._browsers.disconnected()
         for lent in list(self._by_consumer.values()):
             self._end(lent, UnbindFlow(lent.flow_id))
@@ -197,6 +199,7 @@ class HomeFlows:
             self._send(lent, notes.REFUSED, MAX_BIND_COUNT_EXCEEDED, text)
             return
         self._by_consumer[lent.consumer] = self._by_flow[lent.flow_id] = lent
+        lent.window.is_shut = self._is_held_back
         request = self._request(lent, f"{client}@{self._neighbor}", user, protocol, selector, of_partition_max)
         request.acknowledges = acknowledges
 
@@ -366,6 +369,20 @@ class HomeFlows:
             self.delivered_count += count
             self._write(wire, lent, number, delivery, delivery.start_row, delivery.stop_row)
         lent.review()
+        if wire.holds_back and not self._is_held_back:
+            self._hold_back(True)
+            wire.call_when_written(self._written)
+
+    def _hold_back(self, is_held_back: bool) -> None:
+        self._is_held_back = is_held_back
+        for lent in self._by_flow.values():
+            lent.window.is_shut = is_held_back
+
+    def _written(self) -> None:
+        """Let partitions deliver again: the socket has taken what waited."""
+        self._hold_back(False)
+        for lent in list(self._by_flow.values()):
+            wake_waiters(lent.window, self._cell.runtime.dispatcher)
 
     def _write(self, wire: LinkWire, lent: _Lent, number: int, delivery: Delivery, start: int, stop: int) -> None:
         limit, neighbor = self._frame_bytes_max, self._neighbor

@@ -62,9 +62,13 @@ from sluicegate.protocols.network.queues.remote_browsers import RemoteBrowsers
 log = logging.getLogger("sluicegate.network")
 
 LOAN_MAX: Final = 1_000  # messages of one flow that the neighbor may deliver
+LOAN_BYTES_MAX: Final = 4 * 1024 * 1024  # of them, as far as the sizes of earlier ones tell
+LOAN_FIRST: Final = 32  # messages, while nothing is known of their sizes
+UNUSED_MS: Final = 60_000  # a queue without flows that nobody looks for is forgotten after this time, or twice
 RECALL_MS: Final = 250  # a loan for which nothing came in this time is asked back, where others wait
 SHARED_WINDOWS: Final = "mqtt"  # the protocol in which one window is for all flows of a connection
 AWAY: Final = "the link to its broker {neighbor} is down"
+UNSERVED: Final = "its broker {neighbor} has a release that serves no consumers of other brokers"
 
 
 @final
@@ -82,13 +86,32 @@ class _Borrower:
         self.received_count = 0
         self.drain_number = 0  # of the drain or recall that is under way
         self.is_drained = False  # one is under way
-        self.next_drain_number = 0  # of the drain that the consumer wants once that is over; 0: none
+        self.wanted_drain_number = 0  # of the drain that the consumer waits for; 0: none
+        self.message_bytes = 0  # of what comes, about; 0: nothing has come
         self.returns_all = False  # what comes, until the recall that is under way is answered
         self.received_before = 0  # when the loan was last looked at
 
+    @property
+    def loan_max(self) -> int:
+        """The most messages to be lent at a time: what comes must find room in memory though the consumer is slow."""
+        if self.message_bytes == 0:
+            return LOAN_FIRST
+        return max(1, min(LOAN_MAX, LOAN_BYTES_MAX // self.message_bytes))
+
+    def receives(self, count: int, size: int) -> None:
+        """Count messages that came, of so many bytes in all."""
+        self.loan -= count
+        self.received_count += count
+        mean = max(1, size // count)
+        self.message_bytes = mean if mean > self.message_bytes else (self.message_bytes * 3 + mean) // 4
+
+    def waits_for_socket(self) -> bool:
+        """Return whether only the consumer's socket keeps it from having more."""
+        return self.window.is_shut and self.window.used < self.window.limit
+
     def takes_back(self) -> None:
         """Give the loan back to the window. One that its consumer has closed has nothing to be given."""
-        self.window.give(min(self.loan, self.window.used))
+        self.window.unlend(self.loan)
         self.loan = 0
         self.lent_count = self.received_count
 
@@ -103,12 +126,17 @@ class RemoteQueue(Behaviour):
         self._link = link
         self._flows: dict[int, _Borrower] = {}
         self._partitions: dict[int, ActorCell] = {}
+        self.is_found = False  # since its link last looked for queues that are not used
         self._is_watched = False
         self._browsers: Final = RemoteBrowsers(cell, name, link)
 
     def clients(self) -> set[str]:
         """Return the names of the clients that consume from it or browse it here."""
         return {each.flow.client for each in self._flows.values()} | self._browsers.clients()
+
+    def has_flows(self) -> bool:
+        """Return whether there are consumers or browsers."""
+        return len(self._flows) > 0 or self._browsers.count > 0
 
     # --- what consumers say ---
 
@@ -141,9 +169,9 @@ class RemoteQueue(Behaviour):
     def _check_reachable(self) -> None:
         """Raise BindRefused while the link is down."""
         if not self._link.is_up:
-            away = AWAY.format(neighbor=self._link.neighbor)
+            cause = self._link.absence
             raise BindRefused(
-                ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached: {away}"
+                ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached: {cause}"
             )
 
     def _bind_browser(self, message: BindBrowser) -> LoopFuture[BrowserBound]:
@@ -209,11 +237,8 @@ class RemoteQueue(Behaviour):
         borrower = self._flows.get(message.flow_id)
         if borrower is None:
             return
-        if borrower.is_drained:  # what is lent now would be taken for lent before
-            borrower.next_drain_number = message.number
-            return
-        self._lend(borrower, int(borrower.window.room()))
-        self._end_loan(borrower, message.number)
+        borrower.wanted_drain_number = message.number
+        self._review(borrower)
 
     def _end_loan(self, borrower: _Borrower, number: int) -> None:
         """Drain the flow, or recall what is lent (0)."""
@@ -229,17 +254,28 @@ class RemoteQueue(Behaviour):
             return  # what is lent now would be taken for lent before
         window = borrower.window
         room = int(window.room())
-        wanted = min(LOAN_MAX, borrower.loan + ((room + 1) // 2 if borrower.is_shared else room))
+        loan_max = borrower.loan_max
+        if borrower.wanted_drain_number:
+            if borrower.waits_for_socket():
+                window.wait(self._cell.inbox)
+            else:
+                self._lend(borrower, min(room, loan_max - borrower.loan))
+                self._end_loan(borrower, borrower.wanted_drain_number)
+            return
+        if window.is_shut and borrower.loan > loan_max:  # messages are larger than those before
+            self._end_loan(borrower, 0)
+            return
+        wanted = min(loan_max, borrower.loan + ((room + 1) // 2 if borrower.is_shared else room))
         if room > 0 and borrower.loan * 2 <= wanted:
             self._lend(borrower, min(room, wanted - borrower.loan))
         # In a shared window a flow with a loan leaves the line to others: each delivery brings it here again.
-        if borrower.loan == 0 or (not borrower.is_shared and borrower.loan * 2 <= LOAN_MAX):
+        if borrower.loan == 0 or (not borrower.is_shared and borrower.loan * 2 <= loan_max):
             window.wait(self._cell.inbox)
 
     def _lend(self, borrower: _Borrower, count: int) -> None:
         if count <= 0:
             return
-        borrower.window.take(count)
+        borrower.window.lend(count)
         borrower.loan += count
         borrower.lent_count += count
         self._link.say(notes.CREDIT, borrower.flow.flow_id, borrower.lent_count)
@@ -282,16 +318,16 @@ class RemoteQueue(Behaviour):
             self._link.say(notes.UNBIND, frame.consumer, False, True)
             borrower.flow.address.post(FlowGone(frame.consumer, f"500 Internal Error: {text}", may_return=True))
             return
-        borrower.loan -= count
-        borrower.received_count += count
+        borrower.receives(count, len(frame.batch))
         window = borrower.window
-        excess = count if borrower.returns_all else min(count, max(0, int(window.used - window.limit)))
+        excess = count if borrower.returns_all else int(window.excess(count))
         partition = self._partition(frame.partition)
-        if excess:  # the consumer has recalled its credit
+        window.unlend(excess)
+        window.arrive(count - excess)
+        if excess:  # the consumer has recalled its credit, or all consumers together are at their maximum
             if not borrower.is_drained:  # before the messages are back: they must not come at once again
                 self._end_loan(borrower, 0)
             borrower.returns_all = True
-            window.give(excess)
             end = frame.first + count
             released = Settle(
                 frame.consumer, frame.epoch, end - excess, end, RELEASED, delivery_count=frame.delivery_count
@@ -331,24 +367,29 @@ class RemoteQueue(Behaviour):
         elif kind == notes.DRAINED:
             self._drained(borrower, note.number(0))
         elif kind == notes.GONE:
+            reason, was_bound, borrower.is_bound = note.text(0), borrower.is_bound, True  # decided
             self._forget(flow_id)
-            address.post(FlowGone(flow_id, note.text(0), note.flag(1)))
+            if was_bound:
+                address.post(FlowGone(flow_id, reason, note.flag(1)))
+            else:
+                borrower.bound.set_exception((BindRefused, BindRefused(ENDPOINT_DISABLED, reason), None))
         else:
             raise ValueError(f"LINK_FLOW of kind {kind} from the broker of a queue")
 
     def _drained(self, borrower: _Borrower, number: int) -> None:
         if not borrower.is_drained or number != borrower.drain_number:
             raise ValueError(f"DRAINED {number} for consumer {borrower.flow.flow_id}, which did not ask for it")
+        window = borrower.window
+        is_used_up = borrower.loan == 0 and not borrower.returns_all
         borrower.takes_back()
         borrower.is_drained = borrower.returns_all = False
-        if number:
+        if number == 0:
+            wake_waiters(window, self._cell.runtime.dispatcher)  # the others first
+        elif number != borrower.wanted_drain_number:
             borrower.flow.address.post(FlowDrained(borrower.flow.flow_id, number))
-        else:
-            wake_waiters(borrower.window, self._cell.runtime.dispatcher)  # the others first
-        if borrower.next_drain_number:
-            self._lend(borrower, int(borrower.window.room()))
-            self._end_loan(borrower, borrower.next_drain_number)
-            borrower.next_drain_number = 0
+        elif not is_used_up or (window.room() == 0 and not borrower.waits_for_socket()):
+            borrower.wanted_drain_number = 0
+            borrower.flow.address.post(FlowDrained(borrower.flow.flow_id, number))
         self._cell.inbox.post(Wake())  # after the consumer has decided what it wants now
 
     def lost(self, reason: str, *, may_return: bool) -> None:
@@ -425,6 +466,8 @@ class RemoteQueues(QueueLink):
         self._cell = cell
         self._wire: LinkWire | None = None
         self._link_flow_id = 0
+        self._is_unserved = False  # the neighbor is linked, and does not know of flows
+        self._is_swept = False  # queues that are not used are looked for
         self._queues: dict[str, tuple[ActorCell, RemoteQueue]] = {}
         self._by_flow: dict[int, RemoteQueue] = {}
         self._awaited: dict[int, tuple[int, Address]] = {}  # token -> flow, who waits for the settlement
@@ -436,12 +479,20 @@ class RemoteQueues(QueueLink):
         return self._wire is not None
 
     @property
+    def absence(self) -> str:
+        """Why the neighbor cannot be asked."""
+        return (UNSERVED if self._is_unserved else AWAY).format(neighbor=self.neighbor)
+
+    @property
     def flows_count(self) -> int:
         """The number of consumers and browsers."""
         return len(self._by_flow)
 
     def queue(self, name: str) -> tuple[ActorCell, RemoteQueue]:
-        """Return the actor of a queue."""
+        """Return the actor of a queue. It stays while there are flows, and for some time without."""
+        if not self._is_swept:
+            self._is_swept = True
+            self._cell.after(UNUSED_MS, self._sweep)
         found = self._queues.get(name)
         if found is None or found[0].is_stopped():
             made: list[RemoteQueue] = []
@@ -454,7 +505,19 @@ class RemoteQueues(QueueLink):
                 make, kind="remote-queue", name=name, policy=ONE_CONNECTION, parent=self._cell
             )
             found = self._queues[name] = (cell, made[-1])
+        found[1].is_found = True
         return found
+
+    def _sweep(self) -> None:
+        """Stop the actors of queues that nobody has looked for since the last time, and that have no flows."""
+        for name, (cell, queue) in list(self._queues.items()):
+            if not queue.is_found and not queue.has_flows():
+                del self._queues[name]
+                cell.stop()
+            queue.is_found = False
+        self._is_swept = len(self._queues) > 0
+        if self._is_swept:
+            self._cell.after(UNUSED_MS, self._sweep)
 
     # --- the connection ---
 
@@ -464,9 +527,14 @@ class RemoteQueues(QueueLink):
         self._wire = wire
         self._link_flow_id = link_flow_id
 
+    def connected_unserved(self) -> None:
+        """Note that the neighbor is linked, and does not know of consumers at other brokers."""
+        self._is_unserved = True
+
     def disconnected(self) -> None:
         """End all flows, and refuse settlements that wait: consumers bind anew."""
         self._wire = None
+        self._is_unserved = False
         awaited, self._awaited = self._awaited, {}
         for _, reply_to in awaited.values():
             reply_to.post(PublishFailed(0, AWAY.format(neighbor=self.neighbor)))

@@ -96,6 +96,11 @@ class RemoteBrowsers:
         self._link = link
         self._browsers: dict[int, tuple[ActorCell, RemoteBrowser]] = {}
 
+    @property
+    def count(self) -> int:
+        """The number of browsers."""
+        return len(self._browsers)
+
     def clients(self) -> set[str]:
         """Return the names of the clients."""
         return {browser.request.client for _, browser in self._browsers.values()}

@@ -16,3 +16,18 @@ def brokers(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
     runner.run(brokers.__aenter__())
     yield brokers
     runner.run(brokers.__aexit__(None, None, None))
+
+
+@pytest.fixture
+def network(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
+    """Brokers a and b, linked: a connects. Clients of a consume from queues of b."""
+    brokers = Brokers(tmp_path)
+
+    async def start() -> None:
+        await brokers.__aenter__()
+        await brokers.pair()
+        await brokers.are_linked()
+
+    runner.run(start())
+    yield brokers
+    runner.run(brokers.__aexit__(None, None, None))

@@ -1,76 +1,16 @@
 """Consumers of one broker at queues of another: deliveries, settlements, credit, partitions, and links that are cut."""
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED, Credit
+from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 from support.amqp.client import AmqpClient
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows
+from support.broker.remote_queues import consumer, cut, heal, is_empty, payloads, publish, queue_at_b
 from support.flow.client import FlowClient, Refused
 from support.http.client import http_client, poll, settle
-from support.mqtt.raw_client import RawClient
-
-
-@pytest.fixture
-def network(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
-    """Brokers a and b, linked: a connects. Clients of a consume from queues of b."""
-    brokers = Brokers(tmp_path)
-
-    async def start() -> None:
-        await brokers.__aenter__()
-        await brokers.pair()
-        await brokers.are_linked()
-
-    runner.run(start())
-    yield brokers
-    runner.run(brokers.__aexit__(None, None, None))
-
-
-async def queue_at_b(network: Brokers, **attributes: object) -> None:
-    await create(network["b"], "q", **attributes)
-    await until(lambda: network["a"].node.default.space.queue_home("q") is not None, "a knows q")
-
-
-async def publish(network: Brokers, numbers: range, *, at: str = "b", key: bool = False) -> None:
-    """Publish messages whose payloads are their numbers to q."""
-    async with FlowClient(network[at].flow_port) as client:
-        opened = await client.opens_publisher()
-        for sequence, number in enumerate(numbers, 1):
-            client.publishes(opened.flow_id, [sequence], queue="q", payload=b"%d" % number)
-        assert await client.answered(opened.flow_id, len(numbers)) == []
-
-
-async def consumer(network: Brokers, name: str = "consumer", *, at: str = "a") -> RawClient:
-    """Return an MQTT client that consumes q."""
-    client = await network[at].connect(name, 5)
-    assert await client.subscribe(("$queue/q", 1)) == [1]
-    return client
-
-
-async def cut(network: Brokers) -> None:
-    (await network.proxy("a", "b")).cut()
-    await until(lambda: not network["a"].neighbor("b").is_up, "the link is down at a")
-    await until(lambda: not network["b"].neighbor("a").is_up, "the link is down at b")
-
-
-async def heal(network: Brokers) -> None:
-    (await network.proxy("a", "b")).heal()
-    await network.are_linked()
-
-
-def payloads(numbers: range) -> list[bytes]:
-    return [b"%d" % number for number in numbers]
-
-
-async def is_empty(network: Brokers) -> None:
-    await shows(network["b"], lambda view: view.spooled_count == 0)
 
 
 async def test_an_mqtt_client_consumes_from_a_queue_of_a_neighbor(network: Brokers) -> None:
@@ -113,33 +53,6 @@ async def test_an_amqp_client_consumes_within_its_credit(network: Brokers) -> No
     await is_empty(network)
     await client.close()
     await shows(network["b"], lambda view: not view.flows)
-
-
-async def test_a_consumer_gets_no_more_than_its_window(network: Brokers) -> None:
-    await queue_at_b(network)
-    await publish(network, range(20))
-    async with FlowClient(network["a"].flow_port) as client:
-        flow_id = await client.binds("q", credit=5)
-        assert len(await client.receives_in_all(5, flow_id)) == 5
-        await shows(network["b"], lambda view: view.unacked_count == 5)
-        client.accepts_through(flow_id, 5)
-        await shows(network["b"], lambda view: view.spooled_count == 15)
-        client.grants(flow_id, 8)
-        assert len(await client.receives_in_all(3, flow_id)) == 3
-
-
-async def test_credit_that_was_recalled_brings_nothing_and_holds_nothing(network: Brokers) -> None:
-    """The neighbor does not know of it yet: what it sends comes back untouched."""
-    await queue_at_b(network, access_type="non-exclusive")
-    async with FlowClient(network["a"].flow_port) as client, FlowClient(network["b"].flow_port) as other:
-        flow_id = await client.binds("q", credit=3)
-        await shows(network["b"], lambda view: [each.window for each in view.flows] == [3])
-        client.grants(flow_id, 0, recalls=True)
-        await client.heard(Credit, lambda credit: credit.flow_id == flow_id)
-        await publish(network, range(10))
-        found = await other.receives_in_all(10, await other.binds("q"))
-        assert sorted(each.payload for each in found) == sorted(payloads(range(10)))
-        assert {each.delivery_count for each in found} == {1}
 
 
 async def test_outcomes_have_their_effect_at_the_queue(network: Brokers) -> None:
@@ -293,54 +206,6 @@ async def test_the_home_refuses_what_its_queue_refuses(network: Brokers) -> None
         await until(lambda: network["a"].node.default.space.queue_home("q") is None, "it is gone")
 
 
-async def test_small_windows_are_shared_by_remote_queues_in_turn(network: Brokers) -> None:
-    """One client with a window of one consumes from two queues of the neighbor, and its own."""
-    await queue_at_b(network)
-    await create(network["b"], "p")
-    await create(network["a"], "here")
-    await until(lambda: network["a"].node.default.space.queue_home("p") is not None, "a knows p")
-    client = await network["a"].connect("consumer", 5, properties=mqtt.receive_maximum(1))
-    for name in ("q", "p", "here"):
-        assert await client.subscribe((f"$queue/{name}", 1)) == [1]
-    publisher = await network["b"].connect("publisher", 5)
-    for name in ("p", "q", "p"):
-        assert await publisher.publish(f"$queue/{name}", name.encode(), qos=1) == 0
-    local = await network["a"].connect("local", 5)
-    assert await local.publish("$queue/here", b"here", qos=1) == 0
-    assert sorted(await client.payloads(4)) == [b"here", b"p", b"p", b"q"]
-
-
-async def test_credit_that_was_recalled_is_returned_once_and_keeps_the_order(network: Brokers) -> None:
-    """What comes is returned, the loan with it: the neighbor does not send the same messages over and over."""
-    await queue_at_b(network)
-    async with FlowClient(network["a"].flow_port) as client:
-        flow_id = await client.binds("q", credit=1000)
-        await shows(network["b"], lambda view: [each.window for each in view.flows] == [1000])
-        client.grants(flow_id, 0, recalls=True)
-        await client.heard(Credit, lambda credit: credit.flow_id == flow_id)
-        await publish(network, range(10))
-        await shows(network["b"], lambda view: (view.flows[0].window, view.ready_count) == (0, 10))
-        assert network["b"].neighbor("a").vpns[0].home_flows.delivered_count <= 10
-        client.grants(flow_id, 1000)
-        found = await client.receives_in_all(10, flow_id)
-        assert [each.payload for each in found] == payloads(range(10))
-
-
-async def test_drains_that_follow_each_other_keep_the_link(network: Brokers) -> None:
-    """What the second drain lends counts from the answer to the first."""
-    await queue_at_b(network)
-    await publish(network, range(30))
-    links = (await network.proxy("a", "b")).accepted_count
-    client = await AmqpClient.open(network["a"].amqp_port)
-    await client.receiver("r", "queue://q", handle=1)
-    client.flow(1, 10, drain=True)
-    client.flow(1, 20, drain=True)
-    found = await client.deliveries(20)
-    assert [each.payload for each in found] == payloads(range(20))
-    assert (await network.proxy("a", "b")).accepted_count == links
-    await client.close()
-
-
 async def test_an_http_worker_consumes_from_a_queue_of_a_neighbor(network: Brokers) -> None:
     await queue_at_b(network)
     await publish(network, range(3))
@@ -351,75 +216,3 @@ async def test_an_http_worker_consumes_from_a_queue_of_a_neighbor(network: Broke
         await is_empty(network)
         assert (await client.delete(flow)).status_code == 204
     await shows(network["b"], lambda view: not view.flows)
-
-
-async def shares_a_window(network: Brokers, limit: int, *names: str) -> RawClient:
-    """Return a client of a with a window of so many messages for all these queues."""
-    client = await network["a"].connect("consumer", 5, properties=mqtt.receive_maximum(limit))
-    for name in names:
-        assert await client.subscribe((f"$queue/{name}", 1)) == [1]
-    await shows(network["b"], lambda view: [each.window > 0 for each in view.flows] == [True])
-    return client
-
-
-async def publish_to(network: Brokers, at: str, name: str, count: int) -> None:
-    publisher = await network[at].connect(f"publisher-{name}", 5)
-    for _ in range(count):
-        assert await publisher.publish(f"$queue/{name}", name.encode(), qos=1) == 0
-    await publisher.leave()
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 10])
-async def test_an_idle_remote_queue_leaves_a_shared_window_to_local_ones(network: Brokers, limit: int) -> None:
-    await queue_at_b(network)
-    await create(network["a"], "here")
-    await create(network["a"], "beside")
-    client = await shares_a_window(network, limit, "q", "here", "beside")
-    await publish_to(network, "a", "here", 10)
-    await publish_to(network, "a", "beside", 10)
-    assert sorted(await client.payloads(20)) == [b"beside"] * 10 + [b"here"] * 10
-    await publish_to(network, "b", "q", 5)
-    assert await client.payloads(5) == [b"q"] * 5
-
-
-async def test_an_idle_remote_queue_leaves_a_shared_window_to_retained_messages(network: Brokers) -> None:
-    await queue_at_b(network)
-    publisher = await network["a"].connect("publisher", 5)
-    for number in range(3):
-        assert await publisher.publish(f"kept/{number}", b"%d" % number, qos=1, retain=True) == 0
-    client = await shares_a_window(network, 1, "q")
-    assert await client.subscribe(("kept/#", 1)) == [1]
-    assert sorted(await client.payloads(3)) == payloads(range(3))
-
-
-@pytest.mark.parametrize("limit", [1, 3])
-async def test_an_idle_local_queue_leaves_a_shared_window_to_a_remote_one(network: Brokers, limit: int) -> None:
-    await queue_at_b(network)
-    await create(network["a"], "here")
-    client = await shares_a_window(network, limit, "here", "q")
-    await publish_to(network, "b", "q", 20)
-    assert await client.payloads(20) == [b"q"] * 20
-    await publish_to(network, "a", "here", 5)
-    assert await client.payloads(5) == [b"here"] * 5
-
-
-@pytest.mark.parametrize("limit", [1, 3])
-async def test_busy_queues_of_both_brokers_share_a_window(network: Brokers, limit: int) -> None:
-    await queue_at_b(network)
-    await create(network["a"], "here")
-    client = await shares_a_window(network, limit, "q", "here")
-    await publish_to(network, "a", "here", 10)
-    await publish_to(network, "b", "q", 10)
-    assert sorted(await client.payloads(20)) == [b"here"] * 10 + [b"q"] * 10
-
-
-@pytest.mark.parametrize("limit", [2, 3])
-async def test_an_idle_remote_queue_leaves_a_shared_window_to_another(network: Brokers, limit: int) -> None:
-    await create(network["b"], "p")
-    await queue_at_b(network)
-    await until(lambda: network["a"].node.default.space.queue_home("p") is not None, "a knows p")
-    client = await shares_a_window(network, limit, "q", "p")
-    await publish_to(network, "b", "p", 10)
-    assert await client.payloads(10) == [b"p"] * 10
-    await publish_to(network, "b", "q", 10)
-    assert await client.payloads(10) == [b"q"] * 10
