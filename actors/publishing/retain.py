@@ -157,9 +157,9 @@ def _left(
         for change in changes:
             if reason:
                 stored.refused(change.topic)
-            elif change.version is not None:
-                stored.stored(RetainedEntry(change.topic, change.version, change.message is None))
-            else:
+            elif change.version is None:
                 stored.removed(change.topic)
+            elif retained.version_of(change.topic) == change.version:  # else a later change is on its way
+                stored.stored(RetainedEntry(change.topic, change.version, change.message is None))
     if on_left is not None:
         on_left(reason)

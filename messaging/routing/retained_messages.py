@@ -188,6 +188,11 @@ class RetainedMessages:
             return message.version
         return self.tombstones.get(topic) or NO_VERSION
 
+    def topics_after(self, wall_ms: int) -> list[str]:
+        """Return the topics whose message or deletion has a version that is later than a time."""
+        topics = [each.batch.topic_of(0) for each in self._topics.values() if each.version.wall_ms > wall_ms]
+        return topics + [topic for topic, version in self.tombstones.items() if version.wall_ms > wall_ms]
+
     def restore(self, topic: str, version: Version, batch: MessageBatch | None) -> None:
         """Take over a message or a deletion that is stored."""
         self.clock.saw(version)

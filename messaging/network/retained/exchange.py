@@ -17,6 +17,7 @@ from sluicegate.messaging.network.retained.tombstones import Tombstones
 from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, Version, VersionClock
 
 ENTRIES_MAX: Final = 1000  # in one list
+ENTRY_BYTES: Final = 18  # of an entry in a frame, beside its names
 
 
 class RetainedEntry(NamedTuple):
@@ -74,15 +75,12 @@ class StoredRetained:
             self._set.put(topic, entry_hash(topic, version))
 
     def stored(self, entry: RetainedEntry) -> None:
-        """Note a message or a deletion that the store has now, and tell neighbors what is this broker's own."""
+        """Note what the store has now and is in force, and tell neighbors if it is this broker's own."""
         topic, version, is_deleted = entry
         if stays_local(topic):
             return
         before = self.versions.get(topic)
-        deleted = self.tombstones.get(topic)
-        if before is not None and not version.is_after(before):
-            return
-        if not is_deleted and deleted is not None and deleted.is_after(version):
+        if before == version:
             return
         if before is not None:
             del self.versions[topic]
@@ -133,6 +131,7 @@ class RetainedSender:
         """`exports` says which topics cross the link; None: all."""
         self.sent_number = 0
         self.acknowledged_number = 0
+        self.too_large_count = 0  # messages and deletions of which no frame of the neighbor takes even the topic
         self.on_change: Callable[[], None] = _nothing  # called when there is more to send
         self._neighbor = neighbor
         self._stored = stored
@@ -190,9 +189,10 @@ class RetainedSender:
             self.on_change()
 
     def wanted(self, topics: list[str]) -> None:
-        """Send what the neighbor asks for."""
+        """Send what the neighbor asks for, if it is there still."""
         for topic in topics:
-            self.changed(topic)
+            if topic in self._stored.versions or self._stored.tombstones.get(topic) is not None:
+                self.changed(topic)
 
     def owe(self, topic: str) -> None:
         """Send a topic's message when the store has the later one that is in force."""
@@ -205,14 +205,30 @@ class RetainedSender:
             return True
         return False
 
-    def next_list(self) -> list[RetainedEntry]:
-        """Return the next of what the neighbor may lack; nothing: it was told everything."""
+    def next_list(self, bytes_max: int) -> list[RetainedEntry]:
+        """Return the next of what the neighbor may lack, in entries of so many bytes; nothing: it was told everything.
+
+        An entry that is larger alone is left out.
+        """
         listing = self._listing
         while self._buckets and len(listing) < ENTRIES_MAX:
             for topic in self._stored.bucket(self._buckets.pop()):
                 if self._crosses(topic):
                     listing.append(RetainedEntry(topic, self._stored.versions[topic], False))
-        return [listing.popleft() for _ in range(min(ENTRIES_MAX, len(listing)))]
+        found: list[RetainedEntry] = []
+        size = 0
+        while listing and len(found) < ENTRIES_MAX:
+            entry = listing[0]
+            entry_bytes = ENTRY_BYTES + len(entry.topic.encode()) + len(entry.version.broker.encode())
+            if entry_bytes > bytes_max:
+                listing.popleft()
+                self.too_large_count += 1
+                continue
+            if size + entry_bytes > bytes_max:
+                break
+            size += entry_bytes
+            found.append(listing.popleft())
+        return found
 
     def next_changed(self) -> RetainedEntry | None:
         """Return the next message or deletion to send, as the store has it; None: there is none."""

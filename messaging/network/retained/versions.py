@@ -69,6 +69,15 @@ class VersionClock:
             self._counter = 0
         return Version(self._wall_ms, self._counter, self.broker)
 
+    def is_ahead(self, wall_ms: int) -> bool:
+        """Return whether versions are so far ahead of this time that no broker with a right clock takes them."""
+        return self._wall_ms > wall_ms + AHEAD_MS_MAX
+
+    def goes_back(self, wall_ms: int) -> None:
+        """Give versions of this time again: those that are later come of a clock that was wrong."""
+        self._wall_ms = wall_ms
+        self._counter = 0
+
     def saw(self, version: Version) -> None:
         """Give only versions after this one from now on."""
         if version.wall_ms > self._wall_ms:

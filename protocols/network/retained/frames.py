@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.retained.exchange import ENTRIES_MAX, RetainedEntry
 from sluicegate.messaging.network.retained.versions import Version
+from sluicegate.messaging.topics.syntax import TopicError, check_topic_syntax
 
 DIGESTS: Final = 1
 LIST: Final = 2
@@ -37,16 +38,16 @@ class RetainedPart(NamedTuple):
 
     kind: int
     number: int = 0  # of LIST and CHANGES, from 1 on with each connection
-    sent_ms: int = 0  # of CHANGES: on the sender's wall clock, by which the times in the messages are to be read
+    sent_ms: int = 0  # of CHANGES and DIGESTS: on the sender's wall clock; times in the messages are of that
     digests: tuple[int, ...] = ()
     entries: tuple[RetainedEntry, ...] = ()
     topics: tuple[str, ...] = ()
     messages: tuple[bytes, ...] = ()  # of CHANGES, one for each entry
 
 
-def digests_body(digests: list[int]) -> bytes:
+def digests_body(digests: list[int], sent_ms: int) -> bytes:
     """Return the bytes of the digests of what this broker has; none: it has nothing."""
-    return _HEAD.pack(DIGESTS, 0, 0, len(digests), 0, 0) + struct.pack(f">{len(digests)}Q", *digests)
+    return _HEAD.pack(DIGESTS, 0, 0, len(digests), 0, sent_ms) + struct.pack(f">{len(digests)}Q", *digests)
 
 
 def list_body(number: int, entries: list[RetainedEntry]) -> bytes:
@@ -54,9 +55,9 @@ def list_body(number: int, entries: list[RetainedEntry]) -> bytes:
     return b"".join([_HEAD.pack(LIST, 0, 0, len(entries), number, 0), *[entry_bytes(each) for each in entries]])
 
 
-def wanted_body(topics: list[str]) -> bytes:
-    """Return the bytes of a question for messages."""
-    return b"".join([_HEAD.pack(WANTED, 0, 0, len(topics), 0, 0), *[_sized(topic) for topic in topics]])
+def wanted_body(topics: list[bytes]) -> bytes:
+    """Return the bytes of a question for messages; each topic is made by `sized_text`."""
+    return b"".join([_HEAD.pack(WANTED, 0, 0, len(topics), 0, 0), *topics])
 
 
 def changes_body(number: int, sent_ms: int, changes: list[bytes]) -> bytes:
@@ -96,7 +97,7 @@ def _part(body: bytes) -> RetainedPart:
     if kind == DIGESTS:
         if count not in (0, BUCKETS) or len(body) != HEAD_BYTES + 8 * count:
             raise ValueError(f"LINK_RETAINED with {count} digests in {len(body)} bytes; there are none or {BUCKETS}")
-        return RetainedPart(kind, digests=struct.unpack_from(f">{count}Q", body, HEAD_BYTES))
+        return RetainedPart(kind, sent_ms=sent_ms, digests=struct.unpack_from(f">{count}Q", body, HEAD_BYTES))
     if count > ENTRIES_MAX:
         raise ValueError(f"LINK_RETAINED with {count} topics; at most {ENTRIES_MAX} are taken")
     at = HEAD_BYTES
@@ -126,8 +127,10 @@ def _read_entry(body: bytes, at: int, entries: list[RetainedEntry]) -> int:
         raise ValueError(f"LINK_RETAINED: an entry with a broker's name of {broker_bytes} bytes, deleted: {deleted}")
     broker, at = _text(body, at + _ENTRY.size, broker_bytes)
     topic, at = _text(body, at, topic_bytes)
-    if not topic:
-        raise ValueError("LINK_RETAINED: an entry without a topic")
+    try:
+        check_topic_syntax(topic)
+    except TopicError as error:
+        raise ValueError(f"LINK_RETAINED: {error}") from None
     entries.append(RetainedEntry(topic, Version(wall_ms, counter, broker), deleted == 1))
     return at
 
@@ -152,6 +155,7 @@ def _text(body: bytes, at: int, size: int) -> tuple[str, int]:
     return body[at : at + size].decode("utf-8"), at + size
 
 
-def _sized(text: str) -> bytes:
+def sized_text(text: str) -> bytes:
+    """Return a topic behind its size."""
     encoded = text.encode("utf-8")
     return _U16.pack(len(encoded)) + encoded

@@ -18,6 +18,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED
 from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.retained.exchange import ENTRIES_MAX, RetainedEntry, RetainedReceiver, RetainedSender
+from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX
 from sluicegate.messaging.network.times import arriving
 from sluicegate.messaging.observability.events import SYSTEM_LINK_CLOCK
 from sluicegate.messaging.routing.local_interest import ExportRules
@@ -33,6 +34,7 @@ log = logging.getLogger("sluicegate.network")
 PARTS_AHEAD_MAX: Final = 64  # lists and changes that the neighbor has not acknowledged
 PARTS_PER_TURN: Final = 8  # then others have their turn
 PART_BYTES: Final = 64 * 1024  # of messages in one part, if it has several
+FLUSH_BYTES: Final = 1024 * 1024  # sent in one turn, or the part that exceeds it: other frames wait behind them
 _NO_DIGESTS: Final = [0] * BUCKETS
 
 
@@ -85,7 +87,9 @@ class RetainedLink:
         self._flow_id = 0
         self._frame_bytes_max = 0
         self._asks: Callable[[], None] = _nothing
+        self._part_bytes = 0  # that fit in a frame which the neighbor takes
         self._wanted: list[str] = []  # to ask the neighbor for
+        self._ahead: list[str] = []  # topics with a version that is far ahead of all clocks
         self._arrived: deque[_Arrived] = deque()  # in order
         self._acked_number = 0
         self._handled_number = 0
@@ -103,7 +107,7 @@ class RetainedLink:
     @property
     def is_idle(self) -> bool:
         """Whether the neighbor was sent, and has stored, everything; and what it sent is stored here."""
-        return self.sender.is_idle and not self._arrived and not self._wanted
+        return self.sender.is_idle and not (self._arrived or self._wanted or self._ahead)
 
     def rejected_counts(self) -> dict[str, int]:
         """Return the messages and deletions that are not in force at the other end, by the reason."""
@@ -114,7 +118,7 @@ class RetainedLink:
             "local_topic": receiver.local_count,
             "clock_ahead": receiver.ahead_count,
             "outdated": receiver.outdated_count,
-            "too_large": self.too_large_count,
+            "too_large": self.too_large_count + self.sender.too_large_count,
         }
 
     # --- the connection ---
@@ -122,13 +126,15 @@ class RetainedLink:
     def connected(self, wire: LinkWire, flow_id: int, frame_bytes_max: int, asks: Callable[[], None]) -> None:
         """Begin on a new connection to a neighbor that knows this exchange. `asks` has `flush` called this turn."""
         self._wire, self._flow_id, self._frame_bytes_max = wire, flow_id, frame_bytes_max
+        self._part_bytes = min(PART_BYTES, frame_bytes_max - 4 * frames.HEAD_BYTES)
         self._asks = asks
         self._acked_number = self._handled_number = 0
         self._arrived = deque()
         self._wanted = []
         self._has_warned = False
         self.sender.connected()
-        self._send(frames.digests_body(self._stored.digests if self._stored.versions else []))
+        wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
+        self._send(frames.digests_body(self._stored.digests if self._stored.versions else [], wall_ms))
 
     def disconnected(self) -> None:
         """The connection is gone."""
@@ -146,15 +152,39 @@ class RetainedLink:
         if self._handled_number > self._acked_number:
             self._acked_number = self._handled_number
             self._send(frames.ack_body(self._handled_number))
-        while self._wanted:
-            first, self._wanted = self._wanted[:ENTRIES_MAX], self._wanted[ENTRIES_MAX:]
-            self._send(frames.wanted_body(first))
+        self._ask_for_wanted()
+        if self._ahead:
+            self._stamp_again()
+            return True
+        size = 0
         for _ in range(PARTS_PER_TURN):
             if wire.is_full or self.sender.sent_number - self.sender.acknowledged_number >= PARTS_AHEAD_MAX:
                 return False
-            if not self._send_part():
+            part_bytes = self._send_part()
+            if not part_bytes:
                 return False
+            size += part_bytes
+            if size >= FLUSH_BYTES:
+                break
         return True
+
+    def _ask_for_wanted(self) -> None:
+        """Ask the neighbor for what is missing here."""
+        topics: list[bytes] = []
+        size = 0
+        for topic in self._wanted:
+            encoded = frames.sized_text(topic)
+            if len(encoded) > self._part_bytes:
+                self.too_large_count += 1
+                continue
+            if topics and (size + len(encoded) > self._part_bytes or len(topics) == ENTRIES_MAX):
+                self._send(frames.wanted_body(topics))
+                topics, size = [], 0
+            topics.append(encoded)
+            size += len(encoded)
+        self._wanted = []
+        if topics:
+            self._send(frames.wanted_body(topics))
 
     def _ask_flush(self) -> None:
         self._asks()
@@ -163,12 +193,13 @@ class RetainedLink:
         if self._wire is not None:
             self._wire.control(LinkRetained(self._flow_id, body).encode())
 
-    def _send_part(self) -> bool:
-        """Send a list, or changes; return whether there was anything."""
-        listed = self.sender.next_list()
+    def _send_part(self) -> int:
+        """Send a list, or changes; return its bytes. 0: there is nothing."""
+        listed = self.sender.next_list(self._part_bytes)
         if listed:
-            self._send(frames.list_body(self.sender.sent(listed), listed))
-            return True
+            body = frames.list_body(self.sender.sent(listed), listed)
+            self._send(body)
+            return len(body)
         entries: list[RetainedEntry] = []
         changes: list[bytes] = []
         size = 0
@@ -188,11 +219,12 @@ class RetainedLink:
             changes.append(encoded)
             size += len(encoded)
         if not entries:
-            return False
+            return 0
         self.sent_count += len(entries)
         wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
-        self._send(frames.changes_body(self.sender.sent(entries), wall_ms, changes))
-        return True
+        body = frames.changes_body(self.sender.sent(entries), wall_ms, changes)
+        self._send(body)
+        return len(body)
 
     def _message_of(self, entry: RetainedEntry) -> bytes | None:
         """Return the message as it is at rest, nothing for a deletion. None: there is a later one, not stored yet."""
@@ -217,8 +249,47 @@ class RetainedLink:
         elif part.kind == frames.WANTED:
             self.sender.wanted(list(part.topics))
         else:
+            self._compare_clocks(part.sent_ms)
             self.sender.told(list(part.digests) or _NO_DIGESTS)
         self._asks()
+
+    def _compare_clocks(self, sent_ms: int) -> None:
+        """See whether this broker's clock was wrong once: it agrees with the neighbor's, and versions are far ahead.
+
+        Neighbors reject these versions, and all that come after them. So what has them is stamped again. A clock that
+        the neighbor's contradicts is left: it may be behind, and then later versions are right.
+        """
+        wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
+        retained = self._space.retained
+        if abs(sent_ms - wall_ms) <= AHEAD_MS_MAX and retained.clock.is_ahead(wall_ms):
+            retained.clock.goes_back(wall_ms)
+            self._ahead = retained.topics_after(wall_ms + AHEAD_MS_MAX)
+            log.warning(
+                "message VPN %s: %d retained messages and deletions have a time that is more than an hour ahead;"
+                " they get the present one",
+                self._vpn_name,
+                len(self._ahead),
+            )
+
+    def _stamp_again(self) -> None:
+        """Give some of what is far ahead the version of a change that is made now."""
+        taken, self._ahead = self._ahead[:ENTRIES_MAX], self._ahead[ENTRIES_MAX:]
+        retained = self._space.retained
+        wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
+        changes: list[RetainedChange] = []
+        for topic in taken:
+            if retained.version_of(topic).wall_ms <= wall_ms + AHEAD_MS_MAX:
+                continue  # it was changed meanwhile
+            version = retained.clock.next(wall_ms)
+            message = retained.get(topic)
+            if message is None:
+                retained.bury(topic, version)
+            else:
+                message = RetainedMessage(message.batch, version)
+                retained.put(topic, message)
+            changes.append(RetainedChange(topic, version, message))
+        if changes:
+            store_changes(changes, space=self._space, spool=self._spool)
 
     def _list(self, part: RetainedPart) -> None:
         """Ask for the messages that are missing here; put deletions in force."""
@@ -287,6 +358,8 @@ class RetainedLink:
 
     def _store(self, number: int, changes: list[RetainedChange]) -> None:
         """Have changes stored, and the part acknowledged then."""
+        if len(self._arrived) >= 2 * PARTS_AHEAD_MAX:
+            raise ValueError(f"more than {2 * PARTS_AHEAD_MAX} parts of retained messages without an acknowledgement")
         arrived = _Arrived(number)
         self._arrived.append(arrived)
         if changes:

@@ -211,6 +211,28 @@ async def test_a_broker_whose_clock_is_far_ahead_is_not_believed(brokers: Broker
     assert any(each.kind.name == "SYSTEM_NETWORK_CLOCK_AHEAD" for _, each in events)
 
 
+async def test_what_was_retained_while_a_clock_was_wrong_crosses_when_both_agree_on_the_time(brokers: Brokers) -> None:
+    """Else all that the broker retained from then on would be rejected, until clocks pass the wrong time."""
+    await brokers.pair()
+    await brokers.are_linked()
+    a = brokers["a"]
+    a.node.vpns["default"].space.retained.clock.saw(Version(a.node.services.clock.wall_ms() + 86_400_000, 0, "a"))
+    await retain(a, "t", b"on")
+    await retain(a, "gone", b"")
+    await retain(a, "u", b"on")
+    await until(lambda: brokers["b"].neighbor("a").vpns[0].retained.receiver.ahead_count == 3)
+    assert brokers["b"].retains() == {}
+
+    await a.restart()
+    await brokers.are_linked()
+    await have(brokers, {"t": b"on", "u": b"on"})
+    await retain(a, "t", b"off")
+    await have(brokers, {"t": b"off", "u": b"on"})
+    stored = a.node.vpns["default"].space.retained.stored
+    assert stored is not None
+    stored.check()
+
+
 async def test_a_row_of_an_earlier_release_is_read_and_travels(brokers: Brokers) -> None:
     await brokers.pair()
     old = MessageBatch(

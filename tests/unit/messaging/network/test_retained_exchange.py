@@ -91,7 +91,7 @@ class Broker:
         """Return what is to be sent to a neighbor now."""
         sender = self.senders[neighbor]
         found: list[Part] = []
-        while listed := sender.next_list():
+        while listed := sender.next_list(1 << 20):
             sender.sent(listed)
             found.append(("list", listed))
         while (entry := sender.next_changed()) is not None:
@@ -235,17 +235,17 @@ def test_equal_sets_are_not_listed_and_one_difference_lists_its_bucket_only() ->
     sender = ours.senders["b"]
     sender.connected()
     sender.told(list(ours.stored.digests))
-    assert sender.next_list() == []
+    assert sender.next_list(1 << 20) == []
     sender.told([0] * BUCKETS)
-    assert len(sender.next_list()) == 1000
-    assert len(sender.next_list()) == 1000
+    assert len(sender.next_list(1 << 20)) == 1000
+    assert len(sender.next_list(1 << 20)) == 1000
     assert theirs.stored.digests == [0] * BUCKETS
 
     digests = list(ours.stored.digests)
     bucket = bucket_of(topic_hash("plant/7"))
     digests[bucket] -= 1
     sender.told(digests)
-    assert {bucket_of(topic_hash(each.topic)) for each in sender.next_list()} == {bucket}
+    assert {bucket_of(topic_hash(each.topic)) for each in sender.next_list(1 << 20)} == {bucket}
 
 
 def test_a_message_has_the_bucket_of_its_topic() -> None:
@@ -331,7 +331,7 @@ def test_export_rules_leave_topics_out() -> None:
     broker.stored.senders.append(sender)
     sender.connected()
     sender.told([0] * BUCKETS)
-    assert [each.topic for each in sender.next_list()] == ["open/1"]
+    assert [each.topic for each in sender.next_list(1 << 20)] == ["open/1"]
     kept(broker, "secret/2")
     assert sender.next_changed() is None
 
@@ -373,3 +373,34 @@ def test_what_is_owed_is_forgotten_with_the_topic() -> None:
     sender.owe("t")
     broker.stored.removed("t")
     assert sender.is_idle
+
+
+def test_lists_are_cut_where_a_frame_of_the_neighbor_ends() -> None:
+    broker = one()
+    for number in range(10):
+        kept(broker, f"t/{number}")
+    kept(broker, "long/" + 200 * "x")
+    sender = broker.senders["b"]
+    sender.connected()
+    sender.told([0] * BUCKETS)
+    sizes = []
+    while listed := sender.next_list(100):
+        sizes.append(len(listed))
+    assert sizes == [4, 4, 2]
+    assert sender.too_large_count == 1
+
+
+def test_what_a_neighbor_asks_for_and_nobody_has_is_ignored() -> None:
+    sender = one().senders["b"]
+    sender.connected()
+    sender.wanted([f"t/{number}" for number in range(10)])
+    assert sender.is_idle
+
+
+def test_a_clock_that_was_wrong_gives_versions_of_the_present_again() -> None:
+    clock = VersionClock("a")
+    clock.saw(Version(1000 + AHEAD_MS_MAX, 0, "b"))
+    assert not clock.is_ahead(1000)
+    assert clock.is_ahead(999)
+    clock.goes_back(999)
+    assert clock.next(999) == Version(999, 1, "a")

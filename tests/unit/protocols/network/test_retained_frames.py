@@ -14,7 +14,8 @@ from sluicegate.protocols.network.retained.frames import RetainedPart, retained_
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
 versions = st.builds(Version, st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1), texts)
-entries = st.builds(RetainedEntry, texts, versions, st.booleans())
+topics = texts.filter(lambda text: not set(text) & set("#+\0"))
+entries = st.builds(RetainedEntry, topics, versions, st.booleans())
 
 ENTRY = RetainedEntry("plant/1", Version(1, 2, "a"), False)
 DELETED = RetainedEntry("plant/2", Version(3, 4, "b"), True)
@@ -32,9 +33,9 @@ def test_lists_and_changes_are_read_as_they_were_written(listed: list[RetainedEn
 
 def test_the_other_kinds_are_read_as_they_were_written() -> None:
     digests = list(range(BUCKETS))
-    assert retained_part(frames.digests_body(digests)).digests == tuple(digests)
-    assert retained_part(frames.digests_body([])).digests == ()
-    assert retained_part(frames.wanted_body(["a/b", "ä"])).topics == ("a/b", "ä")
+    assert retained_part(frames.digests_body(digests, 7)).digests == tuple(digests)
+    assert retained_part(frames.digests_body([], 7)).digests == ()
+    assert retained_part(frames.wanted_body([frames.sized_text("a/b"), frames.sized_text("ä")])).topics == ("a/b", "ä")
     assert retained_part(frames.ack_body(9)) == RetainedPart(frames.ACK, 9)
 
 
@@ -42,12 +43,13 @@ def test_the_other_kinds_are_read_as_they_were_written() -> None:
     ("body", "reason"),
     [
         (b"", "0 bytes"),
-        (frames.digests_body([1, 2]), "2 digests"),
+        (frames.digests_body([1, 2], 7), "2 digests"),
         (b"\x09" + frames.ack_body(1)[1:], "kind 9"),
         (frames.ack_body(1) + b"x", "1 bytes behind"),
-        (frames.wanted_body(["a"] * (ENTRIES_MAX + 1)), "at most 1000"),
-        (frames.wanted_body(["abc"])[:-1], "1 bytes early"),
-        (frames.list_body(1, [RetainedEntry("", Version(1, 1, "a"), False)]), "without a topic"),
+        (frames.wanted_body([frames.sized_text("a")] * (ENTRIES_MAX + 1)), "at most 1000"),
+        (frames.wanted_body([frames.sized_text("abc")])[:-1], "1 bytes early"),
+        (frames.list_body(1, [RetainedEntry("", Version(1, 1, "a"), False)]), "it is empty"),
+        (frames.list_body(1, [RetainedEntry("plant/#", Version(1, 1, "a"), False)]), "in filters only"),
         (frames.list_body(1, [RetainedEntry("t", Version(1, 1, "a" * 256), False)]), "256 bytes"),
         (frames.changes_body(1, 1, [frames.change_bytes(ENTRY, b"")]), "0 bytes of a message"),
         (frames.changes_body(1, 1, [frames.change_bytes(DELETED, b"x")]), "1 bytes of a message"),
