@@ -609,6 +609,11 @@ class World:
         for client in self._everybody():
             client.tick()
 
+    @property
+    def has_violation(self) -> bool:
+        """Whether a promise is broken already; `check` says which."""
+        return bool(self._violations)
+
     def check(self) -> None:
         """Hold everything that is known now against the promises."""
         if self._violations:

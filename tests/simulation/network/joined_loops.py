@@ -1,6 +1,7 @@
 """Event loops of several processes that live in one virtual time: each broker has one, and loses it when it dies."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Final
 
 from simulation.virtual_loop import CALLBACKS_PER_ADVANCE_MAX, MONOTONIC_START_US, EndlessLoop, VirtualLoop
@@ -11,6 +12,7 @@ class JoinedLoops:
 
     def __init__(self) -> None:
         self.now_us = MONOTONIC_START_US
+        self.is_over: Callable[[], bool] = lambda: False  # nothing has to go on: a promise is broken
         self._loops: list[JoinedLoop] = []
 
     def begin(self, now_us: int) -> "JoinedLoop":
@@ -31,7 +33,7 @@ class JoinedLoops:
         try:
             while True:
                 left = self._run_ready(left)
-                if not self._loops:
+                if not self._loops or self.is_over():
                     break
                 first = min(self._loops, key=VirtualLoop.next_timer_us)  # of equal ones, that of the first loop
                 if first.next_timer_us() > end_us:
@@ -44,7 +46,7 @@ class JoinedLoops:
     def _run_ready(self, left: int) -> int:
         """Run what need not wait, until none has anything; return how many callbacks are left of so many."""
         is_busy = True
-        while is_busy:
+        while is_busy and not self.is_over():
             is_busy = False
             for loop in self._loops:
                 asyncio._set_running_loop(loop)

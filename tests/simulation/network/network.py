@@ -76,6 +76,7 @@ class Network:
         for truth in truths:
             truth.others = [each for each in truths if each is not truth]
         self._next_tick_us = self.loops.now_us + TICK_US
+        self.loops.is_over = self._is_over
 
     def close(self) -> None:
         """Let go of everything."""
@@ -206,6 +207,10 @@ class Network:
         for client in clients:
             if client.state == ONLINE and client.saw != found:
                 raise Violation(f"a client at {client.broker} was sent {client.saw}, and {found} are retained")
+
+    def _is_over(self) -> bool:
+        """Return whether a promise is broken. What circles for ever, and becomes more, would go on until the end."""
+        return any(world.has_violation for world in self.worlds.values())
 
     def _written(self, broker: str, data: bytes) -> None:
         self.trace.update(broker.encode() + data)
