@@ -330,7 +330,9 @@ class Publisher:
         home = links.home
         if home is None:
             return
-        verdict = home.facts.verdict(batch if rows is None else selected(batch, rows))
+        # While the link is down nobody tells that there is room again: the link's queue has a quota of its own.
+        facts = home.facts if home.output.is_up else home.facts._replace(is_full=False)
+        verdict = facts.verdict(batch if rows is None else selected(batch, rows))
         if verdict != ADMITTED:
             result.refuse(verdict, home.name, home.facts.limit(verdict))
             if batch.count == 1:  # else they are counted one by one

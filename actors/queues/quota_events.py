@@ -124,6 +124,7 @@ class QueueWatch:
         """Tell the router that there is room again, if the queue was full."""
         if not raised:
             self._set_full(False)
+            self._gate.usage_exceeded.forget()  # neighbors were told that there is room, however little it is
 
     def refused(self) -> None:
         """Tell the router that the queue is full."""

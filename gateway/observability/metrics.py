@@ -438,6 +438,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("reason", "vpn"),
     ),
     Metric(
+        "sluicegate_link_unreadable_queues_total",
+        COUNTER,
+        "Descriptions of queues of neighbor brokers that this release does not read: the queues are unknown here",
+        ("vpn",),
+    ),
+    Metric(
         "sluicegate_link_overrun_total",
         COUNTER,
         "Messages of neighbor brokers that queues took beyond their limits",

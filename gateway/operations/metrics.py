@@ -267,6 +267,10 @@ def _links(node: Node) -> Iterator[Sample]:
         for verdict, count in message_vpn.space.refused_early.items():
             labels = (REFUSAL_COUNTERS[verdict],)
             yield Sample("sluicegate_link_refused_early_total", count, labels, vpn=message_vpn.name)
+        neighbors = message_vpn.space.neighbors
+        if neighbors is not None:
+            count = neighbors.queues.unreadable_count
+            yield Sample("sluicegate_link_unreadable_queues_total", count, vpn=message_vpn.name)
     for vpn, count in node.links.overruns().items():
         yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
     for reason, count in links.refused.counts.items():

@@ -113,6 +113,10 @@ class Exceedance:
             self._taken_before = taken
             self._tell(limit)
 
+    def forget(self) -> None:
+        """Report the next refusal: there was room, by the measure of whoever is told."""
+        self._taken_before = -1
+
     def followed_by(self, listener: Callable[[], None]) -> "Exceedance":
         """Have a listener called after each report; return the exceedance."""
         tell = self._tell

@@ -26,6 +26,7 @@ from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.topics.syntax import Syntax
 
 FACTS_CHARS_MAX: Final = 500
+NUMBER_MAX: Final = 1 << 62  # compiled code compares such numbers
 
 
 class QueueFacts(NamedTuple):
@@ -79,15 +80,22 @@ def facts_in(text: str) -> QueueFacts:
     try:
         return QueueFacts(
             words["access"],
-            int(words["partitions"]),
-            int(words["size"]),
+            _number(words["partitions"]),
+            _number(words["size"]),
             words["in"] == "1",
             words["out"] == "1",
-            int(words.get("reject", str(REJECT_NEVER))),
+            _number(words.get("reject", str(REJECT_NEVER))),
             words.get("full") == "1",
         )
     except (KeyError, ValueError):
         raise ValueError(f"a queue is described by {text!r:.100}") from None
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= NUMBER_MAX:
+        raise ValueError(f"{number}; at most {NUMBER_MAX} is taken")
+    return number
 
 
 def is_told(name: str) -> bool:
@@ -116,19 +124,20 @@ class QueueNames:
     """
 
     def __init__(self) -> None:
+        self.unreadable_count = 0  # descriptions that this release does not read: the queue is unknown here
         self._homes: dict[str, dict[LinkOutput, dict[Interest, QueueFacts]]] = {}
         self._touched: dict[str, None] = {}
 
-    def add(self, output: LinkOutput, interest: Interest) -> bool:
-        """Add a queue; return whether it can be understood."""
+    def add(self, output: LinkOutput, interest: Interest) -> None:
+        """Add a queue, if its description can be read."""
         try:
             facts = facts_in(interest.group)
         except ValueError:
-            return False
+            self.unreadable_count += 1
+            return
         name = interest.topic_filter
         self._homes.setdefault(name, {}).setdefault(output, {})[interest] = facts
         self._touched[name] = None
-        return True
 
     def discard(self, output: LinkOutput, interest: Interest) -> None:
         """Remove a queue, or what it was before."""

@@ -554,7 +554,10 @@ class QueueDirectory(LoopActor):
         filters, exceptions = topics_of(handle.definition)
         if handle.kind in FOR_CLIENTS:
             filters.append(queue_topic_filter(handle.name))
-        handle.target.facts = facts_of(handle)
+        before, facts = handle.target.facts, facts_of(handle)
+        if facts is not None and before is not None:  # what has changed says nothing of the room
+            facts = facts._replace(is_full=before.is_full and handle.target.gate.usage_threshold.is_raised)
+        handle.target.facts = facts
         if filters:
             asked = self._router.ask(SetQueueTopics(handle.target, filters, exceptions, handle.definition.selector))
             asked.then(lambda _: done())

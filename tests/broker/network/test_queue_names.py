@@ -197,6 +197,52 @@ async def test_a_full_queue_refuses_at_every_broker_until_there_is_room(network:
     assert await _reason(client) == 0
 
 
+async def _fill(client: RawClient) -> int:
+    """Publish until the queue is full; return the number of messages."""
+    count = 0
+    while await _reason(client, bytes(10_000)) == 0:
+        count += 1
+        await asyncio.sleep(0.01)
+    assert await _reason(client) == QUOTA_EXCEEDED
+    return count
+
+
+async def test_a_full_queue_stays_full_when_another_attribute_of_it_changes(network: Brokers) -> None:
+    await queue_at_b(network, max_msg_spool_usage=1)
+    client = await network["a"].connect("publisher", 5)
+    await _fill(client)
+    await change(network["b"], max_redelivery_count=3)
+    await known(network)
+    assert (await names(network))["q"].full
+    assert await _reason(client) == QUOTA_EXCEEDED
+
+
+async def test_a_queue_is_full_again_however_little_room_there_was(network: Brokers) -> None:
+    await queue_at_b(network, max_msg_spool_usage=1, event_msg_spool_usage_threshold="98/97%")
+    client = await network["a"].connect("publisher", 5)
+    await _fill(client)
+    reader = await network["b"].connect("reader", 5)
+    await reader.subscribe(("$queue/q", 1))
+    await reader.messages(4)
+    await reader.round_trip()
+    await reader.vanish()
+    await until(lambda: not _home(network).is_full, "there is room")  # type: ignore[attr-defined]
+    assert await _fill(client) <= 6  # four find room, and the neighbor hears of it when one does not
+    assert (await names(network))["q"].full
+
+
+async def test_while_the_link_is_down_the_link_queue_takes_what_a_full_queue_refused(network: Brokers) -> None:
+    """Nobody would tell that there is room again."""
+    await queue_at_b(network, max_msg_spool_usage=1)
+    client = await network["a"].connect("publisher", 5)
+    await _fill(client)
+    await cut(network)
+    assert await _reason(client) == 0
+    await NodeOperations(network["b"].node).purge_queue("q")
+    await heal(network)
+    await shows(network["b"], lambda view: view.spooled_count == 1)
+
+
 async def test_a_name_that_nobody_has_is_refused(network: Brokers) -> None:
     await queue_at_b(network)
     client = await network["a"].connect("publisher", 5)

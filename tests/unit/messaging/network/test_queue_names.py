@@ -14,10 +14,11 @@ from sluicegate.messaging.message.refusals import (
     REJECT_NEVER,
     REJECT_WHEN_ENABLED,
 )
-from sluicegate.messaging.network.interest import Change
+from sluicegate.messaging.network.interest import Change, Interest, InterestKind
 from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.network.neighbors import NeighborInterest
 from sluicegate.messaging.network.queue_names import QueueFacts, QueueNames, facts_in, queue_interest
+from sluicegate.messaging.topics.syntax import Syntax
 
 FACTS = QueueFacts("exclusive", 0, 100, True, True, REJECT_WHEN_ENABLED)
 facts = st.builds(
@@ -121,3 +122,12 @@ def test_names_that_belong_to_one_broker_are_not_taken_from_another() -> None:
     link.has_queue = True
     interest.change(link, Change([queue_interest("#DEAD_MSG_QUEUE", FACTS)], []))
     assert interest.route("$queue/#DEAD_MSG_QUEUE") is None
+
+
+@pytest.mark.parametrize("word", ["partitions=-1", "size=9999999999999999999", "size=x", "reject=x"])
+def test_a_description_with_a_number_out_of_bounds_is_counted_and_names_no_queue(word: str) -> None:
+    name = word.partition("=")[0]
+    words = [word if each.startswith(f"{name}=") else each for each in FACTS.text().split(" ")]
+    names, link = QueueNames(), LinkOutput("b")
+    names.add(link, Interest(InterestKind.QUEUE, "q", Syntax.MQTT, " ".join(words), 0, False, True))
+    assert (names.homes("q"), names.unreadable_count) == ([], 1)
