@@ -13,6 +13,8 @@ from sluicegate.messaging.network.interest import Change, Interest, InterestSet
 
 BATCH_MAX: Final = 1000  # interests in one message
 INTERESTS_MAX: Final = 1_000_000  # of one neighbor and message VPN: some 300 bytes each
+UNACKNOWLEDGED_MAX: Final = 64  # notices: a neighbor that is slow to put them in force has so many to keep
+LONG_CHARACTERS: Final = 512  # texts of fewer fit into every frame, as UTF-8
 
 
 class BucketPart(NamedTuple):
@@ -57,7 +59,10 @@ class InterestSender:
         self._parts: list[tuple[int, list[Interest], bool]] = []  # of the bucket being sent, the last part first
         self._added: dict[Interest, None] = {}
         self._removed: dict[Interest, None] = {}
+        self._long: dict[Interest, None] = {}  # that may be too long for a neighbor; all of them
+        self._left_out: dict[Interest, None] = {}  # of those, what is too long for this one, and not in `interests`
         self._batch_bytes_max = 0
+        self._interest_bytes_max = 0
         self._is_connected = False
         self._has_to_finish = False
 
@@ -73,28 +78,49 @@ class InterestSender:
             return True
         return bool(self._parts or self._added or self._removed or self._differing)
 
+    @property
+    def left_out_count(self) -> int:
+        """The number of interests that are not told, because the neighbor takes no frame of that size."""
+        return len(self._left_out)
+
     def change(self, change: Change) -> None:
         """Change the interest. What ends is taken before what begins."""
         for interest in change.removed:
+            if _is_long(interest):
+                self._long.pop(interest, None)
+                self._left_out.pop(interest, None)
             if self.interests.discard(interest) and self._tells(interest):
                 if interest in self._added:
                     del self._added[interest]
                 else:
                     self._removed[interest] = None
         for interest in change.added:
+            if _is_long(interest):
+                self._long[interest] = None
+                if self._is_connected and interest.text_bytes() > self._interest_bytes_max:
+                    self._left_out[interest] = None
+                    continue
             if self.interests.add(interest) and self._tells(interest):
                 if interest in self._removed:
                     del self._removed[interest]
                 else:
                     self._added[interest] = None
 
-    def connected(self, digests: list[int], batch_bytes_max: int) -> None:
+    def connected(self, digests: list[int], batch_bytes_max: int, interest_bytes_max: int) -> None:
         """Begin to send to a neighbor that told the digests of what it knows. Raises ValueError unless 256.
 
-        The texts of the interests in a notice have `batch_bytes_max` together, or there is only one.
+        The texts of the interests in a notice have `batch_bytes_max` together, or there is only one; one that has more
+        than `interest_bytes_max` is left out.
         """
         if len(digests) != BUCKETS:
             raise ValueError(f"{len(digests)} digests; there are {BUCKETS}")
+        self._interest_bytes_max = interest_bytes_max
+        self._left_out = {each: None for each in self._long if each.text_bytes() > interest_bytes_max}
+        for interest in self._long:
+            if interest in self._left_out:
+                self.interests.discard(interest)
+            else:
+                self.interests.add(interest)  # it may have been too long on the connection before
         self.sent_number = self.acknowledged_number = 0
         self._added, self._removed = {}, {}
         self._parts = []
@@ -110,7 +136,10 @@ class InterestSender:
         self._parts = []
 
     def notices(self) -> Iterator[Notice]:
-        """Yield what is to be sent now. The caller may stop between two, and go on later."""
+        """Yield what is to be sent now. The caller may stop between two, and go on later.
+
+        There is no more than `UNACKNOWLEDGED_MAX` until the neighbor acknowledges some.
+        """
         while self._is_connected and (notice := self._next()) is not None:
             yield notice
 
@@ -125,6 +154,8 @@ class InterestSender:
         return self._is_connected and bucket_of(interest.hash()) not in self._differing
 
     def _next(self) -> Notice | None:
+        if self.sent_number - self.acknowledged_number >= UNACKNOWLEDGED_MAX:
+            return None
         if self._parts:  # a change in between would be undone by the end of the bucket
             bucket, interests, is_last = self._parts.pop()
             return BucketPart(self._numbered(), bucket, interests, is_last)
@@ -132,8 +163,11 @@ class InterestSender:
             # What begins goes before what ends: a subscription whose client leaves has another interest from then on,
             # and the neighbor stores for it all the time.
             added = _taken(self._added, BATCH_MAX, self._batch_bytes_max)
-            is_full = bool(self._added)
-            removed = [] if is_full else _taken(self._removed, BATCH_MAX - len(added), self._batch_bytes_max)
+            removed: list[Interest] = []
+            if not added:
+                removed = _taken(self._removed, BATCH_MAX, self._batch_bytes_max)
+            elif not (self._added or _is_long(added[0])):  # a long one may fill the frame
+                removed = _taken(self._removed, BATCH_MAX - len(added), self._batch_bytes_max, can_wait=True)
             return ChangeNotice(self._numbered(), Change(added, removed))
         if self._differing:
             self._begin_bucket(next(iter(self._differing)))
@@ -157,14 +191,18 @@ class InterestSender:
         return self.sent_number
 
 
-def _taken(waiting: dict[Interest, None], count_max: int, bytes_max: int) -> list[Interest]:
-    """Take the latest interests from those that wait, as many as fit: one at least, if there is room for any."""
+def _is_long(interest: Interest) -> bool:
+    return len(interest.topic_filter) + len(interest.group) > LONG_CHARACTERS
+
+
+def _taken(waiting: dict[Interest, None], count_max: int, bytes_max: int, *, can_wait: bool = False) -> list[Interest]:
+    """Take the latest interests from those that wait, as many as fit: one at least, unless it can wait."""
     taken: list[Interest] = []
     size = 0
     while waiting and len(taken) < count_max:
         interest, _ = waiting.popitem()
         size += interest.text_bytes()
-        if taken and size > bytes_max:
+        if (taken or can_wait) and size > bytes_max:
             waiting[interest] = None
             break
         taken.append(interest)
@@ -179,8 +217,9 @@ class InterestReceiver:
     that has come, some messages are sent to a neighbor that no longer wants them, which drops them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, interests_max: int = INTERESTS_MAX) -> None:
         self.interests: Final = InterestSet()
+        self._interests_max = interests_max
         self.received_number = 0
         self.is_complete = False  # the neighbor has sent all that it wants, since the last connect
         self._bucket: list[Interest] = []  # the parts so far of the bucket being received
@@ -202,7 +241,8 @@ class InterestReceiver:
             raise ValueError(f"notice {notice.number} after {self.received_number}")
         self.received_number = notice.number
         if isinstance(notice, ChangeNotice):
-            self._check_room(len(notice.change.added) - len(notice.change.removed))
+            ending = {each for each in notice.change.removed if each in self.interests}
+            self._check_room(len(notice.change.added) - len(ending))
             removed = [each for each in notice.change.removed if self.interests.discard(each)]
             return Change([each for each in notice.change.added if self.interests.add(each)], removed)
         if isinstance(notice, BucketPart):
@@ -219,5 +259,5 @@ class InterestReceiver:
         return Change([], [])
 
     def _check_room(self, more_count: int) -> None:
-        if self.interests.count + more_count > INTERESTS_MAX:
-            raise ValueError(f"the neighbor wants more than {INTERESTS_MAX} topics, groups and priorities")
+        if self.interests.count + more_count > self._interests_max:
+            raise ValueError(f"the neighbor wants more than {self._interests_max} topics, groups and priorities")

@@ -85,6 +85,10 @@ SYSTEM_LINK_MISSING_CLEAR: Final = EventKind("SYSTEM_NETWORK_LINK_MISSING_CLEAR"
 # What it had confirmed since its backup is lost there.
 SYSTEM_NEIGHBOR_RESTORED: Final = EventKind("SYSTEM_NETWORK_NEIGHBOR_RESTORED", WARNING)
 SYSTEM_LINK_REJECTED: Final = EventKind("SYSTEM_NETWORK_LINK_REJECTED", WARNING)  # by this broker, or by the neighbor
+# Messages of a neighbor have waited for a second, because the message VPN, the node or the disk has no room for them.
+SYSTEM_LINK_WAITS: Final = EventKind("SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM", WARNING)
+SYSTEM_LINK_WAITS_CLEAR: Final = EventKind("SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM_CLEAR", INFO)
+SYSTEM_LINK_LEFT_OUT: Final = EventKind("SYSTEM_NETWORK_INTEREST_LEFT_OUT", WARNING)  # the neighbor takes no such frame
 SYSTEM_LINK_CLOCK: Final = EventKind("SYSTEM_NETWORK_CLOCK_AHEAD", WARNING)  # of a neighbor
 
 VPN_STATE_CHANGED: Final = EventKind("VPN_VPN_STATE_CHANGE", NOTICE)  # it admits clients, or does so no longer

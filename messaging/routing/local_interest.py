@@ -11,10 +11,11 @@ from typing import Final, final
 
 from sluicegate.messaging.network.interest import Change, Interest, InterestCounts, shared, subscribers
 from sluicegate.messaging.network.link import LinkOutput
+from sluicegate.messaging.network.neighbors import stays_local
 from sluicegate.messaging.network.queue_names import queue_interest
 from sluicegate.messaging.routing.destinations import Destination, QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.topics.relations import covers
-from sluicegate.messaging.topics.syntax import LITERAL, TopicFilter, matches, queue_topic
+from sluicegate.messaging.topics.syntax import TopicFilter, matches, queue_topic
 
 _NOTHING: Final[list[Interest]] = []
 
@@ -89,7 +90,7 @@ class _Place:
         if self.is_name:
             assert isinstance(destination, QueueTarget), "the topic is its own"
             return _NOTHING if destination.facts is None else [queue_interest(self.queue, destination.facts)]
-        return _interests_of(topic_filter, destination) if _is_exported(topic_filter) else _NOTHING
+        return _NOTHING if stays_local(topic_filter) else _interests_of(topic_filter, destination)
 
 
 @final
@@ -170,11 +171,6 @@ class LocalInterests:
             if added or removed:
                 self.begun_count += len(added)
                 export.on_change(Change(added, removed))
-
-
-def _is_exported(topic_filter: TopicFilter) -> bool:
-    first = topic_filter.levels[0]
-    return not (first.kind == LITERAL and first.text[:1] in ("$", "#"))
 
 
 def _interests_of(topic_filter: TopicFilter, destination: Destination) -> list[Interest]:

@@ -39,8 +39,12 @@ class KeptLink:
         """Return the sequences of a lineage of the neighbor."""
         found = self.sequences.get(lineage)
         if found is None:
-            found = self.sequences[lineage] = LinkSequences(self.neighbor, lineage, self._row_prefix)
+            found = self.sequences[lineage] = self.new_sequences(lineage)
         return found
+
+    def new_sequences(self, lineage: int) -> LinkSequences:
+        """Return sequences of a lineage of which nothing is stored. The caller keeps them once something is."""
+        return LinkSequences(self.neighbor, lineage, self._row_prefix)
 
     def interest_rows(self, change: Change) -> Rows:
         """Return the rows that a change of what the neighbor wants writes; none: it is about direct messages only."""

@@ -9,6 +9,8 @@ import logging
 from collections import deque
 from typing import Any, Final, final
 
+from pykka import ActorDeadError
+
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SessionRows
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
@@ -27,6 +29,7 @@ from sluicegate.messaging.network.exchange import InterestReceiver, InterestSend
 from sluicegate.messaging.network.interest import Change, text_of
 from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
+from sluicegate.messaging.observability.events import SYSTEM_LINK_LEFT_OUT
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -67,6 +70,7 @@ from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")
 
+NOTICE_HEAD_BYTES: Final = 256  # of a notice's frame, beside its interests
 NOTICES_PER_TURN: Final = 8  # then others have their turn; each has up to 1,000 interests
 PACKETS_BYTES_MAX: Final = 1024 * 1024  # a publisher's packets go in one frame; more are split into messages
 STORE_AGAIN_MS: Final = 1_000  # after the store has refused what a neighbor wants
@@ -152,7 +156,7 @@ class LinkedVpn:
         found = self._arrivals.get(neighbor)
         if found is None:
             found = self._arrivals[neighbor] = LinkArrivals(
-                self.kept[neighbor], self.publisher, was_clean=self._was_clean
+                self.kept[neighbor], self.publisher, vpn=self.name, was_clean=self._was_clean
             )
         return found
 
@@ -214,6 +218,8 @@ class VpnLink(LinkOutput, Flushed):
         self._storing_token = 0  # of the first change; 0: none of its rows are being written
         self._acked_number = 0
         self._in_force_number = 0
+        self._left_out_count = 0  # as it was reported, on the present connection
+        self._events: Final = events
         self.is_up = False
         kept = self.kept = vpn.kept[neighbor]
         queue = kept.queue
@@ -273,7 +279,7 @@ class VpnLink(LinkOutput, Flushed):
         digests = self.receiver.connected()
         known = self.receiver.interests.count > 0
         wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
-        self.arrivals.connected(self._cell, wire, flow_id, self._ask_flush)
+        self.arrivals.connected(self._cell, wire, flow_id, frame_bytes_max, self._ask_flush)
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
         if frames.RETAINED in greeting.features:
             self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
@@ -336,10 +342,14 @@ class VpnLink(LinkOutput, Flushed):
             elif isinstance(frame, LinkAck):
                 self.sender.acknowledged(frame.number)
                 self.waits.acknowledged(frame.number)
+                if self.sender.has_unsent:
+                    self._ask_flush()
             elif isinstance(frame, LinkRetained):
                 self.retained.received(frame.body)
             else:
-                self.sender.connected(list(frame.digests) or _NO_DIGESTS, self._frame_bytes_max // 4)
+                size = self._frame_bytes_max
+                self.sender.connected(list(frame.digests) or _NO_DIGESTS, size // 4, size - NOTICE_HEAD_BYTES)
+                self._left_out_count = 0
                 self._ask_flush()
         except ValueError as error:
             raise self._malformed(error) from error
@@ -395,14 +405,13 @@ class VpnLink(LinkOutput, Flushed):
         """Send answers, acknowledgements and notices."""
         self._is_asked = False
         wire = self._wire
-        if wire is None:
-            return
+        if wire is None or wire.is_full:
+            return  # `resumed` goes on: nothing that the neighbor can make us say piles up meanwhile
         self.arrivals.flush()
         if self._in_force_number > self._acked_number:
             self._acked_number = self._in_force_number
             wire.control(LinkAck(self._flow_id, self._in_force_number).encode())
-        if wire.is_full:
-            return  # `resumed` goes on
+        self._report_left_out()
         left = NOTICES_PER_TURN
         for notice in self.sender.notices():
             wire.control(LinkInterests(self._flow_id, notice_body(notice)).encode())
@@ -414,6 +423,15 @@ class VpnLink(LinkOutput, Flushed):
             self.waits.sent(self.sender.sent_number)
         if self.retained.flush():
             self._ask_flush()
+
+    def _report_left_out(self) -> None:
+        """Report interests that no frame of the neighbor takes, when there are more than before."""
+        count = self.sender.left_out_count
+        if count > self._left_out_count:
+            text = f"{count} topic filters are too long for frames of {self._frame_bytes_max} bytes, the most that it"
+            text += " takes (flow.max_frame_size there): their messages do not come from there"
+            self._events.emit(SYSTEM_LINK_LEFT_OUT, f"link to {self.neighbor}, message VPN {self.vpn.name}: {text}")
+        self._left_out_count = count
 
     def owner(self) -> Scheduled | None:
         """Return the link's actor."""
@@ -486,11 +504,21 @@ class VpnLink(LinkOutput, Flushed):
             # Compiled, a tuple is no object: taken out of the line twice it is two, and the change in it one.
             if changes and changes[0][0] is first[0]:  # else they were forgotten
                 changes.popleft()
-                if answer.error() is None:  # else the message VPN was deleted
+                error = answer.error()
+                if error is None:
                     self._in_force(first)
+                elif not isinstance(error, ActorDeadError):  # else the message VPN was deleted
+                    self._router_failed(error)
                 self._make_changes()
 
         self.vpn.router.ask(ChangeNeighborInterest(self, first[0])).then(done)
+
+    def _router_failed(self, error: BaseException) -> None:
+        """Begin the exchange anew: it is not known how much of the change is in force."""
+        log.error("what neighbor %s wants could not be put in force: %r", self.neighbor, error)
+        self._forget()
+        if self._wire is not None:
+            self._wire.end(codes.INTERNAL, "what you want could not be put in force")
 
     def _in_force(self, made: tuple[Change, int, LinkWire | None]) -> None:
         _, number, wire = made

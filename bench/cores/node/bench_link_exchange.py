@@ -62,7 +62,7 @@ class TwoBrokers:
 
     def connects(self) -> None:
         """Begin with a connection."""
-        self.sender.connected(self.receiver.connected(), 1 << 20)
+        self.sender.connected(self.receiver.connected(), 1 << 20, 1 << 20)
         self.exchanges()
 
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.exchange import BATCH_MAX, BucketPart, ChangeNotice, Notice, Synchronised
-from sluicegate.messaging.network.interest import Change, Interest, InterestKind
-from sluicegate.messaging.topics.syntax import Syntax
+from sluicegate.messaging.network.interest import Change, Interest, InterestKind, text_of
+from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
 
 CHANGE: Final = 1
 BUCKET: Final = 2
@@ -112,6 +112,22 @@ def _read(body: bytes, at: int, interests: list[Interest]) -> int:
         raise ValueError(f"LINK_INTERESTS ends within an interest, {end - len(body)} bytes early")
     syntax = Syntax.MQTT if flags & IS_MQTT else Syntax.SMF
     group, topic_filter = body[group_at:filter_at].decode("utf-8"), body[filter_at:end].decode("utf-8")
+    if known != InterestKind.SUBSCRIBERS:
+        _check_form(known, topic_filter, syntax, priority)
     selects, is_guaranteed = flags & SELECTS != 0, flags & IS_GUARANTEED != 0
     interests.append(Interest(known, topic_filter, syntax, group, priority, selects, is_guaranteed))
     return end
+
+
+def _check_form(kind: InterestKind, topic_filter: str, syntax: Syntax, priority: int) -> None:
+    """Check that a group or a queue has one form only: in two forms it would end with the first. Raises ValueError."""
+    if priority:
+        raise ValueError(f"LINK_INTERESTS: {kind.name} {topic_filter!r:.80} with priority {priority}; it has none")
+    if kind == InterestKind.QUEUE:
+        return
+    try:
+        written = text_of(parse_filter(topic_filter, syntax))
+    except TopicError:
+        return  # no broker of this release sends it; it is held, and not used
+    if written != (topic_filter, syntax):
+        raise ValueError(f"LINK_INTERESTS: the filter {topic_filter!r:.80} of a group is not in its shortest form")

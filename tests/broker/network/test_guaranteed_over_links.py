@@ -8,14 +8,19 @@ from pathlib import Path
 import pytest
 
 import support.mqtt.packets as mqtt
+from sluicegate.actors.messages.data import PublishFailed
+from sluicegate.actors.network.link_batches import link_body
 from sluicegate.gateway.operations.backups import show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import LinkNotFound, Refused
 from sluicegate.gateway.views.spool import BackupState
+from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED, PeerViolation
+from sluicegate.protocols.flow.codec.frames.link import LinkStore
 from sluicegate.storage.backup.restore import restore_backup
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows
 from support.broker.operator_views import event_texts, explained
+from support.cores.messages import batch_of
 from support.mqtt.raw_client import DEADLINE_S
 
 MESSAGE_EXPIRY = 2  # the property
@@ -317,8 +322,65 @@ async def test_a_message_vpn_without_room_at_the_neighbor_holds_up_the_link_unti
     arrivals = network["b"].neighbor("a").vpns[0].arrivals
     await until(lambda: arrivals.waiting_count == 5, "all wait")
     assert link_queue(network, "a", "b") == 5
+    counts = network["b"].node.services.runtime.events.record.counts
+    await until(lambda: counts.get("SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM", 0) == 1, "an event")
+    assert "SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM_CLEAR" not in counts
     gate.usage_bytes_max = limit
     assert await contents(network, 5) == payloads(range(5))
+    await until(lambda: counts.get("SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM_CLEAR", 0) == 1, "its end")
+    assert counts["SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM"] == 1
+
+
+async def test_a_neighbor_that_sends_on_without_answers_is_cut_off(network: Brokers) -> None:
+    """A broker has a window of messages on their way; without room here they would fill the memory."""
+    await queue_at_b(network)
+    broker = network["b"]
+    broker.node.default.gate.usage_bytes_max = 0
+    vpn = broker.neighbor("a").vpns[0]
+    lineages = len(vpn.kept.sequences)
+    body = link_body(batch_of([b"x"] * 1000, topic="t/1"))
+    for lineage in range(16):
+        vpn.received(LinkStore(1, 0, 1000 + lineage, 0, 1, body, False))
+    with pytest.raises(PeerViolation, match="17000 messages without an answer; at most 16384"):
+        vpn.received(LinkStore(1, 0, 1016, 0, 1, body, False))
+    assert len(vpn.kept.sequences) == lineages, "nothing of them is stored"
+    wire = broker.neighbor("a").wire
+    assert wire is not None
+    wire.end(LIMIT_EXCEEDED, "it is cut off")  # as its connection does then
+    await until(lambda: vpn.arrivals.waiting_count == 0, "what has waited is forgotten")
+    await network.are_linked()
+
+
+async def test_messages_that_the_store_refuses_end_the_connection_in_a_turn_of_the_link_s(network: Brokers) -> None:
+    """The spool's turn is vital: what fails there ends the broker."""
+    await queue_at_b(network)
+    await network.are_linked()
+    neighbor = network["b"].neighbor("a")
+    arrivals = neighbor.vpns[0].arrivals
+    sequences = arrivals._kept.new_sequences(5)
+    sequences.begin(1, 2)
+    arrivals._storing[7] = (sequences, 1, 2)
+    arrivals.post(PublishFailed(7, "a test has said so"))
+    assert neighbor.is_up
+    await until(lambda: not neighbor.is_up, "the end of the connection")
+    await network.are_linked()
+
+
+async def test_answers_fit_into_the_frames_that_the_neighbor_takes(brokers: Brokers) -> None:
+    """4 KiB at the least, of `flow.max_frame_size`."""
+    await brokers.pair(b=("flow.max_frame_size=4 KiB",))
+    await brokers.are_linked()
+    vpn = brokers["a"].neighbor("b").vpns[0]
+    for number in range(4000):
+        vpn.arrivals._answers.add(2 * number + 10, 2 * number + 11)
+    vpn.resumed()
+    await until(lambda: not vpn.arrivals._answers, "all answers are sent")
+    subscriber = await brokers["a"].connect("long", 5)
+    await subscriber.subscribe(("t/" + "x" * 5000, 0), ("u", 0))
+    await until(lambda: "u" in brokers["b"].wants("a"), "what fits is told")
+    events = brokers["a"].node.services.runtime.events.record.counts
+    assert events["SYSTEM_NETWORK_INTEREST_LEFT_OUT"] == 1
+    assert brokers["a"].neighbor("b").counts.connects == 1
 
 
 async def test_a_link_that_begins_anew_goes_on(network: Brokers) -> None:

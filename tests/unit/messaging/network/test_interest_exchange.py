@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sluicegate.messaging.network.digests import BUCKETS, bucket_of
 from sluicegate.messaging.network.exchange import (
     BATCH_MAX,
+    UNACKNOWLEDGED_MAX,
     BucketPart,
     ChangeNotice,
     InterestReceiver,
@@ -44,11 +45,15 @@ def wants(number: int) -> Interest:
 
 def exchanged(sender: InterestSender, receiver: InterestReceiver) -> list[Change]:
     """Send all there is; return what changed at the receiver."""
-    return [receiver.take(notice) for notice in sender.notices()]
+    changes: list[Change] = []
+    for notice in sender.notices():
+        changes.append(receiver.take(notice))
+        sender.acknowledged(notice.number)
+    return changes
 
 
 def connected(sender: InterestSender, receiver: InterestReceiver) -> list[Change]:
-    sender.connected(receiver.connected(), BATCH_BYTES)
+    sender.connected(receiver.connected(), BATCH_BYTES, BATCH_BYTES)
     return exchanged(sender, receiver)
 
 
@@ -73,7 +78,7 @@ class TwoBrokers(RuleBasedStateMachine):
     @precondition(lambda self: not self.is_up)
     @rule()
     def connects(self) -> None:
-        self.sender.connected(self.receiver.connected(), BATCH_BYTES)
+        self.sender.connected(self.receiver.connected(), BATCH_BYTES, BATCH_BYTES)
         self.is_up = True
 
     @precondition(lambda self: self.is_up)
@@ -140,7 +145,7 @@ def test_after_a_break_only_the_buckets_that_differ_are_sent() -> None:
 
     digests = receiver.connected()
     assert not receiver.is_complete
-    sender.connected(digests, BATCH_BYTES)
+    sender.connected(digests, BATCH_BYTES, BATCH_BYTES)
     notices = list(sender.notices())
     assert [type(each) for each in notices] == [BucketPart, BucketPart, Synchronised]
     changes = [receiver.take(each) for each in notices]
@@ -155,7 +160,7 @@ def test_a_change_during_a_bucket_of_several_parts_is_not_undone_by_its_end() ->
     many = [each for each in map(wants, range(700_000)) if bucket_of(each.hash()) == bucket][: 2 * BATCH_MAX + 1]
     *first, late = many
     sender.change(Change(first, []))
-    sender.connected(receiver.connected(), BATCH_BYTES)
+    sender.connected(receiver.connected(), BATCH_BYTES, BATCH_BYTES)
     notices = sender.notices()
     receiver.take(next(notices))
     sender.change(Change([late], [first[0]]))
@@ -181,7 +186,7 @@ def test_a_notice_out_of_order_and_a_wrong_digest_are_refused() -> None:
 
 def test_what_was_not_sent_cannot_be_acknowledged() -> None:
     sender = InterestSender()
-    sender.connected(InterestReceiver().connected(), BATCH_BYTES)
+    sender.connected(InterestReceiver().connected(), BATCH_BYTES, BATCH_BYTES)
     list(sender.notices())
     with pytest.raises(ValueError, match="2 is acknowledged; sent are 0 to 1"):
         sender.acknowledged(2)
@@ -218,7 +223,7 @@ def test_what_begins_is_told_before_what_ends_and_no_notice_has_more_than_the_ne
     before = [wants(number) for number in range(40)]
     after = [each._replace(selects=True) for each in before]
     sender.change(Change(before, []))
-    sender.connected(receiver.connected(), BYTES_OF_FOUR)
+    sender.connected(receiver.connected(), BYTES_OF_FOUR, BATCH_BYTES)
     exchanged(sender, receiver)
     sender.change(Change(after, before))
 
@@ -232,6 +237,65 @@ def test_what_begins_is_told_before_what_ends_and_no_notice_has_more_than_the_ne
         for told in (notice.change.added, notice.change.removed):
             assert sum(each.text_bytes() for each in told) <= BYTES_OF_FOUR
     assert set(receiver.interests.all()) == set(after)
+
+
+def test_an_interest_that_no_frame_of_the_neighbor_takes_is_left_out_until_it_takes_larger_ones() -> None:
+    sender, receiver = InterestSender(), InterestReceiver()
+    long, longer, short = (wants(1)._replace(topic_filter="x" * size) for size in (4_000, 9_000, 10))
+    sender.change(Change([long, short], []))
+    sender.connected(receiver.connected(), 2_000, 5_000)
+    exchanged(sender, receiver)
+    sender.change(Change([longer], [short]))
+    exchanged(sender, receiver)
+    assert set(receiver.interests.all()) == {long}
+    assert (receiver.is_complete, sender.left_out_count) == (True, 1)
+
+    for bytes_max, known in ((3_000, set()), (20_000, {long, longer})):
+        sender.disconnected()
+        sender.connected(receiver.connected(), 2_000, bytes_max)
+        exchanged(sender, receiver)
+        assert set(receiver.interests.all()) == known
+        assert (receiver.is_complete, sender.left_out_count) == (True, 2 - len(known))
+    sender.change(Change([], [long, longer]))
+    exchanged(sender, receiver)
+    assert receiver.interests.count == 0
+
+
+def test_two_interests_that_fill_a_frame_each_are_in_two_notices() -> None:
+    sender, receiver = InterestSender(), InterestReceiver()
+    one, other = (wants(1)._replace(topic_filter=letter * 4_000) for letter in "ab")
+    sender.change(Change([one], []))
+    sender.connected(receiver.connected(), 1_000, 5_000)
+    exchanged(sender, receiver)
+    sender.change(Change([other], [one]))
+    notices = list(sender.notices())
+    assert [each.change for each in notices if isinstance(each, ChangeNotice)] == [
+        Change([other], []),
+        Change([], [one]),
+    ]
+
+
+def test_a_sender_rests_until_the_neighbor_acknowledges() -> None:
+    """A neighbor whose store is slow has so many notices to keep, and no more."""
+    sender, receiver = InterestSender(), InterestReceiver()
+    sender.change(Change([wants(number) for number in range(5000)], []))
+    sender.connected(receiver.connected(), BATCH_BYTES, BATCH_BYTES)
+    notices = list(sender.notices())
+    assert len(notices) == UNACKNOWLEDGED_MAX
+    assert sender.has_unsent
+    assert list(sender.notices()) == []
+    sender.acknowledged(10)
+    assert len(list(sender.notices())) == 10
+
+
+def test_interests_that_end_without_having_begun_make_no_room_for_others() -> None:
+    receiver = InterestReceiver(interests_max=10)
+    receiver.connected()
+    receiver.take(ChangeNotice(1, Change([wants(number) for number in range(8)], [])))
+    bogus = [wants(number) for number in range(100, 120)]
+    with pytest.raises(ValueError, match="more than 10 topics"):
+        receiver.take(ChangeNotice(2, Change([wants(number) for number in range(20, 24)], bogus)))
+    assert receiver.interests.count == 8
 
 
 def test_all_that_one_subscription_may_want_is_in_one_bucket() -> None:

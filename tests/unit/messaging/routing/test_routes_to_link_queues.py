@@ -80,3 +80,13 @@ def test_queues_and_subscriptions_of_qos_1_are_told_as_guaranteed_interests() ->
         interests.subscribed(mqtt(f"b/{qos}"), client.key, Subscription(client, qos))
     told = interests.export_to(LinkOutput("b"), lambda change: None, ExportRules())
     assert {each.topic_filter: each.is_guaranteed for each in told.added} == {"a": True, "b/1": True}
+
+
+def test_a_filter_of_topics_that_stay_with_their_broker_is_not_told() -> None:
+    """Nor one that begins with a part of such a name: the neighbor would ignore it."""
+    interests = LocalInterests()
+    for text in ("$x*/a", "$x/a", "#x*/>", "#x", "x*/a"):
+        client = Subscriber(text)
+        interests.subscribed(parse_filter(text, Syntax.SMF), client.key, Subscription(client, 1))
+    told = interests.export_to(LinkOutput("b"), lambda change: None, ExportRules())
+    assert [each.topic_filter for each in told.added] == ["x*/a"]

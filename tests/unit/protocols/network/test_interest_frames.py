@@ -11,16 +11,28 @@ from sluicegate.messaging.network.interest import Change, Interest, InterestKind
 from sluicegate.messaging.topics.syntax import Syntax
 from sluicegate.protocols.network.exchange.interest_frames import notice_body, notice_in
 
-interests = st.builds(
+syntaxes = st.sampled_from(Syntax)
+of_subscribers = st.builds(
     Interest,
-    st.sampled_from(InterestKind),
+    st.just(InterestKind.SUBSCRIBERS),
     st.text(max_size=40),
-    st.sampled_from(Syntax),
+    syntaxes,
     st.text(max_size=10),
     st.integers(0, 4),
     st.booleans(),
     st.booleans(),
 )
+of_others = st.builds(  # groups, with a filter in its shortest form, and queues
+    Interest,
+    st.sampled_from([InterestKind.SHARED, InterestKind.QUEUE]),
+    st.sampled_from(["plant/>", "a", "a/*/b"]),
+    st.just(Syntax.SMF),
+    st.text(max_size=10),
+    st.just(0),
+    st.booleans(),
+    st.booleans(),
+)
+interests = st.one_of(of_subscribers, of_others)
 numbers = st.integers(1, (1 << 64) - 1)
 lists = st.lists(interests, max_size=5)
 notices = st.one_of(
@@ -61,9 +73,23 @@ def test_a_notice_of_too_many_interests_is_refused() -> None:
 )
 def test_what_this_release_does_not_know_is_refused(changes: dict[int, int], problem: str) -> None:
     body = bytearray(
-        notice_body(BucketPart(1, 0, [Interest(InterestKind.SHARED, "a", Syntax.SMF, "g", 1, False)], True))
+        notice_body(BucketPart(1, 0, [Interest(InterestKind.SUBSCRIBERS, "a", Syntax.SMF, "g", 1, False)], True))
     )
     for at, value in changes.items():
         body[at] = value
     with pytest.raises(ValueError, match=problem):
         notice_in(bytes(body))
+
+
+@pytest.mark.parametrize(
+    ("interest", "problem"),
+    [
+        (Interest(InterestKind.SHARED, "a", Syntax.SMF, "crew", 1, False), "SHARED 'a' with priority 1; it has none"),
+        (Interest(InterestKind.QUEUE, "q", Syntax.SMF, "", 2, False), "QUEUE 'q' with priority 2; it has none"),
+        (Interest(InterestKind.SHARED, "a/b", Syntax.MQTT, "crew", 0, False), "'a/b' of a group is not in its"),
+    ],
+)
+def test_a_group_or_a_queue_in_a_second_form_is_refused(interest: Interest, problem: str) -> None:
+    """In two forms it would be wanted no more when the first of them ends."""
+    with pytest.raises(ValueError, match=problem):
+        notice_in(notice_body(ChangeNotice(1, Change([interest], []))))
