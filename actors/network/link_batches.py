@@ -8,9 +8,10 @@ from typing import Final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.storage.errors import DamagedRecord, UnsupportedFormat
-from sluicegate.storage.records.batch import decode_batch, encode_batch
+from sluicegate.storage.records.batch import BATCH_FORMAT, decode_batch, encode_batch
 
 PIECE_BYTES: Final = 256 * 1024  # of one frame, if it has several messages: control frames pass between
+FORMAT: Final = f"batches-{BATCH_FORMAT}"  # as brokers tell each other what they write and read
 ENCODING: Final = 0xB6  # key of `MessageBatch.encodings`
 
 

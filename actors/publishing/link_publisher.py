@@ -18,6 +18,7 @@ from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED
 from sluicegate.messaging.network.choices import has_choices, targets_in, without_choices
 from sluicegate.messaging.network.link import SUBSCRIBERS, LinkTargets
+from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
 from sluicegate.messaging.routing.routes import Route, TopicSpace
@@ -147,10 +148,10 @@ class LinkPublisher(Publisher):
         """Put rows into queues, in one publication."""
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
         for queue, rows, part in taken:
-            is_over = queue.gate.verdict_of_moved(part) != ADMITTED
-            queue.gate.reserve(part)
-            if is_over:
-                self.overrun_count += part.count
+            if queue.gate.verdict_of_moved(part) == ADMITTED:
+                queue.gate.reserve(part)
+            else:
+                self.overrun_count += _reserved_singly(queue.gate, part)
                 queue.gate.overrun()
             parts += self._by_partition(queue, rows, part)
         durable_count = sum([part[0].durable for part in parts])
@@ -327,6 +328,16 @@ def _unless_all(batch: MessageBatch, rows: list[int]) -> list[int] | None:
     """Return gathered rows in order, each once; None: all of them."""
     found = in_order(batch, rows)
     return None if len(found) == batch.count else found
+
+
+def _reserved_singly(gate: QueueGate, part: MessageBatch) -> int:
+    """Count messages in, of which some are beyond the limits of their queue; return how many."""
+    over_count = 0
+    for row in range(part.count):
+        one = part.select([row])
+        over_count += gate.verdict_of_moved(one) != ADMITTED
+        gate.reserve(one)
+    return over_count
 
 
 def _taken_singly(queue: QueueTarget, batch: MessageBatch, rows: list[int]) -> "list[_Taken]":

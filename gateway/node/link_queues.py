@@ -31,6 +31,8 @@ from sluicegate.messaging.network.sequences import lineage_of
 from sluicegate.protocols.network.kept import KeptLink, kept_links
 from sluicegate.protocols.network.vpn_link import LinkedVpn
 
+MAKE_AGAIN_MS: Final = 5_000  # after a queue could not be made: as a rule the disk or the store has to be mended
+
 log = logging.getLogger("sluicegate.network")
 
 
@@ -39,7 +41,8 @@ class LinkQueues:
 
     def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn], address: Address) -> None:
         """`address` is that of the publishers which links have: nothing is sent there."""
-        self.has_failed = False  # a queue could not be made
+        self._failures: dict[tuple[str, str], str] = {}  # why a queue could not be made, by message VPN and neighbor
+        self._again_ms = 0  # when these are tried again
         self._services: Final = services
         self._message_vpns: Final = message_vpns  # the node's: it changes while the node runs
         self._address: Final = address
@@ -55,6 +58,11 @@ class LinkQueues:
         """Whether queues are being made."""
         return self._making.locked()
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether a queue could not be made, and it is time to try again."""
+        return bool(self._failures) and self._services.clock.now_ms() >= self._again_ms
+
     def linked(self, vpn: MessageVpn, neighbor: str) -> LinkedVpn | None:
         """Return a message VPN for a link to a neighbor; None: there is no queue yet."""
         linked = self._vpn(vpn)
@@ -62,14 +70,16 @@ class LinkQueues:
         return None if kept is None or kept.queue is None else linked
 
     def is_missing(self, vpn: str, neighbor: str) -> bool:
-        """Return whether a message VPN is up, and has no queue for a neighbor."""
+        """Return whether a message VPN is up, and has no queue for a neighbor, which was not tried yet."""
+        if (vpn, neighbor) in self._failures:
+            return False
         found = self._message_vpns.get(vpn)
         return found is not None and found.is_up and self.linked(found, neighbor) is None
 
     async def make(self, links: Mapping[str, Link]) -> None:
         """Make the queues of these links, by neighbor, or change them as configured."""
         async with self._making:
-            self.has_failed = False
+            failures: dict[tuple[str, str], str] = {}
             for name, link in links.items():
                 for here in link.vpns:
                     vpn = self._message_vpns.get(here)
@@ -78,8 +88,11 @@ class LinkQueues:
                     try:
                         await self._make_queue(vpn, name, link)
                     except (StoreRefused, UpdateRefused) as refusal:
-                        self.has_failed = True
-                        log.error("link to %s, message VPN %s: its queue could not be made: %s", name, here, refusal)
+                        failures[here, name] = reason = str(refusal)
+                        if self._failures.get((here, name)) != reason:  # else it is in the log
+                            log.error("link to %s, message VPN %s: its queue could not be made: %s", name, here, reason)
+            self._failures = failures
+            self._again_ms = self._services.clock.now_ms() + MAKE_AGAIN_MS
 
     async def _make_queue(self, vpn: MessageVpn, name: str, link: Link) -> None:
         limit_bytes = min(int(vpn.gate.usage_bytes_max), int(self._services.spool_gate.usage_bytes_max))
@@ -113,11 +126,11 @@ class LinkQueues:
                 if vpn is not None and name in self._vpn(vpn).kept:
                     self._vpn(vpn).expect(name)
 
-    def expect_only(self, neighbors: Collection[str]) -> None:
-        """End that for neighbors that have no link any more."""
-        for _, linked in self._linked.values():
+    def expect_only(self, links: Mapping[str, Link]) -> None:
+        """End that for neighbors that have no link any more, and in message VPNs that their link leaves out."""
+        for vpn, linked in self._linked.values():
             for name in linked.kept:
-                if name not in neighbors:
+                if name not in links or vpn.name not in links[name].vpns:
                     linked.expect_no_more(name)
 
     def overruns(self) -> dict[str, int]:
@@ -126,15 +139,19 @@ class LinkQueues:
 
     # --- forgetting ---
 
-    def knows(self, neighbor: str) -> bool:
-        """Return whether anything is kept for a neighbor."""
-        return any(neighbor in self._vpn(vpn).kept for vpn in self._message_vpns.values())
+    def knows(self, neighbor: str, vpns: Collection[str]) -> bool:
+        """Return whether anything is kept for a neighbor in one of these message VPNs."""
+        return any(neighbor in self._vpn(self._message_vpns[each]).kept for each in vpns)
 
-    async def forget(self, neighbor: str, *, force: bool) -> None:
-        """Delete the queues and rows of a neighbor that has no link. Raises Refused if there are messages for it."""
+    async def forget(self, neighbor: str, vpns: Collection[str], *, force: bool) -> None:
+        """Delete queue and rows of a neighbor in message VPNs without a link to it.
+
+        Raises Refused if there are messages for it.
+        """
+        concerned = [self._message_vpns[each] for each in vpns]
         async with self._making:
             found: list[tuple[MessageVpn, LocalQueue]] = []
-            for vpn in self._message_vpns.values():
+            for vpn in concerned:
                 handle: LocalQueue | None = await vpn.queues.ask(FindQueue(LINK_PREFIX + neighbor))
                 if handle is not None:
                     found.append((vpn, handle))
@@ -146,7 +163,7 @@ class LinkQueues:
                     await vpn.queues.ask(DeleteQueue(handle.name))
             except StoreRefused as refusal:
                 raise Refused(str(refusal)) from None
-            for vpn in self._message_vpns.values():
+            for vpn in concerned:
                 linked = self._vpn(vpn)
                 kept = linked.kept.get(neighbor)
                 if kept is not None:

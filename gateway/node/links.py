@@ -16,7 +16,7 @@ from sluicegate.gateway.node.link_queues import LinkQueues
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, ProvisionedObjects, kind_of_sections
-from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
+from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused, VpnNotFound
 from sluicegate.gateway.views.links import LinksView, LinkView, link_view, missing_links
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -143,14 +143,21 @@ class NodeLinks:
         origin = OPERATOR if link is self._provisioned.objects.get(name) else CONFIGURATION
         return link_view(named, self.links.neighbors.get(name), origin=origin, reason=self._errors.get(name, ""))
 
-    async def forget(self, name: str, *, force: bool) -> None:
-        """Delete all that is kept for a neighbor. Raises LinkNotFound and Refused."""
+    async def forget(self, name: str, *, vpn: str = "", force: bool) -> None:
+        """Delete all that is kept for a neighbor, or in one message VPN that the link to it does not have.
+
+        Raises LinkNotFound, VpnNotFound and Refused.
+        """
+        if vpn and vpn not in self._message_vpns:
+            raise VpnNotFound(vpn)
         link = self._definitions().get(name)
-        if link is not None and link.enabled:
-            raise Refused(f"there is a link to {name}: delete it, or set enabled=false, and then forget the neighbor")
-        if link is None and not self._queues.knows(name):
+        if link is not None and link.enabled and (not vpn or vpn in link.vpns):
+            where = f" in message VPN {vpn}: take it out of vpns" if vpn else ": delete it"
+            raise Refused(f"there is a link to {name}{where}, or set enabled=false, and then forget the neighbor")
+        vpns = [vpn] if vpn else list(self._message_vpns)
+        if link is None and not self._queues.knows(name, vpns):
             raise LinkNotFound(name)
-        await self._queues.forget(name, force=force)
+        await self._queues.forget(name, vpns, force=force)
 
     def overruns(self) -> dict[str, int]:
         """Return how many messages of neighbors queues took beyond their limits, by message VPN."""
@@ -237,6 +244,11 @@ class NodeLinks:
 
     def _enabled(self) -> dict[str, Link]:
         return {name: link for name, link in self._definitions().items() if link.enabled}
+
+    async def vpn_changed(self) -> None:
+        """A message VPN was created or changed: link it, and give the queues of its links their shares."""
+        if self._enabled() and not self._is_stopped:
+            await self._prepare_and_configure()
 
     async def _prepare_and_configure(self) -> None:
         await self.prepare()

@@ -169,6 +169,7 @@ class Node:
             lock=self._change_lock,
             add=lambda name, credentials: self._add_vpn(name, NOTHING_STORED, credentials),
             put_in_force=self._reload_vpn,
+            link=self.links.vpn_changed,
             send_away=self._send_away,
         )
 

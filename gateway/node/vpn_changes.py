@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.actors.messages.directory import ListQueues, LocalQueue
 from sluicegate.actors.messages.spool import PurgeFromStore
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.catalog import WriteWholeRows
@@ -20,6 +21,7 @@ from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings, ProvisionedVpns, settings_of
+from sluicegate.gateway.provisioning.queues import LINK_PREFIX
 from sluicegate.gateway.security.credentials import ConfiguredCredentials, read_credentials
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.text import counted
@@ -57,15 +59,20 @@ class VpnChanges:
         lock: asyncio.Lock,
         add: Callable[[str, ConfiguredCredentials], MessageVpn],
         put_in_force: Callable[[MessageVpn], Coroutine[Any, Any, None]],
+        link: Callable[[], Coroutine[Any, Any, None]],
         send_away: Callable[[MessageVpn, str, frozenset[str] | None], None],
     ) -> None:
-        """`add` makes a message VPN, `put_in_force` starts it or has it reload, `send_away` disconnects clients."""
+        """`add` makes a message VPN, `put_in_force` starts it or has it reload, `send_away` disconnects clients.
+
+        `link` has links follow what has changed, before clients do.
+        """
         self._services = services
         self._vpns = vpns
         self._servers = servers
         self._lock = lock  # also held by starts and reloads of the node
         self._add = add
         self._put_in_force = put_in_force
+        self._link = link
         self._send_away = send_away
         self._is_ended = False
 
@@ -103,6 +110,7 @@ class VpnChanges:
         credentials = self._define(settings)
         vpn = self._add(name, credentials)
         await self._put_in_force(vpn)
+        await self._link()
         for server in self._servers:
             server.vpn_created(vpn)
         self._services.runtime.events.emit(SYSTEM_VPN_CREATED, f"Message VPN {name} created")
@@ -116,6 +124,7 @@ class VpnChanges:
         was_up = vpn.is_up
         users_gone = vpn.configure(self._define(settings))
         await self._put_in_force(vpn)
+        await self._link()
         for server in self._servers:
             server.vpn_created(vpn)
         if vpn.config.enabled:
@@ -230,7 +239,7 @@ async def _check_empty(vpn: MessageVpn) -> None:
     staging: StagingOverview = await vpn.staging.ask(DescribeStaging())
     has = [
         (vpn.clients.count, "connected client"),
-        (vpn.queues_count, "queue"),
+        (vpn.queues_count - await _idle_link_queues(vpn), "queue"),
         (vpn.sessions_count, "MQTT session"),
         (vpn.space.retained.count, "retained message"),
         (staging.open_count, "staged transaction"),
@@ -240,3 +249,9 @@ async def _check_empty(vpn: MessageVpn) -> None:
         listed = found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
         text = f"message VPN {vpn.name!r} has {listed}: only a forced deletion deletes one that is not empty"
         raise Refused(text)
+
+
+async def _idle_link_queues(vpn: MessageVpn) -> int:
+    """Return how many queues of links hold nothing: they are made again wherever the message VPN is linked."""
+    queues: list[LocalQueue] = await vpn.queues.ask(ListQueues())
+    return len([each for each in queues if each.name.startswith(LINK_PREFIX) and each.target.gate.usage_count == 0])

@@ -300,10 +300,11 @@ class NodeInterface(Protocol):
     async def delete_link(self, name: str) -> None:
         """Delete a link that an operator created. What is kept for the neighbor stays. Raises LinkNotFound, Refused."""
 
-    async def forget_neighbor(self, name: str, *, force: bool) -> None:
+    async def forget_neighbor(self, name: str, *, vpn: str = "", force: bool) -> None:
         """Delete what is kept for a neighbor broker that has no link: its queues, what it wants, what is stored of it.
 
-        Raises LinkNotFound; Refused while there is an enabled link, and without `force` while messages wait for it.
+        With `vpn`, in that message VPN, which its link must not have. Raises LinkNotFound and VpnNotFound; Refused
+        while there is an enabled link, and without `force` while messages wait for it.
         """
 
     async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:

@@ -503,9 +503,9 @@ class NodeOperations(AccountOperations, NodeInterface):
         """Delete a link."""
         await self._node.links.delete(name)
 
-    async def forget_neighbor(self, name: str, *, force: bool) -> None:
+    async def forget_neighbor(self, name: str, *, vpn: str = "", force: bool) -> None:
         """Delete what is kept for a neighbor broker."""
-        await self._node.links.forget(name, force=force)
+        await self._node.links.forget(name, vpn=vpn, force=force)
 
     async def list_bridges(self) -> Sequence[BridgeView]:
         """Return every bridge by name."""

@@ -16,7 +16,7 @@ from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import FlowBroken, PeerViolation
-from sluicegate.protocols.flow.codec.frames.link import Link, LinkMessages
+from sluicegate.protocols.flow.codec.frames.link import VPN_FRAMES, Link, LinkMessages
 from sluicegate.protocols.flow.codec.frames.publish import PublishesReceived
 from sluicegate.protocols.flow.codec.frames.session import (
     NO_REQUEST,
@@ -34,7 +34,7 @@ from sluicegate.protocols.flow.engine.frame_rules import CLOSED, OPEN
 from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer, FlowServices
 from sluicegate.protocols.flow.publishers.publisher import FencePublisher
 from sluicegate.protocols.flow.requests.handshake import authenticate, greet
-from sluicegate.protocols.flow.requests.link import LINK_FRAMES, become_link, take_link_frame
+from sluicegate.protocols.flow.requests.link import become_link, take_link_frame
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
 from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
@@ -191,7 +191,7 @@ class FlowConnection(FlowPeer, StreamUser):
             self._violated(event.code, event.text)
         elif isinstance(event, Link):
             become_link(self, event)
-        elif isinstance(event, LINK_FRAMES):
+        elif isinstance(event, VPN_FRAMES):
             take_link_frame(self, event)
         else:
             take_flow_request(self, event)

@@ -67,6 +67,7 @@ class LinkWire(Flushed):
         self.direct_bytes_max = 0  # that may wait for the socket
         self.sent_count = 0  # direct messages
         self.dropped_count = 0  # direct messages that waited too long
+        self.unsent_count = 0  # direct messages that waited when the connection ended
         self.is_full = False  # the socket takes no more
         self.reason = ""  # why it was hung up, or what the neighbor said that it has ended for
         self.code = NONE  # the same
@@ -159,14 +160,14 @@ class LinkWire(Flushed):
             self.user.resumed()
 
     def gone(self, reason: str) -> None:
-        """The connection is gone. What waits is lost; it is counted as dropped."""
+        """The connection is gone. What waits is lost, and counted."""
         self._transport = None
         self._hang_up = _nothing
         self._control.clear()
         self._stores.clear()
         self._deliveries_bytes = 0
         self._held_back.clear()
-        self.dropped_count += sum(self._direct_counts)
+        self.unsent_count += sum(self._direct_counts)
         self._direct.clear()
         self._direct_counts.clear()
         self._direct_bytes = 0

@@ -4,7 +4,7 @@ The same connection at the other end is a `FlowConnection`.
 """
 
 import logging
-from typing import Any, Final, final
+from typing import Any, final
 
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
@@ -15,17 +15,9 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.compression import DEFLATE
 from sluicegate.protocols.flow.codec.frames.link import (
+    VPN_FRAMES,
     Link,
-    LinkAck,
-    LinkDigests,
-    LinkInterests,
-    LinkMessages,
-    LinkNeighbors,
-    LinkRetained,
-    LinkStore,
-    LinkStored,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.codec.frames.session import (
     AuthAnswer,
     Close,
@@ -43,11 +35,6 @@ from sluicegate.protocols.network.neighbor import Neighbor
 from sluicegate.protocols.transport.interface import ByteTransport
 
 log = logging.getLogger("sluicegate.network")
-
-_LINK_FRAMES: Final = (
-    *(LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors),
-    *(LinkRetained, LinkFlow, LinkDeliver),
-)
 
 
 @final
@@ -178,7 +165,7 @@ class DialedConnection(Behaviour, Flushed):
     def _handle(self, events: list[FlowEvent]) -> None:
         try:
             for event in events:
-                if isinstance(event, _LINK_FRAMES):
+                if isinstance(event, VPN_FRAMES):
                     if self._wire is not None and self._wire.user is not None:
                         self._wire.user.received(event)
                 else:

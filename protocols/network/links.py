@@ -7,6 +7,7 @@ of a neighbor that connects anew replaces its earlier one, which it has given up
 from collections.abc import Callable, Mapping
 from typing import Final, final
 
+from sluicegate.actors.network.link_batches import FORMAT
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import OnFailure, RestartPolicy
@@ -26,7 +27,7 @@ from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
 
 ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a failure costs one connection
-FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS)  # of this broker's links
+FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, FORMAT)  # of this broker's links
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"
 
@@ -139,6 +140,11 @@ class Links(LinkAcceptor):
         if LINK_VERSION not in link.versions:
             spoken = ", ".join(str(each) for each in link.versions) or "none"
             text = f"{link.broker!r} speaks version {spoken} of links, and {self.broker!r} version {LINK_VERSION}"
+            raise LinkRefused(codes.LINK_VERSION_UNKNOWN, text)
+        formats = [each for each in link.features if each.startswith(FORMAT.rstrip("0123456789"))]
+        if formats and FORMAT not in formats:
+            spoken = ", ".join(formats)
+            text = f"{link.broker!r} writes messages as {spoken}, and {self.broker!r} as {FORMAT}: update one of them"
             raise LinkRefused(codes.LINK_VERSION_UNKNOWN, text)
         if link.network != self.network:
             text = f"{link.broker!r} is in network {link.network!r}, and {self.broker!r} in {self.network!r}"

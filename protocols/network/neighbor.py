@@ -56,6 +56,7 @@ class NeighborCounts:
         self.refusals: dict[str, int] = {}  # by the name of the code, of either side
         self.sent = 0  # direct messages, on connections that are gone
         self.dropped = 0  # the same
+        self.unsent = 0  # direct messages that waited when a connection ended
 
     def refused(self, code: int) -> None:
         """Count a refusal."""
@@ -109,7 +110,7 @@ class Neighbor(LinkUser):
         """Return the direct messages for the neighbor that were lost, by the reason."""
         return {
             "slow": self.counts.dropped + (0 if self.wire is None else self.wire.dropped_count),
-            "away": sum([each.away_count for each in self.vpns]),
+            "away": self.counts.unsent + sum([each.away_count for each in self.vpns]),
             "too_large": sum([each.too_large_count for each in self.vpns]),
             "expired": sum([each.expired_count for each in self.vpns]),
             "unwritable": sum([each.unwritable_count for each in self.vpns]),
@@ -243,6 +244,7 @@ class Neighbor(LinkUser):
             return
         self.counts.sent += wire.sent_count
         self.counts.dropped += wire.dropped_count
+        self.counts.unsent += wire.unsent_count
         if wire.code in REFUSALS:
             self.counts.refused(wire.code)
         self.wire = None

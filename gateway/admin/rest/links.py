@@ -27,6 +27,7 @@ LINKS: Final = Operations()
 
 BODY: Final = section_body("Link", NamedLink)
 FORCE: Final = TextParameter("force", "true: also if messages wait for it; they are lost; default: false", 5)
+VPN: Final = TextParameter("vpn", "only in this message VPN, which the link to the neighbor does not have", 32)
 TRUTHS: Final = {"true": True, "false": False}
 NO_LINK: Final = Answer(404, "No link to a broker of that name exists", PROBLEM)
 
@@ -87,15 +88,18 @@ async def delete_link(node: NodeInterface, request: Request) -> Response:
     NO_LINK,
     REFUSED,
     INVALID_PARAMETER,
-    parameters=(FORCE,),
+    parameters=(FORCE, VPN),
     of_vpn=False,
 )
 async def forget_neighbor(node: NodeInterface, request: Request) -> Response:
-    """Delete what is kept for a neighbor broker that has no link; messages must not wait for it, unless forced."""
+    """Delete what is kept for a neighbor broker that has no link; messages must not wait for it, unless forced.
+
+    With `vpn`, what is kept in a message VPN that the link does not have, or no longer.
+    """
     given = text(request, FORCE) or "false"
     if given not in TRUTHS:
         raise QueueInvalid(FORCE.name, f"{given!r} is not allowed", ", ".join(TRUTHS))
-    await node.forget_neighbor(path_name(request), force=TRUTHS[given])
+    await node.forget_neighbor(path_name(request), vpn=text(request, VPN) or "", force=TRUTHS[given])
     return Response(status_code=204)
 
 

@@ -56,9 +56,10 @@ class AdminObjects(AdminClient):
         """Delete a link."""
         self._port.ask("DELETE", _link_path(name))
 
-    def forget_neighbor(self, name: str, *, force: bool) -> None:
-        """Delete what is kept for a neighbor broker."""
-        self._port.ask("DELETE", f"/neighbors/{quote(name, safe='')}?force={str(force).lower()}")
+    def forget_neighbor(self, name: str, *, vpn: str = "", force: bool) -> None:
+        """Delete what is kept for a neighbor broker, in one message VPN or in all."""
+        where = f"&vpn={quote(vpn, safe='')}" if vpn else ""
+        self._port.ask("DELETE", f"/neighbors/{quote(name, safe='')}?force={str(force).lower()}{where}")
 
     def bridges(self) -> BridgesView:
         """Return every bridge."""

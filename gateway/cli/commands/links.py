@@ -114,11 +114,12 @@ def delete(name: NameArgument, url: UrlOption = URL_DEFAULT, as_json: JsonOption
 def forget(
     name: NameArgument,
     force: Annotated[bool, typer.Option("--force", help="Also if messages wait for it. Default: refuse.")] = False,
+    vpn: Annotated[str, typer.Option("--vpn", help="In this message VPN only, which its link does not have.")] = "",
     url: UrlOption = URL_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
     """Delete what is kept for a neighbor that has no link: queued messages, what it wants, what is stored of it."""
-    AdminObjects(url).forget_neighbor(name, force=force)
+    AdminObjects(url).forget_neighbor(name, vpn=vpn, force=force)
     if as_json:
         print_json({"forgotten": name})
     else:

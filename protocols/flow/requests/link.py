@@ -7,23 +7,10 @@ from sluicegate.protocols.flow.codec.codes import PeerViolation
 from sluicegate.protocols.flow.codec.frame import SESSION
 from sluicegate.protocols.flow.codec.frames.link import (
     Link,
-    LinkAck,
-    LinkDigests,
     LinkFrame,
-    LinkInterests,
-    LinkNeighbors,
-    LinkRetained,
-    LinkStore,
-    LinkStored,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkRefused
 from sluicegate.protocols.flow.peer import FlowPeer
-
-LINK_FRAMES: Final = (
-    *(LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors),
-    *(LinkRetained, LinkFlow, LinkDeliver),
-)
 
 NOT_PERMITTED: Final = (
     "the client profile of user {user} does not allow links: allow_bridge_connections_enabled is false"

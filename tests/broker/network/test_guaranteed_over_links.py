@@ -9,6 +9,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.data import PublishFailed
+from sluicegate.actors.messages.directory import FindQueue
 from sluicegate.actors.network.link_batches import link_body
 from sluicegate.gateway.operations.backups import show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeOperations
@@ -283,6 +284,19 @@ async def test_what_is_confirmed_is_taken_beyond_the_limit_of_a_queue(network: B
     view = await shows(network["b"], lambda view: view.spooled_count == 12)
     assert view.spooled_bytes > 1024 * 1024
     assert network["b"].neighbor("a").vpns[0].vpn.publisher.overrun_count >= 6
+
+
+async def test_only_messages_beyond_the_limit_of_a_queue_are_counted_as_such(network: Brokers) -> None:
+    """Those that come together with them are not."""
+    await queue_at_b(network)
+    broker = network["b"]
+    gate = (await broker.node.default.queues.ask(FindQueue("q"))).target.gate
+    gate.usage_count_max = 3
+    vpn = broker.neighbor("a").vpns[0]
+    body = link_body(batch_of([b"%d" % number for number in range(5)], topic="t/1"))
+    vpn.received(LinkStore(1, 0, 1, 0, 1, body, False))
+    await shows(broker, lambda view: view.spooled_count == 5)
+    assert vpn.vpn.publisher.overrun_count == 2
 
 
 async def test_a_queue_that_is_shut_down_does_not_hold_up_others(network: Brokers) -> None:

@@ -1,12 +1,15 @@
 """Links as operators see and change them, and links in TLS."""
 
 import asyncio
+import logging
 from pathlib import Path
 
 import pytest
 
+from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.gateway.node.link_queues import LinkQueues
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused
+from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused, VpnNotFound
 from sluicegate.gateway.views.subscriptions import SmrpQuery
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
@@ -182,3 +185,76 @@ async def seen(broker: LinkedBroker, event: str) -> None:
     async with asyncio.timeout(DEADLINE_S):
         while not await event_texts(broker, event):
             await asyncio.sleep(0.01)
+
+
+async def test_a_message_vpn_that_an_operator_makes_is_linked_before_its_first_client(brokers: Brokers) -> None:
+    """And its link's queue follows its quota. That queue alone keeps nobody from deleting the message VPN."""
+    await brokers.pair(a=("links.b.vpns.lab=lab",), b=("links.a.vpns.lab=lab",))
+    broker = brokers["a"]
+    node = NodeOperations(broker.node)
+    await node.create_message_vpn({"name": "lab", "usage_bytes_max": "10 MiB"})
+    [link] = broker.neighbor("b").vpns
+    gate = link.queue_sender.queue.target.gate
+    before = gate.usage_bytes_max
+    assert 0 < before <= 10 << 20
+
+    await node.update_message_vpn("lab", {"usage_bytes_max": "40 MiB"})
+    assert gate.usage_bytes_max >= 3 * before
+
+    await node.delete_message_vpn("lab", force=False)
+    assert "lab" not in broker.node.vpns
+
+
+async def test_a_message_vpn_that_a_link_has_no_longer_can_be_forgotten_alone(brokers: Brokers) -> None:
+    lab = "vpns.lab.enabled=true"
+    linked = ("links.b.vpns.default=default", "links.b.vpns.lab=lab")
+    await brokers.pair(a=(lab, *linked), b=(lab, "links.a.vpns.default=default", "links.a.vpns.lab=lab"))
+    await brokers.are_linked()
+    broker = brokers["a"]
+    node, in_lab = NodeOperations(broker.node), NodeOperations(broker.node, "lab")
+    with pytest.raises(Refused, match="in message VPN lab: take it out of vpns"):
+        await node.forget_neighbor("b", vpn="lab", force=True)
+    with pytest.raises(VpnNotFound):
+        await node.forget_neighbor("b", vpn="other", force=True)
+
+    broker.settings = tuple(each for each in broker.settings if each != linked[1])
+    broker.reads_settings()
+    await broker.node.reload(broker.config)
+    assert "#link/b" in await in_lab.queue_names()
+    await node.forget_neighbor("b", vpn="lab", force=False)
+    assert "#link/b" not in await in_lab.queue_names()
+    assert "#link/b" in await node.queue_names()
+    await until(lambda: broker.neighbor("b").is_up, "the other one is linked")
+
+
+async def test_a_link_queue_that_cannot_be_made_is_logged_once_and_tried_again_later(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await brokers.add("a", "links.b.url=")
+    links = broker.node.links
+    tried: list[str] = []
+
+    async def fails(self: LinkQueues, vpn: object, name: str, link: object) -> None:
+        tried.append(name)
+        raise StoreRefused("the disk is full")
+
+    monkeypatch.setattr(LinkQueues, "_make_queue", fails)
+    logged: list[str] = []
+
+    def is_expected(record: logging.LogRecord) -> bool:
+        if "could not be made: the disk is full" not in record.getMessage():
+            return True
+        logged.append(record.getMessage())
+        return False
+
+    caplog.handler.addFilter(is_expected)
+    await links.prepare()
+    for _ in range(5):
+        links.tick()
+        await asyncio.sleep(0)
+    assert tried == ["b"]
+    for count in (2, 3):
+        broker.clock.forward(6)
+        links.tick()
+        await until(lambda: len(tried) == count, "it is tried again")  # noqa: B023
+    assert len(logged) == 1

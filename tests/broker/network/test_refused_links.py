@@ -1,6 +1,7 @@
 """Links that are refused: both brokers say why, count it, and show it."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import Link
 from sluicegate.protocols.flow.codec.frames.session import Error
 from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.storage.records.batch import BATCH_FORMAT
 from support.broker.linked_brokers import MAY_LINK, Brokers, until
+from support.broker.operator_views import event_texts
 from support.flow.client import FlowClient
 
 DENIED = "permission_denied"
@@ -229,3 +232,31 @@ async def test_a_message_vpn_that_is_shut_down_leaves_the_link(brokers: Brokers)
 def test_wrong_settings_are_refused_with_a_reason(settings: list[str], problem: str) -> None:
     with pytest.raises(Exception, match=problem):
         load(settings=settings)
+
+
+@pytest.mark.parametrize("features", [("batches-9999",), ("batches-1", "batches-9999")])
+async def test_a_broker_that_writes_messages_in_an_unknown_form_is_refused(
+    brokers: Brokers, features: tuple[str, ...]
+) -> None:
+    """It would be cut off at its first such message otherwise, and with every connection again."""
+    broker = await brokers.add("b", "links.a.url=")
+    client = FlowClient(broker.flow_port)
+    await client.open()
+    client.send(replace(LINK_OF_A, features=features).encode())
+    assert (await client.heard(Error)).code == codes.LINK_VERSION_UNKNOWN
+    await client.ended()
+    assert (
+        f"'a' writes messages as {', '.join(features)}, and 'b' as batches-{BATCH_FORMAT}"
+        in (await event_texts(broker, "SYSTEM_NETWORK_LINK_REJECTED"))[0]
+    )
+
+
+async def test_a_broker_of_a_release_that_says_nothing_of_the_form_is_linked(brokers: Brokers) -> None:
+    broker = await brokers.add("b", "links.a.url=")
+    client = FlowClient(broker.flow_port)
+    await client.open()
+    client.send(LINK_OF_A.encode())
+    answer = await client.heard(Link)
+    assert f"batches-{BATCH_FORMAT}" in answer.features
+    client.cut()
+    await client.ended()

@@ -43,8 +43,8 @@ class MemoryLinks:
             raise LinkNotFound(name)
         self.forgettable.add(name)
 
-    async def forget_neighbor(self, name: str, *, force: bool) -> None:
-        if name in self.links:
+    async def forget_neighbor(self, name: str, *, vpn: str = "", force: bool) -> None:
+        if name in self.links and (not vpn or vpn in self.links[name].vpns):
             raise Refused(f"there is a link to {name}")
         if name not in self.forgettable:
             raise LinkNotFound(name)

@@ -283,6 +283,10 @@ VpnFrame: TypeAlias = (
     | LinkFlow
     | LinkDeliver
 )
+VPN_FRAMES: Final = (  # the same, for isinstance; what comes most often is first
+    *(LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors),
+    *(LinkRetained, LinkFlow, LinkDeliver),
+)
 LinkFrame: TypeAlias = Link | VpnFrame
 
 LINK_FRAMES: Final = frozenset((LINK, *OF_LINKS))

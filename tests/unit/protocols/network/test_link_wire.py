@@ -132,13 +132,13 @@ def test_writing_stops_where_the_socket_is_full(wire: LinkWire, socket: SlowSock
     assert 0 < wire.waiting_bytes < 600 * len(MESSAGE)
 
 
-def test_what_waits_when_the_connection_ends_is_counted_as_dropped(wire: LinkWire) -> None:
+def test_what_waits_when_the_connection_ends_is_counted_apart_from_what_a_slow_neighbor_costs(wire: LinkWire) -> None:
     user = wire.user
     assert isinstance(user, User)
     wire.paused()
     sends(wire, 3)
     wire.gone("cut")
-    assert wire.dropped_count == 3
+    assert (wire.unsent_count, wire.dropped_count) == (3, 0)
     assert user.reasons == ["cut"]
     wire.gone("again")
     assert user.reasons == ["cut"]
