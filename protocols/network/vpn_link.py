@@ -9,8 +9,6 @@ import logging
 from collections import deque
 from typing import Any, Final, final
 
-from pykka import ActorDeadError
-
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SessionRows
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
@@ -507,7 +505,7 @@ class VpnLink(LinkOutput, Flushed):
                 error = answer.error()
                 if error is None:
                     self._in_force(first)
-                elif not isinstance(error, ActorDeadError):  # else the message VPN was deleted
+                elif not self.vpn.router.is_stopped():  # else the message VPN was deleted
                     self._router_failed(error)
                 self._make_changes()
 
