@@ -24,7 +24,7 @@ FAULTS = (
                 "            self._answers.add(first, end)\n",
             ),
         ),
-        seed=2,
+        seed=12,
     ),
     Planted(
         "a start forgets what was stored of a neighbor",
@@ -143,7 +143,7 @@ FAULTS = (
                 "        if self._of:\n",
             ),
         ),
-        seed=2,
+        seed=3,
     ),
     Planted(
         "Deliver-To-One messages go to a neighbor as well",
