@@ -41,6 +41,7 @@ from sluicegate.storage.catalog.queues import PartitionIds
 class QueueServices:
     """The services that every queue of a message VPN uses."""
 
+    broker: str  # name of this one
     runtime: Runtime
     events: Events  # of the message VPN
     row_prefix: bytes  # before the keys of its rows

@@ -101,7 +101,7 @@ class MessageVpn:
         self.warnings: list[str] = []  # about its configuration, of the last start or reload
         self.cell = services.runtime.spawn(SupervisorActor, kind="vpn", name=name, policy=VITAL, parent=services.root)
 
-        self.space = TopicSpace(services.natives, name)
+        self.space = TopicSpace(services.natives, name, services.config.node.name)
         self.space.tracing = None if services.tracing is None else services.tracing.of(name)
         self.space.refuses_unmatched = config.reject_msg_to_sender_on_no_subscription_match
         self.gate = SpoolGate(
@@ -395,6 +395,7 @@ class MessageVpn:
     def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
         services, config = self._services, self._services.config
         queue_services = QueueServices(
+            broker=self.space.broker,
             runtime=services.runtime,
             events=self.events,
             row_prefix=self.space.row_prefix,

@@ -409,7 +409,7 @@ async def publish_explained(
 ) -> PublishExplanation:
     """Explain a publish to a topic, or to a queue when one is named. Raises QueueNotFound."""
     if queue is not None:
-        if vpn.space.queue_home(queue) is None:
+        if not vpn.space.is_elsewhere(queue):
             await _find(vpn, queue)
         message = replace(message, topic=queue_topic(queue))
     rights = vpn.clients.rights_of(message.client_username, message.client_id)

@@ -171,6 +171,20 @@ class LinkRoute:
         return f"LinkRoute({self.outputs}, {self.groups})"
 
 
+def link_route_to(output: LinkOutput, home: QueueHome | None = None) -> LinkRoute | None:
+    """Return the route of a name that only one neighbor has, whatever it wants; None: nothing can be sent there now.
+
+    `home` is the queue of that name, as far as it is known here.
+    """
+    matches: list[NeighborMatch] = []
+    if output.is_up:
+        match = NeighborMatch(Neighbor(output))
+        match.add(0, selects=False)
+        matches.append(match)
+    stored: dict[LinkOutput, None] = {output: None} if output.has_queue else {}
+    return LinkRoute(matches, [], stored, home) if matches or stored else None
+
+
 @final
 class NeighborInterest:
     """What the neighbors of one message VPN want.
@@ -211,10 +225,6 @@ class NeighborInterest:
         if not held:
             del self._held[output]
         return concerned
-
-    def knows(self, output: LinkOutput) -> bool:
-        """Return whether a neighbor wants anything."""
-        return output in self._held
 
     def forget(self, output: LinkOutput) -> bool:
         """Remove everything that a neighbor wants; return whether it wanted anything."""
@@ -261,14 +271,7 @@ class NeighborInterest:
         home = self.queues.only_home(name)
         if home is None:
             return None
-        output = home.output
-        matches: list[NeighborMatch] = []
-        if output.is_up:
-            match = NeighborMatch(self._neighbor(output))
-            match.add(0, selects=False)
-            matches.append(match)
-        stored: dict[LinkOutput, None] = {output: None} if output.has_queue else {}
-        return LinkRoute(matches, [], stored, home) if matches or stored else None
+        return link_route_to(home.output, home)
 
     def filters(self, topic: str) -> dict[LinkOutput, list[str]]:
         """Return the filters by which each neighbor wants messages of a topic, without those of groups."""

@@ -28,6 +28,7 @@ from sluicegate.messaging.queues.attributes import (
     quoted,
 )
 from sluicegate.messaging.topics.syntax import (
+    ANONYMOUS_QUEUES,
     DEAD_MESSAGE_QUEUE,
     TopicError,
     TopicFilter,
@@ -38,7 +39,6 @@ from sluicegate.messaging.topics.syntax import (
 DURABLE_NAME_CHARS_MAX: Final = 200
 TEMPORARY_NAME_CHARS_MAX: Final = NAME_CHARS_MAX
 RECOVERED_PREFIX: Final = "#recovered/"  # queues of which only messages remain, by the id of the partition
-ANONYMOUS_PREFIX: Final = "$anonymous/"  # temporary queues without a name; no MQTT client publishes to a `#`
 NAME_CHARS_FORBIDDEN: Final = "'<>*?&;"
 NAME_CHARS_FORBIDDEN_BESIDE_WILDCARDS: Final = "'<?&;"
 SUBSCRIPTION_BYTES_MAX: Final = 65_535  # the length limit in MQTT; topics may allow less
@@ -187,7 +187,7 @@ def check_queue_name(name: str, *, wildcards: bool = False, durable: bool = True
     if "//" in name:
         raise QueueInvalid("name", f"{name!r} has an empty level", "at least one character between two '/'")
     if not is_named(name) or name.startswith(RECOVERED_PREFIX):
-        start = ANONYMOUS_PREFIX if name.startswith(ANONYMOUS_PREFIX) else "#"
+        start = ANONYMOUS_QUEUES if name.startswith(ANONYMOUS_QUEUES) else "#"
         reason = f"{name!r} starts with {start!r}"
         raise QueueInvalid("name", reason, f"{start!r} starts reserved names; only {DEAD_MESSAGE_QUEUE}")
 
@@ -199,7 +199,7 @@ def is_named(name: str) -> bool:
     """
     if name.startswith(RECOVERED_PREFIX):
         return True
-    return not (name.startswith("#") or name.startswith(ANONYMOUS_PREFIX)) or name == DEAD_MESSAGE_QUEUE
+    return not (name.startswith("#") or name.startswith(ANONYMOUS_QUEUES)) or name == DEAD_MESSAGE_QUEUE
 
 
 def config_from_dict(

@@ -15,7 +15,7 @@ from sluicegate.messaging.message.usage import selector_bytes, share_bytes
 from sluicegate.messaging.message.vpn import DEFAULT_VPN, row_prefix
 from sluicegate.messaging.network.interest import Change
 from sluicegate.messaging.network.link import LinkOutput
-from sluicegate.messaging.network.neighbors import LinkRoute, NeighborInterest, RemoteGroup
+from sluicegate.messaging.network.neighbors import LinkRoute, NeighborInterest, RemoteGroup, link_route_to
 from sluicegate.messaging.network.queue_names import QueueHome
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.routing.destinations import (
@@ -34,6 +34,7 @@ from sluicegate.messaging.topics.syntax import (
     TOPIC_REMEMBERED_CHARACTERS_MAX,
     TopicFilter,
     is_queue_topic,
+    maker_of,
     queue_name_of,
     queue_topic,
 )
@@ -306,7 +307,10 @@ class TopicExpander:
 class TopicSpace:
     """The subscriptions and retained messages of one message VPN."""
 
-    def __init__(self, natives: Mapping[int, NativeFields] = NO_FORMS, vpn: str = DEFAULT_VPN) -> None:
+    def __init__(
+        self, natives: Mapping[int, NativeFields] = NO_FORMS, vpn: str = DEFAULT_VPN, broker: str = ""
+    ) -> None:
+        self.broker = broker  # name of this one
         self.row_prefix = row_prefix(vpn)  # before the keys of the VPN's stored rows
         self.natives = natives  # by `Headers.native_format`: how to mark copies in native form
         self.retained = RetainedMessages()
@@ -523,8 +527,7 @@ class TopicSpace:
 
     def neighbor_presence_changed(self, output: LinkOutput) -> None:
         """Resolve routes again: a neighbor is there, or no longer. What it wants stays known."""
-        if self.neighbors is not None and self.neighbors.knows(output):
-            self._forget_routes(None)
+        self._forget_routes(None)
 
     def _forget_routes(self, topics: list[str] | None) -> None:
         """Have the routes of these topics resolved again; None: of all."""
@@ -568,9 +571,26 @@ class TopicSpace:
                     matches.selecting.append(found)
             else:
                 matches.groups[found] = None
+        if self.link_queues and topic.startswith("$"):
+            maker = self._maker_of(topic)
+            if maker is not None:
+                matches.links = link_route_to(maker)
+                return matches
         if self.neighbors is not None and not (is_queue_topic(topic) and self.has_queue(queue_name_of(topic))):
             matches.links = self.neighbors.route(topic)
         return matches
+
+    def _maker_of(self, topic: str) -> LinkOutput | None:
+        """Return the neighbor that made up the name of a topic or queue: it alone has who receives there.
+
+        So replies find their way whether it has told of the name or not. None: this broker, or people, named it.
+        """
+        broker = maker_of(topic)
+        if broker and broker != self.broker:
+            for output in self.link_queues:
+                if output.neighbor == broker:
+                    return output
+        return None
 
     def has_queue(self, name: str) -> bool:
         """Return whether this broker has a queue of this name that clients reach."""
@@ -583,6 +603,10 @@ class TopicSpace:
         if self.neighbors is None or self.has_queue(name):
             return None
         return self.neighbors.queues.only_home(name)
+
+    def is_elsewhere(self, name: str) -> bool:
+        """Return whether messages for a queue of this name go to a neighbor; it may have deleted one that it named."""
+        return self.queue_home(name) is not None or self._maker_of(queue_topic(name)) is not None
 
     def conflict(self, name: str) -> list[str]:
         """Return the neighbors with a queue of this name, if another broker or this one has one as well."""

@@ -44,6 +44,9 @@ QUEUE_TOPICS: Final = "$queue/"  # prefix of the topics of queues
 TEMPORARY_TOPICS: Final = "$temporary/"  # prefix of the topics that the gateway makes for one AMQP connection,
 REPLY_TOPICS: Final = "$reply/"  # and for the request of an HTTP client
 _FIRST_LEVELS_OF_ONE: Final = frozenset([each[:-1] for each in (QUEUE_TOPICS, TEMPORARY_TOPICS, REPLY_TOPICS)])
+ANONYMOUS_QUEUES: Final = "$anonymous/"  # prefix of temporary queues without a name; no MQTT client publishes to a `#`
+# What follows the prefixes of names that a broker makes up begins with the broker's own name.
+_MADE_UP: Final = (TEMPORARY_TOPICS, REPLY_TOPICS, QUEUE_TOPICS + ANONYMOUS_QUEUES)
 EVENT_TOPICS: Final = "$SYS/"  # prefix of the topics on which only the gateway publishes
 GATEWAY_TOPICS: Final = (EVENT_TOPICS, QUEUE_TOPICS)  # clients may not publish to these; to a queue, by its address
 _DEAD_MESSAGE_ADDRESS: Final = "$queue/$DEAD_MSG_QUEUE"
@@ -138,6 +141,20 @@ def is_queue_topic(topic: str) -> bool:
 def queue_name_of(topic: str) -> str:
     """Return the name of the queue of a queue topic."""
     return topic[len(QUEUE_TOPICS) :]
+
+
+def made_up_name(prefix: str, broker: str, number: int) -> str:
+    """Return a name for a topic or queue that a broker makes for one client, with one of the prefixes above."""
+    return f"{prefix}{broker}/{number:032x}"
+
+
+def maker_of(topic: str) -> str:
+    """Return the broker that made up the name of a topic, or of the queue whose topic it is; empty: none did."""
+    for prefix in _MADE_UP:
+        if topic.startswith(prefix):
+            broker, slash, _ = topic[len(prefix) :].partition("/")
+            return broker if slash else ""
+    return ""
 
 
 def reaches_others(topic_filter: TopicFilter) -> bool:

@@ -237,7 +237,7 @@ class HttpClient(Behaviour):
         self.read_control = ReadControl(cell.inbox)
         self.name = cell.name  # the origin of what it publishes
         self.identity = Identity(services.clients)
-        self.replies = ReplyBox(cell, services.router, services.counters)
+        self.replies = ReplyBox(cell, services.router, services.counters, services.space.broker)
         self.publishing = PendingPublishes(self._publisher(services), services.counters.confirmations)
         self.peer_host = ""
         self.has_left = False  # the transport is gone
@@ -355,7 +355,7 @@ class HttpClient(Behaviour):
         self.identity.enter(services.clients)
         self.publishing.publisher = self._publisher(services)
         self.replies.end()
-        self.replies = ReplyBox(self.cell, services.router, services.counters)
+        self.replies = ReplyBox(self.cell, services.router, services.counters, services.space.broker)
 
     def _publisher(self, services: HttpServices) -> Publisher:
         address, rng = self.cell.inbox, self.runtime.rng

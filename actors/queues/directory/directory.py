@@ -77,14 +77,13 @@ from sluicegate.messaging.observability.events import (
 from sluicegate.messaging.partitions.recovery import StoredPartition
 from sluicegate.messaging.queues.attributes import DELETE
 from sluicegate.messaging.queues.definition import (
-    ANONYMOUS_PREFIX,
     QueueDefinition,
     definition_from_dict,
     is_named,
     topics_of,
 )
 from sluicegate.messaging.queues.template import QueueTemplates
-from sluicegate.messaging.topics.syntax import queue_topic_filter
+from sluicegate.messaging.topics.syntax import ANONYMOUS_QUEUES, made_up_name, queue_topic_filter
 from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows, owner_rows_deleted
 from sluicegate.storage.catalog.queues import (
     StoredQueue,
@@ -213,7 +212,7 @@ class QueueDirectory(LoopActor):
         asked, rights = dict(message.asked), message.rights
         is_anonymous = not asked.get("name") and (rights is not None or message.durable is False)
         if is_anonymous:
-            asked["name"] = f"{ANONYMOUS_PREFIX}{self.runtime.rng.getrandbits(128):032x}"
+            asked["name"] = made_up_name(ANONYMOUS_QUEUES, self._services.broker, self.runtime.rng.getrandbits(128))
         values, durable = self._templates.fill_in(asked, False if is_anonymous else message.durable)
         if rights is not None:
             values["owner"] = rights.username

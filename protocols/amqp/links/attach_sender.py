@@ -63,7 +63,7 @@ async def _attach_sender(client: AmqpClient, session: Session, link: IncomingLin
         client.identity.rights.check_publish(
             destination.topic
         )  # before the client can learn whether there is such a queue
-        if destination.is_queue and client.services.space.queue_home(node.name) is None:
+        if destination.is_queue and not client.services.space.is_elsewhere(node.name):
             await find_queue(client, node.name)
     if link.state != PENDING or client.is_released:
         return  # the client went meanwhile

@@ -5,7 +5,7 @@ from typing import Final
 from sluicegate.actors.messages.directory import DeclareQueue, LocalQueue, QueuesExhausted
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.attributes import SECONDS_MAX
-from sluicegate.messaging.topics.syntax import TEMPORARY_TOPICS
+from sluicegate.messaging.topics.syntax import TEMPORARY_TOPICS, made_up_name
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import QUEUE, TOPIC, TOPIC_CAPABILITIES, AddressedNode, AddressRefused
 from sluicegate.protocols.amqp.engine.session import Session
@@ -42,7 +42,8 @@ async def make_node(
         raise AddressRefused(conditions.RESOURCE_LIMIT_EXCEEDED, text)
     queue: TemporaryQueue | None = None
     if any(name in TOPIC_CAPABILITIES for name in capabilities):
-        node = AddressedNode(TOPIC, f"{TEMPORARY_TOPICS}{client.runtime.rng.getrandbits(128):032x}")
+        number = client.runtime.rng.getrandbits(128)
+        node = AddressedNode(TOPIC, made_up_name(TEMPORARY_TOPICS, client.services.space.broker, number))
     else:
         handle = await _declared_queue(client)
         node = AddressedNode(QUEUE, handle.name)

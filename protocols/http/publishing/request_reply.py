@@ -1,6 +1,6 @@
 """Synchronous requests: a connection's own reply topics, and the reply that a response waits for.
 
-The topics of a connection begin with a random word that only receivers of its requests learn. The subscription is made
+The topics of a connection have a random word that only receivers of its requests learn. The subscription is made
 with the first request that wants a reply, and ends with the connection.
 """
 
@@ -12,7 +12,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.routing.destinations import Subscriber
-from sluicegate.messaging.topics.syntax import REPLY_TOPICS, Syntax, TopicFilter, parse_filter
+from sluicegate.messaging.topics.syntax import REPLY_TOPICS, Syntax, TopicFilter, made_up_name, parse_filter
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.http.codec.requests import ClientLeft
 from sluicegate.protocols.http.codec.responses import BAD_REQUEST, HttpProblem
@@ -47,8 +47,10 @@ def reply_wait_ms(text: str) -> int:
 class ReplyBox:
     """Where the replies to one connection's requests come in. One request of a connection waits at a time."""
 
-    def __init__(self, cell: ActorCell, router: ActorCell, counters: ProtocolCounters) -> None:
+    def __init__(self, cell: ActorCell, router: ActorCell, counters: ProtocolCounters, broker: str) -> None:
+        """`broker` is the name of this one: with it, replies come from clients of its neighbors as well."""
         self._cell = cell
+        self._broker = broker
         self._router = router
         self._counters = counters
         self._subscriber = Subscriber(cell.name)
@@ -62,7 +64,8 @@ class ReplyBox:
     async def expect(self) -> str:
         """Return a topic for one reply, subscribed to. Raises ClientLeft."""
         if self._filter is None:
-            self._prefix = f"{REPLY_TOPICS}{self._cell.runtime.rng.randbytes(WORD_BYTES).hex()}/"
+            number = int.from_bytes(self._cell.runtime.rng.randbytes(WORD_BYTES))
+            self._prefix = made_up_name(REPLY_TOPICS, self._broker, number) + "/"
             self._filter = parse_filter(self._prefix + "+", Syntax.MQTT)
             self._subscriber.address = self._cell.inbox
             await self._router.ask(

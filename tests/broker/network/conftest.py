@@ -20,7 +20,7 @@ def brokers(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
 
 @pytest.fixture
 def network(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
-    """Brokers a and b, linked: a connects. Clients of a consume from queues of b."""
+    """Brokers a and b, linked: a connects."""
     brokers = Brokers(tmp_path)
 
     async def start() -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,21 +25,6 @@ from support.mqtt.raw_client import DEADLINE_S
 
 MESSAGE_EXPIRY = 2  # the property
 QUOTA_EXCEEDED = 0x97
-
-
-@pytest.fixture
-def network(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
-    """Brokers a and b, linked: a connects."""
-    brokers = Brokers(tmp_path)
-
-    async def start() -> None:
-        await brokers.__aenter__()
-        await brokers.pair()
-        await brokers.are_linked()
-
-    runner.run(start())
-    yield brokers
-    runner.run(brokers.__aexit__(None, None, None))
 
 
 def link_queue(network: Brokers, at: str, to: str) -> int:

@@ -1,8 +1,6 @@
 """The names of queues in a network: known everywhere, published to from everywhere, and in conflict if two have one."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,21 +18,6 @@ from support.http.client import http_client, publish
 from support.mqtt.raw_client import RawClient
 
 QUOTA_EXCEEDED = 0x97
-
-
-@pytest.fixture
-def network(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
-    """Brokers a and b, linked: a connects. There are no queues."""
-    brokers = Brokers(tmp_path)
-
-    async def start() -> None:
-        await brokers.__aenter__()
-        await brokers.pair()
-        await brokers.are_linked()
-
-    runner.run(start())
-    yield brokers
-    runner.run(brokers.__aexit__(None, None, None))
 
 
 async def names(network: Brokers, at: str = "a") -> dict[str, NetworkQueueView]:

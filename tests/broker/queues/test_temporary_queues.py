@@ -172,8 +172,8 @@ async def test_a_client_s_temporary_queue_ends_when_the_client_unbinds(broker: R
 async def test_an_anonymous_queue_has_an_unguessable_name(broker: RunningBroker) -> None:
     """Solace 4.11: always non-durable."""
     one, other = [await declare(broker, client="mine") for _ in range(2)]
-    assert one.name.startswith("$anonymous/")
-    assert len(one.name) == len("$anonymous/") + 32
+    assert one.name.startswith("$anonymous/sluicegate/")
+    assert len(one.name) == len("$anonymous/sluicegate/") + 32
     assert one.name != other.name
     assert not one.durable
     one.cell.inbox.post(UnbindFlow(0, may_return=False))
