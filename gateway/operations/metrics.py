@@ -292,9 +292,9 @@ def _links(node: Node) -> Iterator[Sample]:
             labels = (name,)
             figures = {
                 "sluicegate_link_messages_received_total": each.received_count,
-                "sluicegate_link_exported_interests": each.sender.interests.count,
-                "sluicegate_link_imported_interests": each.receiver.interests.count,
-                "sluicegate_link_subscribe_timeouts_total": each.waits.timeouts_count,
+                "sluicegate_link_exported_interests": each.interests.sender.interests.count,
+                "sluicegate_link_imported_interests": each.interests.receiver.interests.count,
+                "sluicegate_link_subscribe_timeouts_total": each.interests.waits.timeouts_count,
                 "sluicegate_link_queue_messages": int(each.queue_sender.queue.target.gate.usage_count),
                 "sluicegate_link_queue_bytes": int(each.queue_sender.queue.target.gate.usage_bytes),
                 "sluicegate_link_queue_quota_bytes": int(each.queue_sender.queue.target.gate.usage_bytes_max),

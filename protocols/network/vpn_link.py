@@ -1,39 +1,33 @@
-"""One message VPN of one link: the exchange of interests, and messages both ways.
+"""One message VPN of one link: it begins and ends what crosses, and carries direct messages both ways.
 
-It exists for as long as the link is configured. Between connections it keeps what the neighbor wants, so that a break
-costs little. Its router then sends no direct messages there, and stores guaranteed ones in the link's queue
-(`link_queue`, the way out; `arrivals`, the way in).
+It exists for as long as the link is configured. Between connections it keeps what the neighbor wants (`interests`), so
+that a break costs little. Its router then sends no direct messages there, and stores guaranteed ones in the link's
+queue (`link_queue`, the way out; `arrivals`, the way in).
 """
 
 import logging
-from collections import deque
-from typing import Any, Final, final
+from typing import Final, final
 
-from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, SessionRows
+from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
-from sluicegate.actors.messages.router import ChangeNeighborInterest, NeighborGone, NeighborPresenceChanged
+from sluicegate.actors.messages.router import NeighborGone, NeighborPresenceChanged
 from sluicegate.actors.network.link_batches import PIECE_BYTES, link_batch, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.queues.elsewhere import queue_elsewhere
-from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.network.digests import BUCKETS
-from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
 from sluicegate.messaging.network.interest import Change, text_of
 from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
-from sluicegate.messaging.observability.events import SYSTEM_LINK_LEFT_OUT
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
-from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frames import link as frames
 from sluicegate.protocols.flow.codec.frames.link import (
@@ -41,7 +35,6 @@ from sluicegate.protocols.flow.codec.frames.link import (
     TELLS_NEIGHBORS,
     Link,
     LinkAck,
-    LinkDigests,
     LinkGroup,
     LinkInterests,
     LinkMessages,
@@ -55,10 +48,9 @@ from sluicegate.protocols.flow.codec.frames.link_flow import SERVES_CONSUMERS, L
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
-from sluicegate.protocols.network.exchange.interest_frames import notice_body, notice_in
-from sluicegate.protocols.network.exchange.interest_waits import InterestWaits
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
+from sluicegate.protocols.network.interests import InterestLink
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
 from sluicegate.protocols.network.queues.home import HomeFlows
@@ -68,11 +60,7 @@ from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")
 
-NOTICE_HEAD_BYTES: Final = 256  # of a notice's frame, beside its interests
-NOTICES_PER_TURN: Final = 8  # then others have their turn; each has up to 1,000 interests
 PACKETS_BYTES_MAX: Final = 1024 * 1024  # a publisher's packets go in one frame; more are split into messages
-STORE_AGAIN_MS: Final = 1_000  # after the store has refused what a neighbor wants
-_NO_DIGESTS: Final = [0] * BUCKETS
 
 
 @final
@@ -193,9 +181,6 @@ class VpnLink(LinkOutput, Flushed):
         self.vpn: Final = vpn
         self.mesh: Final = mesh
         self.there: Final = there  # name of the message VPN at the neighbor
-        self.sender: Final = InterestSender()
-        self.waits: Final = InterestWaits(cell, subscribe_wait_ms)
-        self.receiver = InterestReceiver()
         self.received_count = 0  # direct messages
         self.away_count = 0  # direct messages for the neighbor while there was no connection
         self.too_large_count = 0  # direct messages that no frame of the neighbor takes
@@ -208,18 +193,19 @@ class VpnLink(LinkOutput, Flushed):
         self._takes_packets = False  # the neighbor reads direct messages as MQTT packets
         self._packets: Final = PacketsReader()
         self._is_asked = False
-        # Changes for the router, with the number of each and its connection; it has the first. One at a time: a
-        # neighbor that wants 100,000 topics would else have its turn for a second.
-        # What concerns guaranteed messages is stored before that.
-        self._changes: deque[tuple[Change, int, LinkWire | None]] = deque()
-        self._storing: dict[int, Change] = {}  # token -> a change whose rows are being written
-        self._storing_token = 0  # of the first change; 0: none of its rows are being written
-        self._acked_number = 0
-        self._in_force_number = 0
-        self._left_out_count = 0  # as it was reported, on the present connection
-        self._events: Final = events
         self.is_up = False
         kept = self.kept = vpn.kept[neighbor]
+        self.interests: Final = InterestLink(
+            cell,
+            self,
+            kept,
+            vpn=vpn.name,
+            router=vpn.router,
+            spool=vpn.spool,
+            subscribe_wait_ms=subscribe_wait_ms,
+            events=events,
+            ask_flush=self._ask_flush,
+        )
         queue = kept.queue
         assert queue is not None, "the queue is made before the link"
         self.queue_sender: Final = LinkQueueSender(cell, neighbor, queue, kept.lineages)
@@ -232,38 +218,22 @@ class VpnLink(LinkOutput, Flushed):
         )
         self.remote_queues: Final = RemoteQueues(cell, neighbor)
         vpn.links[neighbor] = self.remote_queues
-        self._begin_from_the_store()
         vpn.link_begins(neighbor)
         vpn.space.change_neighbor(self, Change(list(kept.interests), []))
         vpn.space.keep_for(self, queue.target)
-        self.sender.change(vpn.space.exported().export_to(self, self._interest_changed, rules))
+        self.interests.change(vpn.space.exported().export_to(self, self.interests.change, rules))
 
     def stop(self) -> None:
         """End for good."""
         self.disconnected()
         self.remote_queues.stop()
         self.vpn.links.pop(self.neighbor, None)
-        self._changes.clear()
+        self.interests.stop()
         self.retained.stop()
         self.vpn.space.keep_for(self, None)
         self.vpn.link_ends(self.neighbor)
         self.vpn.router.ask(NeighborGone(self))
         self.vpn.space.exported().end_export(self)
-
-    def _begin_from_the_store(self) -> None:
-        """Begin with what the store has of what the neighbor wants."""
-        self.receiver = InterestReceiver()
-        for interest in self.kept.interests:
-            self.receiver.interests.add(interest)
-
-    def _forget(self) -> None:
-        """Begin with the next connection from what the store has: that stays in force meanwhile."""
-        known = [*self.receiver.interests.all(), *[each for change, _, _ in self._changes for each in change.removed]]
-        self._begin_from_the_store()
-        self._changes.clear()
-        self._storing_token = 0
-        gone = [each for each in known if each not in self.kept.interests]
-        self.vpn.router.ask(ChangeNeighborInterest(self, Change(list(self.kept.interests), gone)))
 
     # --- the connection ---
 
@@ -273,10 +243,7 @@ class VpnLink(LinkOutput, Flushed):
         self._flow_id = flow_id
         self._frame_bytes_max = frame_bytes_max
         self._takes_packets = TAKES_PACKETS in greeting.features
-        self._acked_number = self._in_force_number = 0
-        digests = self.receiver.connected()
-        known = self.receiver.interests.count > 0
-        wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
+        self.interests.connected(wire, flow_id, frame_bytes_max)
         self.arrivals.connected(self._cell, wire, flow_id, frame_bytes_max, self._ask_flush)
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
         if frames.RETAINED in greeting.features:
@@ -293,8 +260,7 @@ class VpnLink(LinkOutput, Flushed):
         """The connection is gone."""
         if self._wire is not None:
             self._wire = None
-            self.sender.disconnected()
-            self.waits.end()
+            self.interests.disconnected()
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
             self.retained.disconnected()
@@ -336,19 +302,13 @@ class VpnLink(LinkOutput, Flushed):
                 else:
                     self.remote_queues.received(note)
             elif isinstance(frame, LinkInterests):
-                self._interests(frame)
+                self.interests.told(frame)
             elif isinstance(frame, LinkAck):
-                self.sender.acknowledged(frame.number)
-                self.waits.acknowledged(frame.number)
-                if self.sender.has_unsent:
-                    self._ask_flush()
+                self.interests.acknowledged(frame)
             elif isinstance(frame, LinkRetained):
                 self.retained.received(frame.body)
             else:
-                size = self._frame_bytes_max
-                self.sender.connected(list(frame.digests) or _NO_DIGESTS, size // 4, size - NOTICE_HEAD_BYTES)
-                self._left_out_count = 0
-                self._ask_flush()
+                self.interests.told_digests(frame)
         except ValueError as error:
             raise self._malformed(error) from error
 
@@ -373,22 +333,13 @@ class VpnLink(LinkOutput, Flushed):
         elif isinstance(message, FlowGone):
             self.queue_sender.gone(message)
         elif isinstance(message, (Confirmed, PublishFailed)):
-            self._interest_stored(message)
+            self.interests.stored(message)
 
-    # --- interests ---
-
-    def _interest_changed(self, change: Change) -> None:
-        """Tell the neighbor of a change, at the end of this turn."""
-        self.sender.change(change)
-        self._ask_flush()
+    # --- what goes out at the end of a turn ---
 
     def wait_until_known(self, waiter: InterestWaiter) -> bool:
         """Tell a waiter when the neighbor knows all of the interest; see `LinkOutput`."""
-        if not self.is_up or self.sender.is_known or not self.waits.add(waiter):
-            return False
-        if not self.sender.has_unsent:  # it waits for the acknowledgement
-            self.waits.sent(self.sender.sent_number)
-        return True
+        return self.is_up and self.interests.wait_until_known(waiter)
 
     def resumed(self) -> None:
         """The socket takes more."""
@@ -406,123 +357,12 @@ class VpnLink(LinkOutput, Flushed):
         if wire is None or wire.is_full:
             return  # `resumed` goes on: nothing that the neighbor can make us say piles up meanwhile
         self.arrivals.flush()
-        if self._in_force_number > self._acked_number:
-            self._acked_number = self._in_force_number
-            wire.control(LinkAck(self._flow_id, self._in_force_number).encode())
-        self._report_left_out()
-        left = NOTICES_PER_TURN
-        for notice in self.sender.notices():
-            wire.control(LinkInterests(self._flow_id, notice_body(notice)).encode())
-            left -= 1
-            if not left:
-                self._ask_flush()
-                return
-        if not self.sender.has_unsent:
-            self.waits.sent(self.sender.sent_number)
-        if self.retained.flush():
+        if self.interests.flush(wire) or self.retained.flush():
             self._ask_flush()
-
-    def _report_left_out(self) -> None:
-        """Report interests that no frame of the neighbor takes, when there are more than before."""
-        count = self.sender.left_out_count
-        if count > self._left_out_count:
-            text = f"{count} topic filters are too long for frames of {self._frame_bytes_max} bytes, the most that it"
-            text += " takes (flow.max_frame_size there): their messages do not come from there"
-            self._events.emit(SYSTEM_LINK_LEFT_OUT, f"link to {self.neighbor}, message VPN {self.vpn.name}: {text}")
-        self._left_out_count = count
 
     def owner(self) -> Scheduled | None:
         """Return the link's actor."""
         return self._cell
-
-    def _interests(self, frame: LinkInterests) -> None:
-        notice = notice_in(frame.body)
-        try:
-            change = self.receiver.take(notice)
-        except ValueError as error:
-            self._forget()
-            raise PeerViolation(codes.LINK_OUT_OF_STEP, f"message VPN {self.vpn.name}: {error}") from error
-        self._changes.append((change, notice.number, self._wire))
-        if len(self._changes) == 1:
-            self._make_changes()
-
-    def _make_changes(self) -> None:
-        """Have the store and the router make the first of the changes, and then the others."""
-        changes = self._changes
-        while changes and not (changes[0][0].added or changes[0][0].removed):
-            self._in_force(changes.popleft())
-        if not changes:
-            return
-        rows = self.kept.interest_rows(changes[0][0])
-        if rows:
-            self._storing_token = self._cell.runtime.next_urn()
-            self._storing[self._storing_token] = changes[0][0]
-            self.vpn.spool.post(SessionRows(rows, self._cell.inbox, self._storing_token))
-        else:
-            self._ask_router()
-
-    def _interest_stored(self, message: Confirmed | PublishFailed) -> None:
-        """Go on: the store has what the neighbor wants, or refuses it, which is tried again."""
-        change = self._storing.pop(message.token, None)
-        if change is None:
-            return  # another message VPN's
-        is_first = message.token == self._storing_token
-        if isinstance(message, Confirmed):
-            self.kept.interests_stored(change)
-            if is_first:
-                self._storing_token = 0
-                self._ask_router()
-            else:
-                self._store_again(change)
-            return
-        if is_first:
-            self._storing_token = 0
-            log.warning("what neighbor %s wants could not be stored: %s", self.neighbor, message.reason)
-            self._cell.after(STORE_AGAIN_MS, lambda: self._try_again(change))
-
-    def _try_again(self, change: Change) -> None:
-        """Make the first change, if it is still this one: the neighbor waits for its acknowledgement."""
-        if self._changes and self._changes[0][0] is change and self._storing_token == 0:
-            self._make_changes()
-
-    def _store_again(self, change: Change) -> None:
-        """Undo a change that was given up while its rows were being written, as far as it has ended something."""
-        again = Change([each for each in change.removed if each in self.receiver.interests], [])
-        rows = self.kept.interest_rows(again)
-        if rows:
-            self.vpn.spool.post(SessionRows(rows, None, 0, until_done=True))
-            self.kept.interests_stored(again)
-
-    def _ask_router(self) -> None:
-        """Have the router make the first of the changes."""
-        changes = self._changes
-        first = changes[0]
-
-        def done(answer: LoopFuture[Any]) -> None:
-            # Compiled, a tuple is no object: taken out of the line twice it is two, and the change in it one.
-            if changes and changes[0][0] is first[0]:  # else they were forgotten
-                changes.popleft()
-                error = answer.error()
-                if error is None:
-                    self._in_force(first)
-                elif not self.vpn.router.is_stopped():  # else the message VPN was deleted
-                    self._router_failed(error)
-                self._make_changes()
-
-        self.vpn.router.ask(ChangeNeighborInterest(self, first[0])).then(done)
-
-    def _router_failed(self, error: BaseException) -> None:
-        """Begin the exchange anew: it is not known how much of the change is in force."""
-        log.error("what neighbor %s wants could not be put in force: %r", self.neighbor, error)
-        self._forget()
-        if self._wire is not None:
-            self._wire.end(codes.INTERNAL, "what you want could not be put in force")
-
-    def _in_force(self, made: tuple[Change, int, LinkWire | None]) -> None:
-        _, number, wire = made
-        if number > self._in_force_number and wire is self._wire:
-            self._in_force_number = number
-            self._ask_flush()
 
     # --- direct messages ---
 

@@ -400,7 +400,7 @@ async def test_direct_subscribers_get_guaranteed_messages_in_one_order(network: 
     subscriber = await network["b"].connect("direct")
     await subscriber.subscribe(("t/#", 0))
     await wanted(network, "t/>")
-    known = network["a"].neighbor("b").vpns[0].receiver.interests
+    known = network["a"].neighbor("b").vpns[0].interests.receiver.interests
     await until(lambda: known.count == 3, "a knows of both, and of the queue")
     await network.are_linked()
     await publish(network, range(20))

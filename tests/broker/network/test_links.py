@@ -4,6 +4,8 @@ import asyncio
 
 import pytest
 
+from sluicegate.actors.runtime.actor import LoopActor
+from sluicegate.protocols.network.links import ONE_LINK
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create
 
@@ -31,11 +33,11 @@ async def test_equal_subscriptions_are_one_interest_until_the_last_of_them_ends(
     await one.subscribe("plant/+")
     await other.subscribe("plant/+", "office/#")
     await until(lambda: brokers["a"].wants("b") == {"plant/*", "office/#"})
-    numbers = brokers["b"].neighbor("a").vpns[0].sender.sent_number
+    numbers = brokers["b"].neighbor("a").vpns[0].interests.sender.sent_number
 
     await one.unsubscribe("plant/+")
     await one.round_trip()
-    assert brokers["b"].neighbor("a").vpns[0].sender.sent_number == numbers
+    assert brokers["b"].neighbor("a").vpns[0].interests.sender.sent_number == numbers
 
     await other.vanish()
     await until(lambda: brokers["a"].wants("b") == set())
@@ -97,7 +99,7 @@ async def test_a_cut_link_comes_back_and_only_changes_are_told_again(brokers: Br
     assert len(brokers["a"].wants("b")) == 2000
     assert "office/1" in brokers["a"].wants("b")
     assert "plant/7" not in brokers["a"].wants("b")
-    assert brokers["b"].neighbor("a").vpns[0].sender.sent_number <= 3  # the two buckets, and that this is all
+    assert brokers["b"].neighbor("a").vpns[0].interests.sender.sent_number <= 3  # the two buckets, and that this is all
     publisher = await brokers["a"].connect("publisher")
     await publisher.publish("office/1", b"here")
     assert await subscriber.payloads(1) == [b"here"]
@@ -240,3 +242,30 @@ async def test_a_message_keeps_what_its_publisher_said(brokers: Brokers, qos: in
 
     message = await subscriber.message()
     assert (message.payload, message.qos) == (b"hello", qos)
+
+
+class FailingRouter(LoopActor):
+    """A router that makes a mistake in every request."""
+
+    def on_receive(self, message: object) -> None:
+        raise RuntimeError("a mistake")
+
+
+async def test_what_the_router_fails_over_begins_the_exchange_anew(
+    brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is not acknowledged, and not taken for a message VPN that was deleted."""
+    caplog.handler.addFilter(lambda record: "a mistake" not in record.getMessage())
+    await brokers.pair()
+    await brokers.are_linked()
+    neighbor = brokers["a"].neighbor("b")
+    interests = neighbor.vpns[0].interests
+    runtime, router = brokers["a"].node.services.runtime, interests._router
+    interests._router = runtime.spawn(FailingRouter, kind="router", name="failing", policy=ONE_LINK)
+    subscriber = await brokers["b"].connect("subscriber")
+    await subscriber.subscribe("plant/1")
+    await until(lambda: "could not be put in force" in neighbor.reason, "the end of the connection")
+    interests._router.stop()
+    interests._router = router
+    await until(lambda: "plant/1" in brokers["a"].wants("b"), "the subscription is in force")
+    await brokers.are_linked()

@@ -50,9 +50,10 @@ async def subscribed(network: Brokers, at: str, name: str, *filters: str, priori
 
 async def known(network: Brokers, at: str) -> None:
     """Wait until the neighbors of a broker know what it wants."""
-    links = [link for neighbor in network[at].node.links.links.neighbors.values() for link in neighbor.linked.values()]
+    neighbors = network[at].node.links.links.neighbors.values()
+    links = [link.interests for neighbor in neighbors for link in neighbor.linked.values()]
     await until(
-        lambda: all(link.sender.acknowledged_number == link.sender.sent_number for link in links),
+        lambda: all(each.sender.acknowledged_number == each.sender.sent_number for each in links),
         f"the interest of {at} is known",
     )
 

@@ -26,7 +26,7 @@ async def asked(brokers: Brokers, *answers: Coroutine[Any, Any, object]) -> list
     """Begin to ask `b`; return when the link has something to say that the neighbor does not know yet."""
     link = brokers["b"].neighbor("a").vpns[0]
     tasks = [asyncio.ensure_future(each) for each in answers]
-    await until(lambda: not link.sender.is_known, "a change of interest")
+    await until(lambda: not link.interests.sender.is_known, "a change of interest")
     return tasks
 
 
@@ -70,7 +70,7 @@ async def test_the_answer_waits_until_the_neighbor_knows(brokers: Brokers, kind:
     await task
 
     assert "t/1" in brokers["a"].wants("b")
-    assert broker.neighbor("a").vpns[0].waits.timeouts_count == 0
+    assert broker.neighbor("a").vpns[0].interests.waits.timeouts_count == 0
     await flow.close()
     await amqp.close()
 
@@ -91,7 +91,7 @@ async def test_a_neighbor_that_takes_too_long_is_waited_for_no_longer(brokers: B
     link.freeze_answers()
     assert await subscriber.subscribe("t/1") == [0]
     assert await subscriber.subscribe("t/2") == [0]
-    assert brokers["b"].neighbor("a").vpns[0].waits.timeouts_count == 2
+    assert brokers["b"].neighbor("a").vpns[0].interests.waits.timeouts_count == 2
     link.heal()
 
 

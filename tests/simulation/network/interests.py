@@ -19,7 +19,7 @@ def knows_all(node: Node, neighbor: str) -> bool:
     link = vpn_link(node, neighbor)
     if link is None:
         return False
-    sender = link.sender
+    sender = link.interests.sender
     is_told = not (sender._differing or sender._parts or sender._added or sender._removed or sender._has_to_finish)
     return is_told and sender.acknowledged_number == sender.sent_number > 0
 
@@ -32,11 +32,12 @@ def interests_agree(node: Node, other: Node, image: Image) -> bool:
     here, there = vpn_link(node, other.links.links.broker), vpn_link(other, node.links.links.broker)
     if here is None or there is None or not knows_all(node, other.links.links.broker):
         return False
-    if not there.receiver.is_complete or there._changes:
+    told, heard = here.interests.sender, there.interests.receiver
+    if not heard.is_complete or there.interests._changes:
         return False
-    if here.sender.interests.digests != there.receiver.interests.digests:
+    if told.interests.digests != heard.interests.digests:
         raise Violation(f"{here.neighbor} has acknowledged other interests than {there.neighbor} has told")
-    known = {each for each in there.receiver.interests.all() if each.is_guaranteed}
+    known = {each for each in heard.interests.all() if each.is_guaranteed}
     kept = set(there.kept.interests)
     if known != kept:
         raise Violation(f"interests known and kept differ: {known ^ kept}")

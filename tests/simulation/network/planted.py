@@ -89,9 +89,9 @@ FAULTS = (
         "what a neighbor wants is in force before it is stored",
         (
             Edit(
-                "protocols/network/vpn_link.py",
-                "        rows = self.kept.interest_rows(changes[0][0])\n",
-                "        rows = self.kept.interest_rows(changes[0][0])[:0]\n",
+                "protocols/network/interests.py",
+                "        rows = self._kept.interest_rows(changes[0][0])\n",
+                "        rows = self._kept.interest_rows(changes[0][0])[:0]\n",
             ),
         ),
         seed=1,

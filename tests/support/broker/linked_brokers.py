@@ -133,8 +133,8 @@ class LinkedBroker(RunningBroker):
             found is not None
             and found.is_up
             and all(
-                vpn.receiver.is_complete
-                and vpn.sender.acknowledged_number == vpn.sender.sent_number > 0
+                vpn.interests.receiver.is_complete
+                and vpn.interests.sender.acknowledged_number == vpn.interests.sender.sent_number > 0
                 and vpn.retained.is_idle
                 for vpn in found.linked.values()
             )
