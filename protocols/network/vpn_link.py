@@ -60,6 +60,7 @@ from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")
 
+NEIGHBORS_HEAD_BYTES: Final = 64  # of LINK_NEIGHBORS, beside its names
 PACKETS_BYTES_MAX: Final = 1024 * 1024  # a publisher's packets go in one frame; more are split into messages
 
 
@@ -270,9 +271,16 @@ class VpnLink(LinkOutput, Flushed):
             self.mesh.left(self.neighbor)
 
     def _tell_neighbors(self, names: list[str]) -> None:
-        """Tell the neighbor which brokers this one is linked to."""
+        """Tell the neighbor which brokers this one is linked to, as many as a frame has room for."""
         if self._wire is not None:
-            self._wire.control(LinkNeighbors(self._flow_id, tuple(names)).encode())
+            told: list[str] = []
+            left_bytes = self._frame_bytes_max - NEIGHBORS_HEAD_BYTES
+            for name in names:
+                left_bytes -= 2 + len(name.encode())
+                if left_bytes < 0:
+                    break  # a link that is missing there is seen later, or at another neighbor
+                told.append(name)
+            self._wire.control(LinkNeighbors(self._flow_id, tuple(told)).encode())
 
     def _set_up(self, is_up: bool) -> None:
         self.is_up = is_up

@@ -349,6 +349,29 @@ async def test_a_neighbor_that_sends_on_without_answers_is_cut_off(network: Brok
     await network.are_linked()
 
 
+async def test_a_neighbor_that_reads_nothing_makes_no_answers_pile_up(network: Brokers) -> None:
+    """It may send messages that are known as often as it likes: they are answered once it reads."""
+    await queue_at_b(network)
+    await publish(network, range(3))
+    assert await contents(network, 3) == payloads(range(3))
+    neighbor = network["b"].neighbor("a")
+    vpn, wire = neighbor.vpns[0], neighbor.wire
+    assert wire is not None
+    [lineage] = vpn.kept.sequences
+    first = vpn.kept.sequences[lineage].floor + 1
+    body = link_body(batch_of([b"0", b"1", b"2"], topic="t/1"))
+    counters = network["b"].node.flow.counters
+    wire.paused()
+    before = counters.bytes_sent
+    for _ in range(100):
+        vpn.received(LinkStore(1, 0, lineage, 0, first, body, True))
+        await asyncio.sleep(0)
+    assert counters.bytes_sent - before < 100, "signs of life at most"
+    wire.resumed()
+    await until(lambda: counters.bytes_sent - before >= 32, "one answer")
+    assert counters.bytes_sent - before < 200
+
+
 async def test_messages_that_the_store_refuses_end_the_connection_in_a_turn_of_the_link_s(network: Brokers) -> None:
     """The spool's turn is vital: what fails there ends the broker."""
     await queue_at_b(network)
@@ -378,6 +401,11 @@ async def test_answers_fit_into_the_frames_that_the_neighbor_takes(brokers: Brok
     await until(lambda: "u" in brokers["b"].wants("a"), "what fits is told")
     events = brokers["a"].node.services.runtime.events.record.counts
     assert events["SYSTEM_NETWORK_INTEREST_LEFT_OUT"] == 1
+    for number in range(100):
+        vpn.mesh.joined(f"{number}-" + "n" * 60, None)
+    publisher = await brokers["a"].connect("publisher", 5)
+    await publisher.subscribe(("v", 0))
+    await until(lambda: "v" in brokers["b"].wants("a"), "the names of neighbors that fit are told")
     assert brokers["a"].neighbor("b").counts.connects == 1
 
 
