@@ -61,6 +61,7 @@ class Message:
     promised_to_nobody: bool = False  # with the code that says that nobody is subscribed
     refused: bool = False
     broker: str = ""  # that its publisher is at, in a network
+    arrived_tick: dict[str, int] = field(default_factory=dict)  # when other brokers had it in their store
     is_undone: bool = False  # its broker is an older one since, from a backup, and may not have it
     session_lost: bool = False  # the publisher started anew without hearing what became of it
 
@@ -223,14 +224,20 @@ class Target:
         )
 
     def _is_owed_by_link(self, message: Message) -> bool:
-        """Return whether a message of another broker has to come: one that expires may do so on its way."""
+        """Return whether a message of another broker has to come: one that expires may do so on its way.
+
+        It was confirmed by that one, and this target may take nothing when it arrives.
+        """
         if (
             self.kind == GROUP
             or message.expiry_s
             or not self.known_tick.get(message.broker, NOT_YET) < message.sent_tick
         ):
             return False
-        return not (self.until_tick or any(end == 0 or end > message.sent_tick for _, end in self.outages))
+        arrived_tick = message.arrived_tick.get(self.broker, NOT_YET)
+        return not self.until_tick and not any(
+            begin <= arrived_tick and (end == 0 or end > message.sent_tick) for begin, end in self.outages
+        )
 
     def gets_for_sure(self, message: Message) -> bool:
         """Return whether the message, if its publish was taken, has come into it and from there to a consumer."""

@@ -480,6 +480,8 @@ class Truth:
             its = target.seen.get(earlier.number)
             if its is not None and its.holder is holder and its.held_life == self.life:
                 continue
+            if target.is_remote(earlier) and not target.owes(earlier):
+                continue  # it was confirmed there, and the target took nothing when it arrived
             if not (target.may_have_given_up(earlier) or self._waits_for_a_member(its)):
                 raise Violation(
                     f"{target.name} delivered {message} while {earlier}, confirmed before, "

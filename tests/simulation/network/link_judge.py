@@ -51,6 +51,9 @@ class LinkJudge:
                     shown_ms = headers.expires_at_ms - ahead_ms - WALL_START_MS
                     _check_life(truth, number, MONOTONIC_START_US + shown_ms * 1_000)
                 truth.stored.add(number)
+                message = truth.course.messages.get(number)
+                if message is not None:
+                    message.arrived_tick.setdefault(truth.broker, truth.next_tick())
 
 
 def _check_life(truth: Truth, number: int, expires_us: int) -> None:
