@@ -196,17 +196,6 @@ class VpnLink(LinkOutput, Flushed):
         self._is_asked = False
         self.is_up = False
         kept = self.kept = vpn.kept[neighbor]
-        self.interests: Final = InterestLink(
-            cell,
-            self,
-            kept,
-            vpn=vpn.name,
-            router=vpn.router,
-            spool=vpn.spool,
-            subscribe_wait_ms=subscribe_wait_ms,
-            events=events,
-            ask_flush=self._ask_flush,
-        )
         queue = kept.queue
         assert queue is not None, "the queue is made before the link"
         self.queue_sender: Final = LinkQueueSender(cell, neighbor, queue, kept.lineages)
@@ -219,6 +208,17 @@ class VpnLink(LinkOutput, Flushed):
         )
         self.remote_queues: Final = RemoteQueues(cell, neighbor)
         vpn.links[neighbor] = self.remote_queues
+        self.interests: Final = InterestLink(
+            cell,
+            self,
+            kept,
+            vpn=vpn.name,
+            router=vpn.router,
+            spool=vpn.spool,
+            subscribe_wait_ms=subscribe_wait_ms,
+            events=events,
+            ask_flush=self._ask_flush,
+        )
         vpn.link_begins(neighbor)
         vpn.space.change_neighbor(self, Change(list(kept.interests), []))
         vpn.space.keep_for(self, queue.target)
