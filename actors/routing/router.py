@@ -41,7 +41,7 @@ from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.routing.virtual.definitions import NO_DEFINITIONS
 from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.messaging.topics.syntax import TopicFilter, in_mqtt_syntax
+from sluicegate.messaging.topics.syntax import NO_EXPORT, TopicFilter, in_mqtt_syntax
 
 GroupKey = tuple[str, TopicFilter]  # share name and filter, in either syntax: together they identify the group
 
@@ -248,7 +248,7 @@ class TopicRouter(Behaviour):
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = ShareGroup(
-                message.share_name, in_mqtt_syntax(message.topic_filter), message.topic_filter
+                message.share_name, _filter_text(message.topic_filter), message.topic_filter
             )
             self._members[key] = {}
             self._space.subscribe(message.topic_filter, group, group)
@@ -351,6 +351,11 @@ class _NeighborsAwaited(InterestWaiter):
         self.unknown_count -= 1
         if self.unknown_count == 0:
             self.answer.set(None)
+
+
+def _filter_text(topic_filter: TopicFilter) -> str:
+    text = in_mqtt_syntax(topic_filter)
+    return NO_EXPORT + text if topic_filter.is_local else text
 
 
 def _queue_name(group: ShareGroup) -> str:

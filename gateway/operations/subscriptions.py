@@ -14,7 +14,7 @@ from sluicegate.messaging.network.interest import InterestKind
 from sluicegate.messaging.routing.deliver_to_one import priority_text
 from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, QueueTarget, Subscription
 from sluicegate.messaging.routing.routes import TopicSpace
-from sluicegate.messaging.topics.syntax import matches
+from sluicegate.messaging.topics.syntax import NO_EXPORT, matches
 
 Row = tuple[str, str, int, DestinationType, Persistence]  # destination, subscription, priority
 
@@ -36,7 +36,9 @@ def rows_of(space: TopicSpace, question: SmrpQuery, vpn: str = DEFAULT_VPN) -> l
                 rows.append((found.name, text, priority, DestinationType.QUEUE, Persistence.PERSISTENT))
             excepting[found] = None
         else:
-            shared = f"#share/{found.name}/{text}"
+            shared = f"#share/{found.name}/{text.removeprefix(NO_EXPORT)}"
+            if found.key[1].is_local:
+                shared = NO_EXPORT + shared
             for member in found.members.values():
                 rows.append((member.client, shared, DELIVER_ALWAYS, DestinationType.CLIENT, Persistence.NON_PERSISTENT))
             if found.queue is not None:

@@ -341,10 +341,12 @@ class NeighborInterest:
 
 
 def stays_local(topic_filter: TopicFilter) -> bool:
-    """Return whether a filter never crosses a link: its first level begins with `$` or `#`.
+    """Return whether a filter never crosses a link: its client says so, or its first level begins with `$` or `#`.
 
     Such topics are each broker's own: its queues, its state and its events.
     """
+    if topic_filter.is_local:
+        return True
     first = topic_filter.levels[0]
     return first.kind in (LITERAL, PREFIX) and first.text.startswith(("$", "#"))
 

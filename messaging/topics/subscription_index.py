@@ -16,6 +16,7 @@ from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
     LITERAL,
+    NO_EXPORT,
     PREFIX,
     REST,
     REST_OR_NONE,
@@ -23,6 +24,7 @@ from sluicegate.messaging.topics.syntax import (
     TopicFilter,
     filter_of,
     hidden_from_wildcards,
+    local_filter,
 )
 
 V = TypeVar("V")
@@ -35,6 +37,22 @@ class SubscriptionOverview(NamedTuple):
     literal_filter_count: int  # distinct
     wildcard_filter_count: int  # distinct
     node_count: int  # of the trie of wildcard filters, its root included
+
+
+@final
+class _Local:
+    """The key of an entry that neighbor brokers are not told of: its subscriber may have the exported one as well."""
+
+    __slots__ = ("key",)
+
+    def __init__(self, key: Hashable) -> None:
+        self.key: Final = key
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Local) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash((NO_EXPORT, self.key))
 
 
 @final
@@ -75,6 +93,8 @@ class SubscriptionIndex(Generic[V]):
     def add(self, topic_filter: TopicFilter, key: Hashable, value: V) -> bool:
         """Set the value of (filter, key). Return whether the pair is new; else its value was replaced in place."""
         entries: dict[Hashable, V] | None
+        if topic_filter.is_local:
+            key = _Local(key)
         if topic_filter.is_literal:
             entries = self._literal.get(topic_filter.text)
             if entries is None:
@@ -100,6 +120,8 @@ class SubscriptionIndex(Generic[V]):
 
     def discard(self, topic_filter: TopicFilter, key: Hashable) -> bool:
         """Remove (filter, key) and the nodes that become empty. Return whether it existed."""
+        if topic_filter.is_local:
+            key = _Local(key)
         if topic_filter.is_literal:
             removed = self._discard_literal(topic_filter.text, key)
         else:
@@ -130,7 +152,7 @@ class SubscriptionIndex(Generic[V]):
         found: list[tuple[str, V]] = []
         entries = self._literal.get(topic)
         if entries is not None:
-            found += [(topic, value) for value in entries.values()]
+            found += _shown(topic, entries)
         reached: list[tuple[str, _Node[V]]] = [("", self._root)]
         may_be_wild = not hidden_from_wildcards(topic)
         for word in topic.split("/"):
@@ -139,25 +161,27 @@ class SubscriptionIndex(Generic[V]):
                 for text, child, is_end in _children_for(node, word):
                     if may_be_wild or text == word:
                         if is_end:
-                            found += [(path + text, value) for value in (child.entries or {}).values()]
+                            found += _shown(path + text, child.entries)
                         else:
                             further.append((f"{path}{text}/", child))
             reached = further
             may_be_wild = True
         for path, node in reached:
-            found += [(path[:-1], value) for value in (node.entries or {}).values()]
+            found += _shown(path[:-1], node.entries)
             if node.rest_or_none is not None:
-                found += [(path + "#", value) for value in (node.rest_or_none.entries or {}).values()]
+                found += _shown(path + "#", node.rest_or_none.entries)
         return found
 
     def entries(self) -> list[tuple[str, V]]:
         """Return every entry with its filter, in MQTT's syntax where both syntaxes mean the same: for operators."""
-        found = [(topic, value) for topic, entries in self._literal.items() for value in entries.values()]
+        found: list[tuple[str, V]] = []
+        for topic, entries in self._literal.items():
+            found += _shown(topic, entries)
         waiting: list[tuple[str, _Node[V]]] = [("", self._root)]
         while waiting:
             path, node = waiting.pop()
             for text, child in _named_children(node):
-                found += [(path + text, value) for value in (child.entries or {}).values()]
+                found += _shown(path + text, child.entries)
                 waiting.append((f"{path}{text}/", child))
         return found
 
@@ -340,7 +364,17 @@ def _add_items(
     found: list[tuple[TopicFilter, Hashable, V]], topic_filter: TopicFilter, entries: dict[Hashable, V]
 ) -> None:
     for key, value in entries.items():
-        found.append((topic_filter, key, value))
+        if isinstance(key, _Local):
+            found.append((local_filter(topic_filter), key.key, value))
+        else:
+            found.append((topic_filter, key, value))
+
+
+def _shown(text: str, entries: dict[Hashable, V] | None) -> list[tuple[str, V]]:
+    """Return the entries of a filter, each with its text as a subscription."""
+    if entries is None:
+        return []
+    return [(NO_EXPORT + text if isinstance(key, _Local) else text, value) for key, value in entries.items()]
 
 
 def _take(node: _Node[V] | None, found: list[V]) -> None:

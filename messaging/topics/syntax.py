@@ -40,6 +40,10 @@ TOPIC_REMEMBERED_CHARACTERS_MAX: Final = 256  # in any cache by topic: longer on
 FILTERS_REMEMBERED_MAX: Final = 1024  # in each syntax; the cache is cleared when it is full
 _REMEMBERED_CHARACTERS_MAX: Final = 128  # of a filter: longer ones are parsed each time
 SHARE_FORMS: Final = (SHARE_TOPICS, _SMF_SHARE)  # prefixes of shared subscriptions
+NO_EXPORT: Final = "#noexport/"  # prefix of subscriptions that neighbor brokers are not told of, and of no topic
+# Libraries of MQTT clients refuse a filter with a `#` before other levels. Both forms have ten characters.
+NO_EXPORT_FORMS: Final = (NO_EXPORT, "$noexport/")
+_MQTT_SHARE_FORMS: Final = (SHARE_TOPICS, *[form + SHARE_TOPICS for form in NO_EXPORT_FORMS])
 QUEUE_TOPICS: Final = "$queue/"  # prefix of the topics of queues
 TEMPORARY_TOPICS: Final = "$temporary/"  # prefix of the topics that the gateway makes for one AMQP connection,
 REPLY_TOPICS: Final = "$reply/"  # and for the request of an HTTP client
@@ -94,15 +98,17 @@ def _level(kind: LevelKind, text: str) -> Level:
 class TopicFilter:
     """A parsed filter, immutable. Built by `parse_filter`.
 
-    Two filters are equal when they match by the same rule, whatever their syntax: MQTT `a/+` is SMF `a/*`.
+    Two filters are equal when they match by the same rule, whatever their syntax: MQTT `a/+` is SMF `a/*`. One that is
+    not exported is another than one that is: a client may have both.
 
     Invariants: at least one level; REST and REST_OR_NONE only in the last place; a PREFIX has at least one character.
     """
 
-    __slots__ = ("is_literal", "levels", "syntax", "text")
+    __slots__ = ("is_literal", "is_local", "levels", "syntax", "text")
 
-    def __init__(self, text: str, syntax: Syntax, levels: tuple[Level, ...]) -> None:
-        self.text: Final = text  # as subscribed, without any `$share/...` or `!` before it
+    def __init__(self, text: str, syntax: Syntax, levels: tuple[Level, ...], *, is_local: bool = False) -> None:
+        self.text: Final = text  # as subscribed, without any `#noexport/`, `$share/...` or `!` before it
+        self.is_local: Final = is_local  # neighbor brokers are not told of it
         self.syntax: Final = syntax
         self.levels: Final = levels
         # When the filter is literal, `text` is the one topic it matches.
@@ -115,7 +121,7 @@ class TopicFilter:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, TopicFilter):
             return NotImplemented
-        return self.levels == other.levels
+        return self.levels == other.levels and self.is_local == other.is_local
 
     def __hash__(self) -> int:
         return hash(self.levels)
@@ -182,6 +188,11 @@ def filter_of(levels: tuple[Level, ...]) -> TopicFilter:
     return TopicFilter("/".join(_mqtt_words(levels)), Syntax.MQTT, levels)
 
 
+def local_filter(topic_filter: TopicFilter) -> TopicFilter:
+    """Return a filter as that of a subscription that neighbor brokers are not told of."""
+    return TopicFilter(topic_filter.text, topic_filter.syntax, topic_filter.levels, is_local=True)
+
+
 class SharedFilter(NamedTuple):
     """A shared subscription. Its group is the pair: another name, or another filter, is another group."""
 
@@ -238,13 +249,37 @@ def parse_filter(text: str, syntax: Syntax) -> TopicFilter:
     return parsed
 
 
+def parse_subscription(text: str, syntax: Syntax) -> TopicFilter:
+    """Parse a subscription of a client: a filter, or `#noexport/` and a filter. Raises TopicError."""
+    if not text.startswith(NO_EXPORT_FORMS):
+        return parse_filter(text, syntax)
+    return local_filter(parse_filter(_without_no_export(text), syntax))
+
+
+def _without_no_export(text: str) -> str:
+    """Return what follows `#noexport/`. Raises TopicError for nothing, and for another one."""
+    found = text[len(NO_EXPORT) :]
+    if not found or found.startswith(NO_EXPORT_FORMS):
+        reason = f"{found!r:.40} follows {text[: len(NO_EXPORT)]!r}" if found else f"no filter after {text!r}"
+        raise TopicError(reason, text=text, level=2, allowed=f"{NO_EXPORT}FILTER")
+    return found
+
+
+def is_shared_in_mqtt(text: str) -> bool:
+    """Return whether a text begins like a shared subscription of MQTT, exported or not."""
+    return text.startswith(_MQTT_SHARE_FORMS)
+
+
 def parse_shared(text: str, syntax: Syntax | None = None) -> SharedFilter | None:
     """Return the parts of `$share/NAME/FILTER` (MQTT) or `#share/NAME/FILTER` (SMF); None for any other text.
 
-    With a syntax given, only its own form counts; without one, the prefix decides. Raises TopicError when the text
-    begins like a shared subscription and is not a valid one: no name, a wildcard in it, no filter [MQTT 4.8.2-1,
-    4.8.2-2].
+    `#noexport/` may begin it. With a syntax given, only its own form counts; without one, the prefix decides. Raises
+    TopicError when the text begins like a shared subscription and is not a valid one: no name, a wildcard in it, no
+    filter [MQTT 4.8.2-1, 4.8.2-2].
     """
+    if text.startswith(NO_EXPORT_FORMS):
+        exported = parse_shared(_without_no_export(text), syntax)
+        return None if exported is None else SharedFilter(exported.share_name, local_filter(exported.filter))
     if text.startswith(SHARE_TOPICS) and syntax is not Syntax.SMF:
         form, wildcards = Syntax.MQTT, "+#"
         _check_text(text, MQTT_TOPIC_BYTES_MAX, NO_LEVELS_MAX)
@@ -309,16 +344,23 @@ def parse_queue_subscription(text: str, syntax: Syntax) -> tuple[bool, TopicFilt
     """Parse a subscription of a queue: (is it an exception, its filter). Raises TopicError.
 
     `!FILTER` keeps matching topics out of the queue, whatever else matches. Only queues have exceptions, and they
-    cannot be members of a share. The limits are those of SMF in either syntax: queues belong to no protocol.
+    cannot be members of a share. `#noexport/FILTER` is not told to neighbor brokers, as no exception is. The limits are
+    those of SMF in either syntax: queues belong to no protocol.
     """
     is_exception = text.startswith("!")
     filter_text = text[1:] if is_exception else text
     if is_exception and not filter_text:
         raise TopicError("no filter after '!'", text=text, level=1, allowed="!FILTER")
+    is_local = filter_text.startswith(NO_EXPORT_FORMS)
+    if is_local and is_exception:
+        raise TopicError(f"{NO_EXPORT!r} in an exception", text=text, level=1, allowed="!FILTER")
+    if is_local:
+        filter_text = _without_no_export(filter_text)
     if filter_text.startswith(SHARE_FORMS):
         raise TopicError("a queue cannot be a member of a share", text=text, level=None, allowed="FILTER or !FILTER")
     _check_text(filter_text, SMF_TOPIC_BYTES_MAX, SMF_TOPIC_LEVELS_MAX)
-    return is_exception, parse_filter(filter_text, syntax)
+    found = parse_filter(filter_text, syntax)
+    return is_exception, local_filter(found) if is_local else found
 
 
 def hidden_from_wildcards(topic: str) -> bool:

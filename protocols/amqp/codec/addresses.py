@@ -13,7 +13,14 @@ from typing import Final, final
 from urllib.parse import unquote
 
 from sluicegate.messaging.message.headers import QUEUE_REPLY
-from sluicegate.messaging.topics.syntax import SHARE_FORMS, Destination, TopicError, check_published_topic, queue_topic
+from sluicegate.messaging.topics.syntax import (
+    NO_EXPORT_FORMS,
+    SHARE_FORMS,
+    Destination,
+    TopicError,
+    check_published_topic,
+    queue_topic,
+)
 from sluicegate.protocols.amqp.codec.delivery_states import DeliveryState, rejected
 from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, NOT_IMPLEMENTED
 from sluicegate.protocols.amqp.types.values import BYTE, AmqpValue, Scalar
@@ -36,6 +43,7 @@ _PREFIXES: Final = (
     ("temp-topic://", TOPIC),
     ("dsub://", TOPIC),
 )
+_SUBSCRIPTIONS: Final = (*SHARE_FORMS, *NO_EXPORT_FORMS)  # begin addresses that are no queues
 _URLS: Final = ("amqp://", "amqps://")  # what is behind the host is the address
 DURABLE_FORM: Final = "dsub://"  # Solace: the durable subscription to a topic that is named by the link
 _RABBIT_QUEUE: Final = "/queues/"
@@ -121,7 +129,7 @@ def _by_form(address: str) -> tuple[str, str]:
         return TOPIC, unquote(address[len(_RABBIT_TOPIC) :]).replace(".", "/")
     if address.startswith(_RABBIT_EXCHANGE):
         raise AddressRefused(NOT_IMPLEMENTED, f"{address!r:.80}: there are no exchanges but amq.topic")
-    if address.startswith(SHARE_FORMS):
+    if address.startswith(_SUBSCRIPTIONS):
         return TOPIC, address
     if _QUEUE_OF in address:
         return QUEUE, address.split(_QUEUE_OF, 1)[1]

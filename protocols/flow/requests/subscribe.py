@@ -9,7 +9,7 @@ from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.selectors.lexer import SelectorError
-from sluicegate.messaging.topics.syntax import TopicError, parse_filter, parse_shared, syntax_of
+from sluicegate.messaging.topics.syntax import TopicError, parse_shared, parse_subscription, syntax_of
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frame import SESSION, SUBSCRIBE
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe, Subscribed
@@ -66,7 +66,7 @@ async def _subscribe(peer: FlowPeer, request: Subscribe) -> None:
         if joined.travels:
             await services.router.ask(AwaitNeighbors())
         return
-    topic_filter = parse_filter(text, syntax_of(text))
+    topic_filter = parse_subscription(text, syntax_of(text))
     selects = "" if selector is None else selector.text
     rights.check_subscription(topic_filter, count, is_new=is_new, selector=selects)
     filters[text] = topic_filter

@@ -29,9 +29,10 @@ from sluicegate.messaging.topics.syntax import (
     Syntax,
     TopicError,
     check_level_count,
-    parse_filter,
+    is_shared_in_mqtt,
     parse_queue_address,
     parse_shared,
+    parse_subscription,
 )
 from sluicegate.protocols.mqtt.client import MqttClient
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
@@ -53,7 +54,6 @@ from sluicegate.protocols.mqtt.session.subscriptions import GrantedSubscription
 
 log = logging.getLogger("sluicegate.mqtt")
 
-SHARE_PREFIX: Final = "$share/"
 QUEUE_PREFIX: Final = "$queue/"
 SEND_ALWAYS: Final = 0  # Retain Handling [3.3.1-9..11]
 SEND_IF_NEW: Final = 1
@@ -164,7 +164,7 @@ async def _subscribe(
     text = request.filter_text
     _check_characters_and_levels(client, text)
     queue_name = parse_queue_address(text)
-    if text.startswith(SHARE_PREFIX):
+    if is_shared_in_mqtt(text):
         if request.no_local:
             return PROTOCOL_ERROR, None
         if options.selector is not None:
@@ -173,7 +173,7 @@ async def _subscribe(
         return await _subscribe_shared(client, session, request, options), None
     if queue_name is not None:
         return await _subscribe_queue(client, session, request, options, queue_name), None
-    topic_filter = parse_filter(text, Syntax.MQTT)
+    topic_filter = parse_subscription(text, Syntax.MQTT)
     rights = client.identity.rights
     known = session.table.by_filter.get(text)
     is_known = known is not None and known.selector == options.selector
@@ -395,7 +395,7 @@ def _is_valid(client: MqttClient, text: str) -> bool:
     try:
         _check_characters_and_levels(client, text)
         if parse_queue_address(text) is None and parse_shared(text, Syntax.MQTT) is None:
-            parse_filter(text, Syntax.MQTT)
+            parse_subscription(text, Syntax.MQTT)
     except (TopicError, _Refused):
         return False
     return True

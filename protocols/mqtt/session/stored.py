@@ -7,7 +7,7 @@ import orjson
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, EXACTLY_ONCE
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.messaging.topics.syntax import Syntax, parse_filter
+from sluicegate.messaging.topics.syntax import Syntax, parse_subscription
 from sluicegate.protocols.mqtt.session.packet_ids import NOT_BOUND
 from sluicegate.protocols.mqtt.session.session import (
     IDS_ROW,
@@ -79,7 +79,7 @@ class StoredSession:
     ) -> None:
         """Take a subscription as it was stored; earlier releases wrote neither a selector nor priorities."""
         granted = GrantedSubscription(
-            parse_filter(text, Syntax.MQTT),
+            parse_subscription(text, Syntax.MQTT),
             qos,
             no_local,
             retain_as_published,

@@ -4,7 +4,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from sluicegate.messaging.topics.syntax import QUEUE_TOPICS, Syntax, TopicError, parse_filter
+from sluicegate.messaging.topics.syntax import QUEUE_TOPICS, Syntax, TopicError, parse_subscription
 from sluicegate.protocols.mqtt.codec.events import SubscribeReceived, SubscriptionRequest, UnsubscribeReceived
 from sluicegate.protocols.mqtt.codec.properties import (
     IN_SUBSCRIBE,
@@ -119,7 +119,7 @@ def _check_filter(filter_text: str) -> None:
     if filter_text.startswith(QUEUE_TOPICS):  # the name behind it may have any characters
         return
     try:
-        parse_filter(filter_text, Syntax.MQTT)
+        parse_subscription(filter_text, Syntax.MQTT)
     except TopicError as error:
         raise PeerViolation(TOPIC_FILTER_INVALID, f"filter {error} [311:4.8.0-1]") from None
 

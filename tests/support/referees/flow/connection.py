@@ -282,6 +282,7 @@ def _names_count(body: bytes) -> int:
 
 def matches(text: str, topic: str) -> bool:
     """Subscriptions: whether a topic is one of a filter's, which is in SMF's syntax or in MQTT's."""
+    text = text.removeprefix("#noexport/").removeprefix("$noexport/")
     if text.startswith(("#share/", "$share/")):
         text = text.split("/", 2)[2]
     parts, levels = text.split("/"), topic.split("/")

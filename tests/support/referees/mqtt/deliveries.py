@@ -37,11 +37,16 @@ class Subscribed:
 
     @property
     def is_shared(self) -> bool:
-        return self.text.startswith("$share/")
+        return self._exported.startswith("$share/")
+
+    @property
+    def _exported(self) -> str:
+        """The filter as neighbor brokers would see it."""
+        return self.text.removeprefix("#noexport/").removeprefix("$noexport/")
 
     def matches(self, topic: str) -> bool:
         """4.7: whether a topic is one of the filter's. Whatever a named queue gives its consumer is."""
-        filter_text = self.text
+        filter_text = self._exported
         if self.is_of_queue:
             return True
         if filter_text.startswith("$share/"):

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
 from sluicegate.messaging.topics.syntax import (
     ANY_LEVEL,
     FILTERS_REMEMBERED_MAX,
@@ -29,6 +30,7 @@ from sluicegate.messaging.topics.syntax import (
     parse_queue_address,
     parse_queue_subscription,
     parse_shared,
+    parse_subscription,
 )
 
 MQTT, SMF = Syntax.MQTT, Syntax.SMF
@@ -455,3 +457,33 @@ def test_a_filter_of_mqtt_is_its_own_text_in_mqtt_syntax(text: str) -> None:
 def test_a_filter_of_smf_is_written_as_the_equal_one_of_mqtt(text: str, expected: str) -> None:
     """What MQTT has no word for stays as it is."""
     assert in_mqtt_syntax(parse_filter(text, SMF)) == expected
+
+
+@pytest.mark.parametrize("text", ["#noexport/", "$noexport/", "#noexport/#noexport/a", "#noexport/$noexport/a"])
+def test_what_is_not_exported_is_one_filter(text: str) -> None:
+    with pytest.raises(TopicError, match="allowed: #noexport/FILTER"):
+        parse_subscription(text, SMF)
+
+
+def test_a_filter_that_is_not_exported_is_another_than_the_exported_one() -> None:
+    local, exported = parse_subscription("#noexport/a/+", MQTT), parse_subscription("a/+", MQTT)
+    assert (local.text, local.levels) == (exported.text, exported.levels)
+    assert local != exported
+    assert local == parse_subscription("$noexport/a/*", SMF)
+    index: SubscriptionIndex[int] = SubscriptionIndex()
+    assert index.add(exported, "key", 1)
+    assert index.add(local, "key", 2)
+    assert index.match("a/b") == [1, 2]
+    assert index.trace("a/b") == index.entries() == [("a/+", 1), ("#noexport/a/+", 2)]
+    assert index.items() == [(exported, "key", 1), (local, "key", 2)]
+    assert index.discard(exported, "key")
+    assert index.match("a/b") == [2]
+    assert index.discard(local, "key")
+    index.check()
+
+
+def test_no_exception_of_a_queue_is_exported_or_not() -> None:
+    assert parse_queue_subscription("#noexport/a", SMF)[1].is_local
+    for text in ("!#noexport/a", "#noexport/#share/g/a"):
+        with pytest.raises(TopicError):
+            parse_queue_subscription(text, SMF)
