@@ -271,6 +271,8 @@ class RemoteQueue(Behaviour):
         # In a shared window a flow with a loan leaves the line to others: each delivery brings it here again.
         if borrower.loan == 0 or (not borrower.is_shared and borrower.loan * 2 <= loan_max):
             window.wait(self._cell.inbox)
+        elif borrower.is_shared and window.is_waited_for():  # by those who stood in line as the loan was made
+            self._watch()
 
     def _lend(self, borrower: _Borrower, count: int) -> None:
         if count <= 0:

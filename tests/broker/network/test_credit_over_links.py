@@ -90,12 +90,12 @@ async def test_small_windows_are_shared_by_remote_queues_in_turn(network: Broker
     assert sorted(await client.payloads(4)) == [b"here", b"p", b"p", b"q"]
 
 
-async def shares_a_window(network: Brokers, limit: int, *names: str) -> RawClient:
+async def shares_a_window(network: Brokers, limit: int, *names: str, is_lent: bool = True) -> RawClient:
     """Return a client of a with a window of so many messages for all these queues."""
     client = await network["a"].connect("consumer", 5, properties=mqtt.receive_maximum(limit))
     for name in names:
         assert await client.subscribe((f"$queue/{name}", 1)) == [1]
-    await shows(network["b"], lambda view: [each.window > 0 for each in view.flows] == [True])
+    await shows(network["b"], lambda view: [each.window > 0 for each in view.flows] == [is_lent])
     return client
 
 
@@ -117,6 +117,16 @@ async def test_an_idle_remote_queue_leaves_a_shared_window_to_local_ones(network
     assert sorted(await client.payloads(20)) == [b"beside"] * 10 + [b"here"] * 10
     await publish_to(network, "b", "q", 5)
     assert await client.payloads(5) == [b"q"] * 5
+
+
+async def test_a_loan_is_returned_to_those_that_stood_in_line_as_it_was_made(network: Brokers) -> None:
+    await queue_at_b(network)
+    await create(network["a"], "here")
+    await create(network["a"], "beside")
+    await publish_to(network, "a", "here", 1)
+    await publish_to(network, "a", "beside", 2)
+    client = await shares_a_window(network, 1, "here", "q", "beside", is_lent=False)
+    assert await client.payloads(3) == [b"here", b"beside", b"beside"]
 
 
 async def test_an_idle_remote_queue_leaves_a_shared_window_to_retained_messages(network: Brokers) -> None:
