@@ -29,6 +29,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.vpn import row_prefix
 from sluicegate.messaging.network.sequences import lineage_of
 from sluicegate.protocols.network.kept import KeptLink, kept_links
+from sluicegate.protocols.network.queues.questions import Answerer
 from sluicegate.protocols.network.vpn_link import LinkedVpn
 
 MAKE_AGAIN_MS: Final = 5_000  # after a queue could not be made: as a rule the disk or the store has to be mended
@@ -46,6 +47,7 @@ class LinkQueues:
         self._services: Final = services
         self._message_vpns: Final = message_vpns  # the node's: it changes while the node runs
         self._address: Final = address
+        self.answerer: Final = Answerer()  # of questions about queues; those who serve operators set it
         self._linked: dict[str, tuple[MessageVpn, LinkedVpn]] = {}
         # By message VPN and neighbor, of message VPNs that no link has used yet.
         self._stored = {
@@ -188,6 +190,7 @@ class LinkQueues:
                 queues=vpn.queues,
                 selectors=vpn.selectors,
                 credit=services.credit,
+                answerer=self.answerer,
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]

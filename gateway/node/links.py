@@ -26,6 +26,7 @@ from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.dialing import dial
 from sluicegate.protocols.network.links import Links
 from sluicegate.protocols.network.neighbor import Neighbor
+from sluicegate.protocols.network.queues.questions import Answerer
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn
 
@@ -77,6 +78,11 @@ class NodeLinks:
         )
 
     # --- for operators ---
+
+    @property
+    def answerer(self) -> Answerer:
+        """Who answers neighbors that ask about queues here."""
+        return self._queues.answerer
 
     def view(self) -> LinksView:
         """Return the view of all links."""

@@ -42,6 +42,7 @@ from sluicegate.gateway.operations.explain import key_explained, publish_explain
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
+from sluicegate.gateway.operations.questions import KEY, QUEUE, ask_home
 from sluicegate.gateway.operations.queues import (
     QueueFollowers,
     ask_queue,
@@ -221,7 +222,14 @@ class NodeOperations(AccountOperations, NodeInterface):
         return [handle.name for handle in handles]
 
     async def show_queue(self, name: str) -> QueueView:
-        """Return one queue with its partitions and flows."""
+        """Return one queue with its partitions and flows; the broker that has it is asked."""
+        handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(name))
+        if handle is None:
+            return await ask_home(self._node.links.links.neighbors, self._vpn, QueueView, QUEUE, name)
+        return await self._shown(handle)
+
+    async def show_queue_here(self, name: str) -> QueueView:
+        """Return one queue of this broker. Raises QueueNotFound."""
         return await self._shown(await self._find(name))
 
     async def purge_queue(self, name: str) -> int:
@@ -550,7 +558,13 @@ class NodeOperations(AccountOperations, NodeInterface):
         return await publish_explained(self._vpn, message, queue, wall_ms=self._node.services.clock.wall_ms())
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
-        """Explain the state of a partition key in a queue."""
+        """Explain the state of a partition key in a queue; the broker that has it is asked."""
+        if await self._vpn.queues.ask(FindQueue(queue)) is None:
+            return await ask_home(self._node.links.links.neighbors, self._vpn, KeyExplanation, KEY, queue, key)
+        return await key_explained(self._vpn, queue, key)
+
+    async def explain_key_here(self, queue: str, key: str) -> KeyExplanation:
+        """Explain the state of a partition key in a queue of this broker. Raises QueueNotFound."""
         return await key_explained(self._vpn, queue, key)
 
     async def metrics_snapshot(self) -> Sequence[Sample]:

@@ -7,6 +7,7 @@ ports of clients are open, one module at a time while no client sends: a client 
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -85,11 +86,12 @@ class AdminPorts(OperatorPorts):
         for module in IMPORTED if self._bound else ():
             await wait_until_idle(self._received_bytes, now_ms, until_ms)
             import_module(module)
-        from sluicegate.gateway.operations.node import NodeOperations  # late: see the module docstring
+        from sluicegate.gateway.operations.answers import answer  # late: see the module docstring
+        from sluicegate.gateway.operations.node import NodeOperations
 
-        view = self._operations = NodeOperations(
-            self._node
-        )  # one for all ports: they share running operations, such as a backup
+        # One for all ports: they share running operations, such as a backup.
+        view = self._operations = NodeOperations(self._node)
+        self._node.links.answerer.answers = partial(answer, view)
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 self.servers[name] = await self._serve(view, name, config)

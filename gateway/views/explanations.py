@@ -64,6 +64,7 @@ class PublishExplanation:
 class KeyExplanation:
     """The state of a partition key in a queue."""
 
+    broker: str = ""  # the neighbor that has the queue; empty: this broker
     queue: str
     key: str
     key_hash: int

@@ -138,6 +138,7 @@ class QueueView:
 
     config: QueueConfigField
     subscriptions: tuple[str, ...]
+    broker: str = ""  # the neighbor that has it; empty: this broker
     at_ms: int = 0  # when it was read, on a monotonic clock: for the time between two responses
     durable: bool = True  # False: temporary, kept in memory only
     definition_lost: bool = False  # its attributes are defaults until an operator sets them

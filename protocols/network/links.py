@@ -17,7 +17,7 @@ from sluicegate.messaging.observability.events import (
 )
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, RETAINED, TAKES_PACKETS, TELLS_NEIGHBORS, Link
-from sluicegate.protocols.flow.codec.frames.link_flow import SERVES_CONSUMERS
+from sluicegate.protocols.flow.codec.frames.link_flow import ANSWERS, SERVES_CONSUMERS
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
@@ -27,7 +27,8 @@ from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
 
 ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a failure costs one connection
-FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, FORMAT)  # of this broker's links
+# Of this broker's links.
+FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, FORMAT)
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"
 

@@ -44,7 +44,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkStored,
     VpnFrame,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import SERVES_CONSUMERS, LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.codec.frames.link_flow import ANSWERS, SERVES_CONSUMERS, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
@@ -54,7 +54,8 @@ from sluicegate.protocols.network.interests import InterestLink
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
 from sluicegate.protocols.network.queues.home import HomeFlows
-from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, note_in
+from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, OF_OPERATORS, note_in
+from sluicegate.protocols.network.queues.questions import Answerer, Questions
 from sluicegate.protocols.network.queues.remote import RemoteQueues
 from sluicegate.protocols.network.retained.link import RetainedLink
 
@@ -90,6 +91,7 @@ class LinkedVpn:
         queues: ActorCell,
         selectors: Selectors,
         credit: CreditPool[Address],
+        answerer: Answerer,
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
         before."""
@@ -102,6 +104,7 @@ class LinkedVpn:
         self.queues = queues
         self.selectors = selectors
         self.credit = credit
+        self.answerer = answerer
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
         self._linked: dict[str, None] = {}  # neighbors whose link runs, connected or not
@@ -207,6 +210,7 @@ class VpnLink(LinkOutput, Flushed):
             cell, neighbor, queues=vpn.queues, selectors=vpn.selectors, credit=vpn.credit
         )
         self.remote_queues: Final = RemoteQueues(cell, neighbor)
+        self.questions: Final = Questions(cell, neighbor, vpn.name, vpn.answerer)
         vpn.links[neighbor] = self.remote_queues
         self.interests: Final = InterestLink(
             cell,
@@ -254,6 +258,7 @@ class VpnLink(LinkOutput, Flushed):
             self.remote_queues.connected(wire, flow_id, greeting.incarnation)
         else:
             self.remote_queues.connected_unserved()
+        self.questions.connected(wire, flow_id, frame_bytes_max, is_answered=ANSWERS in greeting.features)
         self._set_up(True)
         self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in greeting.features else None)
 
@@ -267,6 +272,7 @@ class VpnLink(LinkOutput, Flushed):
             self.retained.disconnected()
             self.home_flows.disconnected()
             self.remote_queues.disconnected()
+            self.questions.disconnected()
             self._set_up(False)
             self.mesh.left(self.neighbor)
 
@@ -307,6 +313,8 @@ class VpnLink(LinkOutput, Flushed):
                 note = note_in(frame.batch)
                 if note.kind in OF_CONSUMERS:
                     self.home_flows.received(note)
+                elif note.kind in OF_OPERATORS:
+                    self.questions.received(note)
                 else:
                     self.remote_queues.received(note)
             elif isinstance(frame, LinkInterests):

@@ -121,7 +121,8 @@ def key_command(
     if as_json:
         print_json(answer)
         return
-    rows = [
+    rows: list[tuple[str, object]] = [("broker", answer.broker)] if answer.broker else []
+    rows += [
         ("partition", f"{answer.partition} (hash 0x{answer.key_hash:04x}), {answer.partition_status}"),
         ("consumer", f"{answer.client} (flow {answer.flow_id})" if answer.flow_id else "-"),
         ("waiting", answer.waiting_count),

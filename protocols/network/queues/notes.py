@@ -5,7 +5,8 @@ that the consumer's broker gave to the flow. Values of later releases are at the
 
 The consumer's broker sends BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN and UNBIND; the others come from the
 broker that has the queue, in order with deliveries. A browser is a flow too: BROWSE binds it, and it has no credit but
-what BROWSE and SHOW grant; BOUND, REFUSED, DRAIN, DRAINED, UNBIND and GONE are said of it as of consumers.
+what BROWSE and SHOW grant; BOUND, REFUSED, DRAIN, DRAINED, UNBIND and GONE are said of it as of consumers. ASK and
+ANSWER come from either end.
 """
 
 import struct
@@ -33,9 +34,13 @@ ANNOTATE: Final = 15  # partition, epoch, delivery count, ranges, annotation (La
 BROWSE: Final = 16  # queue, client, user (null: operator), protocol, selector, messages, partition (null: all), after
 SHOW: Final = 17  # further messages that a browser may show
 RENEWED: Final = 18  # token, messages that the flow holds of those that it named
+ASK: Final = 19  # what, names; for "consumer", the number of the question
+ANSWER: Final = 20  # text, and why there is none (one is empty); the same number
 
-KINDS: Final = frozenset(range(BIND, RENEWED + 1))
+KINDS: Final = frozenset(range(BIND, ANSWER + 1))
 OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND, BROWSE, SHOW})
+
+OF_OPERATORS: Final = frozenset({ASK, ANSWER})
 
 NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
 BAD_SELECTOR: Final = "bad_selector"

@@ -180,14 +180,11 @@ async def test_a_full_queue_refuses_at_every_broker_until_there_is_room(network:
     assert await _reason(client) == 0
 
 
-async def _fill(client: RawClient) -> int:
-    """Publish until the queue is full; return the number of messages."""
-    count = 0
+async def _fill(client: RawClient) -> None:
+    """Publish until the queue is full, and the publisher's broker knows."""
     while await _reason(client, bytes(10_000)) == 0:
-        count += 1
         await asyncio.sleep(0.01)
     assert await _reason(client) == QUOTA_EXCEEDED
-    return count
 
 
 async def test_a_full_queue_stays_full_when_another_attribute_of_it_changes(network: Brokers) -> None:
@@ -210,8 +207,9 @@ async def test_a_queue_is_full_again_however_little_room_there_was(network: Brok
     await reader.round_trip()
     await reader.vanish()
     await until(lambda: not _home(network).is_full, "there is room")  # type: ignore[attr-defined]
-    assert await _fill(client) <= 6  # four find room, and the neighbor hears of it when one does not
-    assert (await names(network))["q"].full
+    for _ in range(6):  # four find room
+        await _reason(client, bytes(10_000))
+    await until(lambda: bool(_home(network).is_full), "it is full")  # type: ignore[attr-defined]
 
 
 async def test_while_the_link_is_down_the_link_queue_takes_what_a_full_queue_refused(network: Brokers) -> None:
@@ -277,6 +275,6 @@ async def test_operators_learn_where_a_queue_is(network: Brokers) -> None:
     await queue_at_b(network)
     node = NodeOperations(network["a"].node)
     with pytest.raises(QueueNotFound, match="queue 'q' is at broker b: ask there"):
-        await node.show_queue("q")
+        await node.purge_queue("q")
     (there,) = (await explained(network["a"], "$queue/q", qos=1)).destinations
     assert (there.kind, there.name, there.queue) == ("neighbor", "b", "#link/b")

@@ -190,6 +190,8 @@ def show(
     if as_json:
         print_json(view)
         return
+    if view.broker:
+        typer.echo(f"at broker {view.broker}\n")
     print_table(("attribute", "value"), [(each, value_text(value)) for each, value in view.config.to_dict().items()])
     typer.echo(
         f"\n{'durable' if view.durable else 'temporary'}; subscriptions: {', '.join(view.subscriptions) or 'none'}"

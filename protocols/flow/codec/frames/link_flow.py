@@ -12,6 +12,7 @@ from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frame import LINK_DELIVER, LINK_FLOW, Frame, encode_frame, frame_head
 
 SERVES_CONSUMERS: Final = "consumers"  # the feature of those that know these frames
+ANSWERS: Final = "questions"  # the feature of those that answer for their queues
 
 # Flags of LINK_DELIVER.
 REDELIVERED: Final = 0x01  # the messages may have been delivered before
