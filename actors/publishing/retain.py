@@ -12,7 +12,7 @@ from sluicegate.actors.messages.data import Resume
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
-from sluicegate.messaging.network.retained.exchange import RetainedEntry, stays_local
+from sluicegate.messaging.network.retained.exchange import RetainedEntry, StoredRetained, stays_local
 from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.messaging.routing.retained_messages import ROW_BYTES, RetainedMessage, RetainedMessages
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -126,17 +126,20 @@ def _store(
             runs.append((deletes, [], []))
         runs[-1][1].append(TableWrite(Table.RETAINED, space.row_prefix + change.topic.encode(), value))
         runs[-1][2].append(change)
+    stored = space.retained.stored
     for deletes, writes, of_run in runs:
         # A refused deletion would not be repeated, for nothing shows any more what was to be deleted.
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
+        if stored is not None:
+            stored.posted()
         spool.post(
             WriteTables(
                 writes,
                 reply_to,
                 token if reply_to is not None else 0,
                 until_done=deletes,
-                left=partial(_left, space.retained, size, of_run, on_left),
+                left=partial(_left, space.retained, size, of_run, on_left, stored),
             )
         )
     return len(runs) if reply_to is not None or on_left is not None else 0
@@ -147,9 +150,13 @@ def _left(
     size: int,
     changes: list[RetainedChange],
     on_left: Callable[[str], None] | None,
+    posted: StoredRetained | None,
     reason: str,
 ) -> None:
-    """Handle rows that are written, or that the store has refused: release waiting publishers, tell links."""
+    """Handle rows that are written, or that the store has refused: release waiting publishers, tell links.
+
+    `posted` has counted the rows: there were links then.
+    """
     for publisher in retained.row_is_done(size):
         publisher.post(Resume())
     stored = retained.stored
@@ -161,5 +168,7 @@ def _left(
                 stored.removed(change.topic)
             elif retained.version_of(change.topic) == change.version:  # else a later change is on its way
                 stored.stored(RetainedEntry(change.topic, change.version, change.message is None))
+    if posted is not None:
+        posted.done()
     if on_left is not None:
         on_left(reason)

@@ -19,6 +19,7 @@ from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
 from sluicegate.messaging.network.interest import Change
 from sluicegate.messaging.network.link import InterestWaiter, LinkOutput
+from sluicegate.messaging.network.retained.exchange import RetainedMark, RetainedSender
 from sluicegate.messaging.observability.events import SYSTEM_LINK_LEFT_OUT
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.codes import PeerViolation
@@ -51,9 +52,13 @@ class InterestLink:
         spool: Address,
         subscribe_wait_ms: int,
         events: Events,
+        retained: RetainedSender,
         ask_flush: Callable[[], None],
     ) -> None:
-        """`output` is the link, as the router knows it; `ask_flush` has it call `flush` at the end of the turn."""
+        """`output` is the link, as the router knows it; `ask_flush` has it call `flush` at the end of the turn.
+
+        What was retained before an interest is in force crosses before its acknowledgement: the live messages did not.
+        """
         self.sender: Final = InterestSender()
         self.receiver = InterestReceiver()
         self.waits: Final = InterestWaits(cell, subscribe_wait_ms)
@@ -74,8 +79,9 @@ class InterestLink:
         self._changes: deque[tuple[Change, int, LinkWire | None]] = deque()
         self._storing: dict[int, Change] = {}  # token -> a change whose rows are being written
         self._storing_token = 0  # of the first change; 0: none of its rows are being written
-        self._acked_number = 0
+        self._retained = retained
         self._in_force_number = 0
+        self._unacked: deque[tuple[int, RetainedMark]] = deque()  # numbers in force, and what goes before
         self._left_out_count = 0  # as it was reported, on the present connection
         self._begin_from_the_store()
 
@@ -105,7 +111,8 @@ class InterestLink:
         self._wire = wire
         self._flow_id = flow_id
         self._frame_bytes_max = frame_bytes_max
-        self._acked_number = self._in_force_number = 0
+        self._in_force_number = 0
+        self._unacked.clear()
         digests = self.receiver.connected()
         known = self.receiver.interests.count > 0
         wire.control(LinkDigests(flow_id, tuple(digests) if known else ()).encode())
@@ -117,10 +124,7 @@ class InterestLink:
         self.waits.end()
 
     def flush(self, wire: LinkWire) -> bool:
-        """Send acknowledgements and notices; return whether there is more to send in another turn."""
-        if self._in_force_number > self._acked_number:
-            self._acked_number = self._in_force_number
-            wire.control(LinkAck(self._flow_id, self._in_force_number).encode())
+        """Send notices; return whether there is more to send in another turn."""
         self._report_left_out()
         left = NOTICES_PER_TURN
         for notice in self.sender.notices():
@@ -131,6 +135,15 @@ class InterestLink:
         if not self.sender.has_unsent:
             self.waits.sent(self.sender.sent_number)
         return False
+
+    def acknowledge(self, wire: LinkWire) -> None:
+        """Acknowledge what is in force, if what was retained before has gone out."""
+        number = 0
+        while self._unacked and self._retained.has_passed(self._unacked[0][1]):
+            number, _ = self._unacked.popleft()
+        self._retained.is_waited_for = bool(self._unacked)
+        if number:
+            wire.control(LinkAck(self._flow_id, number).encode())
 
     def _report_left_out(self) -> None:
         """Report interests that no frame of the neighbor takes, when there are more than before."""
@@ -261,4 +274,5 @@ class InterestLink:
         _, number, wire = made
         if number > self._in_force_number and wire is self._wire:
             self._in_force_number = number
+            self._unacked.append((number, self._retained.mark()))
             self._ask_flush()

@@ -221,6 +221,7 @@ class VpnLink(LinkOutput, Flushed):
             spool=vpn.spool,
             subscribe_wait_ms=subscribe_wait_ms,
             events=events,
+            retained=self.retained.sender,
             ask_flush=self._ask_flush,
         )
         vpn.link_begins(neighbor)
@@ -375,6 +376,7 @@ class VpnLink(LinkOutput, Flushed):
         self.arrivals.flush()
         if self.interests.flush(wire) or self.retained.flush():
             self._ask_flush()
+        self.interests.acknowledge(wire)
 
     def owner(self) -> Scheduled | None:
         """Return the link's actor."""

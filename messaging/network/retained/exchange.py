@@ -58,6 +58,8 @@ class StoredRetained:
         self._broker = broker
         self._set: Final[DigestSet[str]] = DigestSet()
         self._refused: dict[str, None] = {}  # topics whose message is in force, and which the store did not take
+        self.posted_count = 0  # groups of rows that the store was given
+        self.done_count = 0  # of these, written or refused
 
     @property
     def digests(self) -> list[int]:
@@ -92,6 +94,17 @@ class StoredRetained:
             if is_own or sender.owes(topic):
                 sender.changed(topic)
 
+    def posted(self) -> None:
+        """Note rows that the store is given. It is done with them in this order."""
+        self.posted_count += 1
+
+    def done(self) -> None:
+        """Note that the store is done with the next rows, and that what they say was noted."""
+        self.done_count += 1
+        for sender in self.senders:
+            if sender.is_waited_for:
+                sender.on_change()
+
     def refused(self, topic: str) -> None:
         """Note that the store has not taken the message of a topic."""
         self._refused[topic] = None
@@ -124,6 +137,17 @@ class StoredRetained:
 
 
 @final
+class RetainedMark:
+    """All that was retained up to a moment, on its way to one neighbor."""
+
+    __slots__ = ("changes_count", "rows_count")
+
+    def __init__(self, rows_count: int) -> None:
+        self.rows_count = rows_count  # that the store had been given
+        self.changes_count = -1  # that the sender had, when the store was done with these rows; -1: it was not yet
+
+
+@final
 class RetainedSender:
     """Decides what to send to one neighbor: lists of what it may lack, and messages and deletions."""
 
@@ -133,6 +157,9 @@ class RetainedSender:
         self.acknowledged_number = 0
         self.too_large_count = 0  # messages and deletions of which no frame of the neighbor takes even the topic
         self.on_change: Callable[[], None] = _nothing  # called when there is more to send
+        self.is_waited_for = False  # somebody has a mark that is not passed: `on_change` is called for progress as well
+        self._changed_count = 0  # topics that came into `_changed`
+        self._taken_count = 0  # and left it, in the same order
         self._neighbor = neighbor
         self._stored = stored
         self._exports = exports
@@ -155,6 +182,7 @@ class RetainedSender:
         self._buckets = []
         self._listing.clear()
         self._changed.clear()
+        self._taken_count = self._changed_count
         self._owed.clear()
         self._unanswered.clear()
 
@@ -185,7 +213,9 @@ class RetainedSender:
     def changed(self, topic: str) -> None:
         """Send a topic's message or deletion."""
         if self._is_connected and self._crosses(topic):
-            self._changed[topic] = None
+            if topic not in self._changed:
+                self._changed[topic] = None
+                self._changed_count += 1
             self.on_change()
 
     def wanted(self, topics: list[str]) -> None:
@@ -231,18 +261,37 @@ class RetainedSender:
         return found
 
     def next_changed(self) -> RetainedEntry | None:
-        """Return the next message or deletion to send, as the store has it; None: there is none."""
+        """Return the next message or deletion to send, as the store has it; None: there is none. It stays the next."""
         stored = self._stored
         while self._changed:
             topic = next(iter(self._changed))
-            del self._changed[topic]
             version = stored.versions.get(topic)
             if version is not None:
                 return RetainedEntry(topic, version, False)
             version = stored.tombstones.get(topic)
             if version is not None:
                 return RetainedEntry(topic, version, True)
+            self.took(topic)
         return None
+
+    def took(self, topic: str) -> None:
+        """Note that the next message or deletion is in a part, or is not sent."""
+        del self._changed[topic]
+        self._taken_count += 1
+
+    def mark(self) -> RetainedMark:
+        """Return a mark of all that is retained here now."""
+        return RetainedMark(self._stored.posted_count)
+
+    def has_passed(self, mark: RetainedMark) -> bool:
+        """Return whether all of it is in parts, as far as it is sent while it changes; True without a connection."""
+        if not self._is_connected:
+            return True
+        if self._stored.done_count < mark.rows_count:
+            return False
+        if mark.changes_count < 0:
+            mark.changes_count = self._changed_count
+        return self._taken_count >= mark.changes_count
 
     def sent(self, entries: list[RetainedEntry]) -> int:
         """Number what is sent; return the number, which the neighbor acknowledges when it has stored it."""

@@ -127,6 +127,8 @@ async def subscribe(client: MqttClient, event: SubscribeReceived) -> None:
     await _stored(client)
     if known is not None:
         await known
+        # Neighbors have sent what they retained before they knew of the filters.
+        retained = [(each, client.services.space.retained.scan(each.topic_filter)) for each, _ in retained]
     if client.session is None:
         return
     client.engine.suback(event.packet_id, codes, "; ".join(reasons))

@@ -206,15 +206,17 @@ class RetainedLink:
         while size < PART_BYTES and len(entries) < ENTRIES_MAX and (entry := self.sender.next_changed()) is not None:
             message = self._message_of(entry)
             if message is None:
+                self.sender.took(entry.topic)
                 self.sender.owe(entry.topic)
                 continue
             encoded = frames.change_bytes(entry, message)
             if len(encoded) + 4 * frames.HEAD_BYTES > self._frame_bytes_max:
+                self.sender.took(entry.topic)
                 self.too_large_count += 1
                 continue
             if size and size + len(encoded) > PART_BYTES:
-                self.sender.changed(entry.topic)  # with the next part
-                break
+                break  # with the next part
+            self.sender.took(entry.topic)
             entries.append(entry)
             changes.append(encoded)
             size += len(encoded)

@@ -12,6 +12,7 @@ from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.protocols.network.retained.link import PARTS_AHEAD_MAX
 from sluicegate.storage.interface import Table, TableWrite
 from sluicegate.storage.records.batch import encode_batch
+from support.broker.blocked_store import BlockedStore
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
 from support.mqtt.raw_client import RawClient
 
@@ -91,6 +92,25 @@ async def test_the_later_of_two_messages_wins_at_every_broker(brokers: Brokers) 
     await have(brokers, {"t": b"second"})
     await retain(brokers["b"], "t", b"")
     await have(brokers, {})
+
+
+async def test_a_new_subscriber_gets_what_was_retained_just_before(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The live message was for nobody, and the retained one waits for the disk: SUBACK waits for it, too."""
+    await brokers.pair()
+    await brokers.are_linked()
+    publisher = await brokers["a"].connect("publisher", 5)
+    subscriber = await brokers["b"].connect("subscriber", 5)
+    with BlockedStore(brokers["a"], monkeypatch) as store:
+        publisher.send(mqtt.publish("t", b"on", level=5, qos=1, packet_id=1, retain=True))
+        await publisher.round_trip()
+        asked = asyncio.create_task(retained(subscriber, "t", 1))
+        await until(lambda: brokers["a"].wants("b") == {"t"})
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+        store.let_go()
+        assert await asked == {"t": b"on"}
 
 
 async def test_a_broker_that_was_away_catches_up(brokers: Brokers) -> None:

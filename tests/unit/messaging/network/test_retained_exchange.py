@@ -95,6 +95,7 @@ class Broker:
             sender.sent(listed)
             found.append(("list", listed))
         while (entry := sender.next_changed()) is not None:
+            sender.took(entry.topic)
             if entry.is_deleted or self.memory.get(entry.topic) == entry.version:
                 sender.sent([entry])
                 found.append(("changes", [entry]))
@@ -353,6 +354,7 @@ def test_a_neighbor_that_asked_gets_the_later_message_of_another_broker_when_it_
     sender.connected()
     sender.wanted(["t"])
     assert sender.next_changed() is not None
+    sender.took("t")
     sender.owe("t")
     assert not sender.is_idle
 
@@ -361,6 +363,7 @@ def test_a_neighbor_that_asked_gets_the_later_message_of_another_broker_when_it_
     broker.store()
 
     assert sender.next_changed() == later
+    sender.took("t")
     assert broker.senders["c"].next_changed() is None
     assert sender.is_idle
 
@@ -404,3 +407,27 @@ def test_a_clock_that_was_wrong_gives_versions_of_the_present_again() -> None:
     assert clock.is_ahead(999)
     clock.goes_back(999)
     assert clock.next(999) == Version(999, 1, "a")
+
+
+def test_a_mark_is_passed_when_all_before_it_is_stored_and_sent() -> None:
+    broker = one()
+    stored, sender = broker.stored, broker.senders["b"]
+    sender.connected()
+    stored.posted()
+    mark = sender.mark()
+    assert not sender.has_passed(mark)
+    kept(broker, "t")
+    stored.done()
+    assert not sender.has_passed(mark)
+    kept(broker, "u")  # later than the mark
+    sender.took("t")
+    assert sender.has_passed(mark)
+    assert sender.next_changed() is not None
+
+
+def test_marks_are_passed_without_a_connection() -> None:
+    broker = one()
+    broker.stored.posted()
+    sender = broker.senders["b"]
+    mark = sender.mark()
+    assert sender.has_passed(mark)
