@@ -4,9 +4,9 @@ A browser of the queue reads for the link (actors.queues.browser), a few message
 (protocols.connection.browse_buffer).
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue, QueueHandle
 from sluicegate.actors.messages.queues import Browsed, DrainFlow, FlowDrained
 from sluicegate.messaging.message.batch import AT_MOST_ONCE
 from sluicegate.protocols.amqp.engine.link import ATTACHED, OutgoingLink
@@ -30,6 +30,7 @@ class BrowserLink:
         self.browse_buffer = BrowseBuffer()
         self.drain_number = 0  # of the last time that the peer wanted its credit back
         self.tail_number = 0  # of the last time that the browser had nothing more
+        self.has_queue_count: Final = isinstance(queue, LocalQueue)  # else its own broker has it
         self._gate = queue.gate
 
     def queue_count(self) -> int:
@@ -54,7 +55,7 @@ class Browsers:
         """Add a link."""
         self.by_link[browsing.link] = browsing
         self.by_flow[browsing.flow_id] = browsing
-        browsing.link.depth = browsing.queue_count
+        browsing.link.depth = browsing.queue_count if browsing.has_queue_count else None
 
     def remove(self, browsing: BrowserLink) -> None:
         """Forget a link."""

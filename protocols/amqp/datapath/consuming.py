@@ -8,7 +8,7 @@ what it may still get. A message on its way from a partition to here is in neith
 from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.messages.data import Deliveries, DurableSettlement, PublishFailed, settle_from, source_of
-from sluicegate.actors.messages.directory import QueueHandle
+from sluicegate.actors.messages.directory import LocalQueue, QueueHandle
 from sluicegate.actors.messages.queues import DrainFlow, FlowDrained, FlowState
 from sluicegate.actors.messages.router import LeaveGroup
 from sluicegate.actors.partitions.triggers import wake_waiters
@@ -75,6 +75,7 @@ class ConsumerLink:
         self.resumable: ResumableFlow | None = None  # it stays while the client is away; None: it goes with the link
         # Else it is only there to say what became of earlier deliveries (2.7.3).
         self.takes_new = not link.attach.incomplete_unsettled
+        self.has_waiting_count: Final = isinstance(queue, LocalQueue)  # else its own broker has it
         self._gate = queue.gate
 
     def set_limit(self) -> None:
@@ -110,7 +111,7 @@ class Consumers:
         """Add a link. Its deliveries may come before the answer to its bind does."""
         self.by_link[consumer.link] = consumer
         self.by_flow[consumer.flow_id] = consumer
-        consumer.link.depth = consumer.waiting_count
+        consumer.link.depth = consumer.waiting_count if consumer.has_waiting_count else None
         consumer.window.is_shut = self._is_shut or consumer.session.is_blocked
         if consumer.resumable is not None:
             self._has_resumable = True

@@ -3,6 +3,8 @@
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.protocols.amqp.codec.performatives import ABSENT, Flow
+from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 from support.amqp.client import AmqpClient
@@ -216,3 +218,16 @@ async def test_an_http_worker_consumes_from_a_queue_of_a_neighbor(network: Broke
         await is_empty(network)
         assert (await client.delete(flow)).status_code == 204
     await shows(network["b"], lambda view: not view.flows)
+
+
+@pytest.mark.parametrize("mode", [None, COPY])
+async def test_an_amqp_link_says_nothing_of_what_waits_at_another_broker(network: Brokers, mode: str | None) -> None:
+    """AMQP 2.7.4: a sender that does not know how many messages there are leaves `available` out."""
+    await queue_at_b(network)
+    await publish(network, range(3))
+    client = await AmqpClient.open(network["a"].amqp_port)
+    await client.receiver("r", Source("queue://q", distribution_mode=mode), handle=1)
+    client.flow(1, 0, echo=True)
+    flow = await client.awaited(Flow)
+    assert (flow.handle, flow.link_credit, flow.available) == (1, 0, ABSENT)
+    await client.close()
