@@ -9,6 +9,7 @@ MQTT 3.1.1 has no properties: of a message, topic, payload and RETAIN travel.
 import asyncio
 import logging
 import ssl
+import time
 from collections import OrderedDict, deque
 from contextlib import suppress
 from typing import Any, Final, final
@@ -18,7 +19,7 @@ from amqtt.client import MQTTClient
 from amqtt.errors import AMQTTError, ConnectError
 from amqtt.session import ApplicationMessage
 
-from sluicegate.messaging.message.outcomes import REJECTED
+from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
 from sluicegate.messaging.topics.syntax import TopicError
 from sluicegate.protocols.bridges.remote import Arrival, Line, Opened, Outgoing, RemoteBroker, RemoteFailed
 from sluicegate.protocols.bridges.remotes.mqtt_messages import RuleFinder, check_outgoing, filter_of
@@ -65,6 +66,8 @@ class _Client(MQTTClient):  # type: ignore[misc]  # amqtt ships no types
     def __init__(self, remote: "Mqtt3Remote", config: dict[str, Any]) -> None:
         super().__init__(remote.settings.remote.client_id, config)
         self._remote = remote
+        self._heard_s = 0.0  # when something came last
+        self._looked_s = 0.0  # when that was looked at
 
     def _init_session(self, *arguments: Any, **options: Any) -> Any:
         session = super()._init_session(*arguments, **options)
@@ -86,6 +89,36 @@ class _Client(MQTTClient):  # type: ignore[misc]  # amqtt ships no types
     async def is_over(self) -> None:
         """Wait for the end of the connection."""
         await self._no_more_connections.wait()
+
+    def listen(self) -> None:
+        """Note from now on when something comes."""
+        assert self._handler is not None, "it is connected"
+        reader = self._handler.reader
+        read = reader.read
+
+        async def noted(count: int = -1) -> bytes:
+            data: bytes = await read(count)
+            self._heard_s = time.monotonic()
+            return data
+
+        reader.read = noted
+        self._heard_s = self._looked_s = time.monotonic()
+
+    def see_that_it_lives(self, keep_alive_s: int) -> None:
+        """Ping a broker that has been silent for so long; raise RemoteFailed for twice that.
+
+        amqtt pings when this side is silent, and waits for the answer for ever. A time in which this was not called, as
+        the process stood still, does not count.
+        """
+        now_s = time.monotonic()
+        if now_s - self._looked_s > 3 * _TICK_S:
+            self._heard_s += now_s - self._looked_s
+        self._looked_s = now_s
+        silent_s = now_s - self._heard_s
+        if silent_s >= 2 * keep_alive_s:
+            raise RemoteFailed(f"the broker has been silent for {2 * keep_alive_s} s, and did not answer a ping")
+        if silent_s >= keep_alive_s and self._handler is not None:
+            self._handler.handle_write_timeout()  # it sends a ping, unless one is unanswered
 
 
 @final
@@ -125,6 +158,7 @@ class Mqtt3Remote(RemoteBroker):
         client = _Client(self, self._config())
         try:
             await self._connect(client)
+            client.listen()
             self.line.wake_with(lambda: _wake(loop, woken))
             await self._subscribe(client)
             self.line.opened(Opened())
@@ -196,9 +230,11 @@ class Mqtt3Remote(RemoteBroker):
                 work = self.line.work()
                 self._queue += work.messages
                 for settlement in work.settlements:
-                    self._settle(settlement.number)
+                    if settlement.outcome != RELEASED:  # else it is not stored: it comes again, with what follows it
+                        self._settle(settlement.number)
                 if over.done() or self._failure:
                     raise RemoteFailed(self._failure or "the connection was lost")
+                client.see_that_it_lives(self.settings.remote.keep_alive_s)
                 self._publish(client, woken)
                 self.line.flush()
                 if work.is_closed:

@@ -40,6 +40,15 @@ class Connection:
                 return found
             self.send(b"\xd0\x00")
 
+    def pinged(self) -> None:
+        """Wait for a PINGREQ, and answer it."""
+        while not self._packets:
+            data = self._peer.recv(65_536)
+            assert data, "the bridge has closed the connection"
+            self._packets, self._input = take_packets(self._input + data)
+        assert self._packets.pop(0).kind == PINGREQ
+        self.send(b"\xd0\x00")
+
     def gets(self, kind: int, count: int = 1) -> list[int]:
         """Wait for so many packets of a kind, and nothing else; return their packet ids."""
         got = [self.packet() for _ in range(count)]
