@@ -35,7 +35,7 @@ from cproton import (
     pn_link_is_sender,
     pn_link_name,
 )
-from proton import Endpoint, Session, Terminus
+from proton import Endpoint, Sender, Session, Terminus
 
 from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
 from sluicegate.protocols.bridges.remote import Line, Opened, Outgoing, RemoteBroker, RemoteFailed, Settlement
@@ -79,6 +79,7 @@ class AmqpRemote(RemoteBroker):
         self._targets: dict[int, SendingLink] = {}  # by index of the rule
         self._addresses: dict[str, SendingLink] = {}  # of topics; empty: the anonymous terminus
         self._senders: dict[str, SendingLink] = {}  # by name of the link: all of them
+        self._closing: dict[str, Sender] = {}  # by name: links that were closed here, and not yet there
         self._receivers: dict[str, ReceivingLink] = {}
         self._arrivals: dict[int, tuple[ReceivingLink, Any]] = {}  # without a settlement
         self._queue: deque[Outgoing] = deque()  # for links that are yet to be made
@@ -149,8 +150,7 @@ class AmqpRemote(RemoteBroker):
             self._turn += 1
             for kind, event in proton.events():
                 self._handle(kind, event)
-            if failure := proton.failure:
-                raise RemoteFailed(f"the sign-in was refused: {failure}" if proton.was_refused else failure)
+            _check(proton)
             if proton.is_ended:
                 raise RemoteFailed("the connection was lost")
             work = line.work()
@@ -167,6 +167,7 @@ class AmqpRemote(RemoteBroker):
                 for number in self._unwritten:
                     line.confirmed(number)
                 self._unwritten.clear()
+            _check(proton)  # writing looks at the time: the foreign broker may be silent for too long
             if not self._is_open:
                 self._look_whether_open()
                 if not self._is_open and time.monotonic() > deadline_s:
@@ -246,6 +247,7 @@ class AmqpRemote(RemoteBroker):
             raise RemoteFailed(f"{text} ({receiver})")
         sender = self._senders.get(name)
         if sender is None:  # closed by us
+            self._free(name)
             return
         text = f"the foreign broker has {'ended' if sender.is_open else 'refused'} the link to {sender.address!r}"
         text += _said(sender.link)
@@ -260,6 +262,7 @@ class AmqpRemote(RemoteBroker):
         sender.waiting.clear()
         sender.unsettled.clear()
         self._end(sender)
+        self._free(name)
 
     def _outcome(self, delivery: Any) -> None:
         """Report what the foreign broker has done with a message of ours (3.4)."""
@@ -344,13 +347,26 @@ class AmqpRemote(RemoteBroker):
             self._end(link)
         return bool(idle)
 
+    def _free(self, name: str) -> None:
+        """Have Proton forget a link that is closed at both ends: it keeps it with its session otherwise."""
+        link = self._closing.pop(name, None)
+        if link is not None:
+            link.free()
+
     def _end(self, sender: SendingLink) -> None:
         sender.link.close()
+        self._closing[sender.link.name] = sender.link
         self._senders = {name: each for name, each in self._senders.items() if each is not sender}
         self._addresses = {key: each for key, each in self._addresses.items() if each is not sender}
 
 
 _FINAL: Final = (PN_ACCEPTED, PN_REJECTED, PN_RELEASED, PN_MODIFIED)
+
+
+def _check(proton: ProtonSocket) -> None:
+    """Raise RemoteFailed if Proton has ended the connection."""
+    if failure := proton.failure:
+        raise RemoteFailed(f"the sign-in was refused: {failure}" if proton.was_refused else failure)
 
 
 def _said(endpoint: Any) -> str:

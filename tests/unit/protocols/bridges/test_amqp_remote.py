@@ -14,7 +14,7 @@ from proton.reactor import ApplicationEvent, Container, EventInjector
 
 from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RELEASED
 from sluicegate.protocols.bridges.remote import Arrival, Ended, Line, News, Outgoing, RemoteFailed, Settlement
-from sluicegate.protocols.bridges.remotes.amqp import AmqpRemote
+from sluicegate.protocols.bridges.remotes.amqp import LINKS_MAX, AmqpRemote
 from support.bridges.settings import settings
 from support.processes.gateway import free_port
 
@@ -225,6 +225,18 @@ def test_a_link_of_a_topic_that_ends_takes_its_messages_along_and_no_others() ->
         side.send("accept", topic="t/2")
         assert side.until(lambda news: news.confirmed).confirmed == [256]
         assert news.ended is None
+
+
+def test_links_to_topics_that_are_used_no_more_are_forgotten() -> None:
+    with bridged(outgoing=[{"queue": "q"}]) as (_, side):
+        for number in range(2 * LINKS_MAX):
+            side.send("accept", topic=f"t/{number}")
+            side.until(lambda news, count=number + 1: len(news.confirmed) == count)
+        time.sleep(0.1)  # for answers to the last of what was closed
+        links, link = 0, side._remote._proton.connection.link_head(0)
+        while link is not None:
+            links, link = links + 1, link.next(0)
+    assert links <= LINKS_MAX + 1
 
 
 def test_a_link_of_a_rule_that_ends_is_the_end_of_the_connection() -> None:
