@@ -21,6 +21,7 @@ from simulation.scenario import (
     RESUMERS,
     RETURNERS,
     SELECTIONS,
+    SOLE_QUEUES,
     SUBSCRIBERS,
     TRANSACTORS,
     VIRTUAL,
@@ -34,6 +35,7 @@ from sluicegate.messaging.topics.syntax import queue_topic
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")
+SOLE_TOPICS = ("work/q/x", "work/q/y", *[queue_topic(name) for name in SOLE_QUEUES])
 QUEUE_TOPICS = tuple(queue_topic(name) for name, plan in QUEUES.items() if plan.kind in QUEUE_KINDS)
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
 SMALL_BYTES, LARGE_BYTES = 40, 8_000
@@ -94,7 +96,8 @@ def _will(world: World, client: Client) -> Will:
 
 
 def _topics(world: World) -> tuple[str, ...]:
-    return TOPICS + FORWARDED_TOPICS if world.scenario.forwards else TOPICS
+    topics = TOPICS + FORWARDED_TOPICS if world.scenario.forwards else TOPICS
+    return topics + SOLE_TOPICS if len(world.scenario.consumed) > len(NAMES) else topics
 
 
 def _publish(world: World, step: Step) -> None:
@@ -155,7 +158,7 @@ def _return(world: World, step: Step) -> None:
     elif deed == 0:
         (returner.cut, returner.cut, returner.vanish, returner.close, returner.crash)[step.amount % 5]()
     elif deed == 1:
-        returner.consume(NAMES[step.amount % len(NAMES)])
+        returner.consume(world.scenario.consumed[step.amount % len(world.scenario.consumed)])
     elif deed == 2:
         returner.mode = MODES[step.amount % len(MODES)]
     elif deed == 3:
@@ -221,7 +224,7 @@ def _to_request(world: World, requester: Requester) -> tuple[Message, dict[str, 
 
 
 def _consume(world: World, step: Step) -> None:
-    name = NAMES[step.what % len(NAMES)]
+    name = world.scenario.consumed[step.what % len(world.scenario.consumed)]
     client = _someone(world, step, CONSUMERS, ONLINE)
     if client is not None:
         selection = step.amount // 2 % len(SELECTIONS) if world.scenario.selects else 0
@@ -254,7 +257,7 @@ def _join(world: World, step: Step) -> None:
 def _unsubscribe(world: World, step: Step) -> None:
     client = _someone(world, step, CONSUMERS, ONLINE)
     if client is not None:
-        client.unsubscribe(f"$queue/{NAMES[step.what % len(NAMES)]}")
+        client.unsubscribe(f"$queue/{world.scenario.consumed[step.what % len(world.scenario.consumed)]}")
 
 
 def _settle(world: World, step: Step) -> None:

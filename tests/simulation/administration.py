@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from simulation.scenario import NAMES, SPARE, TEMPORARY
+from simulation.scenario import SPARE, TEMPORARY
 from simulation.steps import Step
 from simulation.targets import PARTITIONED
 from simulation.world import World
@@ -23,7 +23,7 @@ def _queue(world: World, step: Step, kind: str = "") -> str | None:
     """Return a queue that is there; of a kind, if one is given."""
     world.finish_admin()
     targets = world.truth.targets
-    there = [name for name in NAMES if name in targets and kind in ("", targets[name].kind)]
+    there = [name for name in world.scenario.names if name in targets and kind in ("", targets[name].kind)]
     return there[step.what % len(there)] if there else None
 
 
@@ -78,7 +78,7 @@ async def if_there(name: str, request: Coroutine[Any, Any, object]) -> None:
 
 def _create(world: World, step: Step) -> None:
     world.finish_admin()
-    missing = [name for name in NAMES if name not in world.truth.targets]
+    missing = [name for name in world.scenario.names if name not in world.truth.targets]
     if not missing:
         return
     name = missing[step.what % len(missing)]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from simulation.delivery_points import PointPlan, draw_point, draw_points
 from simulation.publish_acl import FORBIDDEN_PREFIX
-from simulation.scenario import FORWARDS, NAMES, TEMPORARY, Scenario
+from simulation.scenario import FORWARDS, TEMPORARY, Scenario
 from simulation.surroundings import Surroundings
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
@@ -21,7 +21,6 @@ from sluicegate.gateway.config.sections.security.authentication import Authentic
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.queues.definition import QueueDefinition
 
-DECLARED: Final = tuple(name for name in NAMES if name != TEMPORARY)
 UNBOUNDED: Final = Vpn().usage_bytes_max
 QUOTAS: Final = (0, 20_000, 200_000, UNBOUNDED, UNBOUNDED)
 OTHER_ATTRIBUTES: Final[tuple[dict[str, Any], ...]] = ({}, {}, {"max_redelivery_count": 2}, {"ingress_enabled": False})
@@ -41,7 +40,8 @@ class Configuration:
         self.points: tuple[PointPlan, ...] = draw_points(seed) if scenario.pushes else ()
         self.forbids = False  # clients may not publish on some topics
         self.quota_bytes = UNBOUNDED  # of the message VPN
-        self.declared = DECLARED
+        self._durable = tuple(name for name in scenario.names if name != TEMPORARY)
+        self.declared = self._durable
         self._scenario = scenario
         self._spool = spool
         self._surroundings = surroundings
@@ -80,7 +80,7 @@ class Configuration:
 
     def mend(self) -> None:
         """Allow and declare everything again."""
-        self.forbids, self.quota_bytes, self.declared = False, UNBOUNDED, DECLARED
+        self.forbids, self.quota_bytes, self.declared = False, UNBOUNDED, self._durable
         self._attributes.clear()
 
     def _definition(self, name: str) -> QueueDefinition:
@@ -88,10 +88,10 @@ class Configuration:
         return replace(definition, config=replace(definition.config, **others)) if others else definition
 
     def _change_declared(self, rng: Random) -> None:
-        self.declared = tuple(name for name in DECLARED if rng.random() < 0.7)
+        self.declared = tuple(name for name in self._durable if rng.random() < 0.7)
 
     def _change_attributes(self, rng: Random) -> None:
-        self._attributes = {name: rng.choice(OTHER_ATTRIBUTES) for name in DECLARED}
+        self._attributes = {name: rng.choice(OTHER_ATTRIBUTES) for name in self._durable}
 
     def _change_acl(self, rng: Random) -> None:
         self.forbids = not self.forbids

@@ -1,5 +1,6 @@
 """The frames of one connection of the flow protocol, seen at the node's end and reported to the judge."""
 
+from simulation.far_flows import Far
 from simulation.mqtt_tap import Written, number_of
 from simulation.targets import Message, Target
 from simulation.truth import Truth
@@ -44,25 +45,25 @@ class FlowHolder:
     def __init__(self, queue: str) -> None:
         self.queue = queue
         self.has_let_go = False  # as the truth's Holder has it
-        self.written: dict[int, Written] = {}  # by delivery id: not settled
+        self.written: dict[int, Written | Far] = {}  # by delivery id: not settled
 
 
 class FlowTap:
     """One connection. `out` is the client's: what its publisher has sent under which sequence, and not heard of."""
 
-    def __init__(self, truth: Truth, out: dict[int, Message]) -> None:
+    def __init__(self, truth: Truth, out: dict[int, Message], client: str = "") -> None:
         self._truth = truth
         self._out = out
+        self._client = client
         self._answered_through = 0
         self._flows: dict[int, FlowHolder] = {}
-        self._unread = {True: b"", False: b""}  # by whether the node wrote it
-        self._is_greeted = {True: False, False: False}
+        self._written, self._read = FrameReader(), FrameReader()
 
     # --- node to client ---
 
     def written(self, data: bytes) -> None:
         """The node writes."""
-        for frame, buffer in self._frames(data, is_written=True):
+        for frame, buffer in self._written.take(data):
             if frame.kind == DELIVER:
                 self._delivery(read_deliver(frame, buffer, 0))
             elif frame.kind == PUB_ACK:
@@ -105,6 +106,12 @@ class FlowTap:
     def _delivery(self, delivered: Delivered) -> None:
         flow = self._flows[delivered.flow_id]
         target = self._truth.targets.get(flow.queue)
+        if target is None and flow.queue in self._truth.far.queues:
+            marks = delivered.redelivered, delivered.delivery_count
+            far = Far(flow.queue, number_of(delivered.payload), *marks)
+            self._truth.far.came(self._client, far)
+            flow.written[delivered.delivery_id] = far
+            return
         if target is None:  # it is being deleted
             self._truth.came_unjudged.add(number_of(delivered.payload))
             return
@@ -128,7 +135,7 @@ class FlowTap:
 
     def read(self, data: bytes) -> None:
         """The node reads bytes, cut anywhere."""
-        for frame, buffer in self._frames(data, is_written=False):
+        for frame, buffer in self._read.take(data):
             if frame.kind == SETTLE:
                 said = read_settle_frame(frame, buffer)
                 assert isinstance(said, Settle)
@@ -148,6 +155,11 @@ class FlowTap:
         what = flow.written.pop(delivery_id, None)
         if what is None:
             return  # of a queue that is gone
+        if isinstance(what, Far):
+            self._truth.far.says(self._client, what, outcome)
+            if outcome == OUTCOME_EXTEND:
+                flow.written[delivery_id] = what
+            return
         target, truth = what.target, self._truth
         is_late = 0 < 1000 * target.rules.lock_ms <= truth.now_us() - what.held_us
         is_void = is_late or flow.has_let_go or what.flow_cuts != target.flow_cuts or target.is_broken
@@ -161,19 +173,25 @@ class FlowTap:
         else:
             target.seen[what.number].returns(flow, is_untouched=outcome == OUTCOME_RELEASED)
 
-    # --- what it is made of ---
 
-    def _frames(self, data: bytes, *, is_written: bool) -> list[tuple[Frame, bytes]]:
+class FrameReader:
+    """One direction of a connection of the flow protocol."""
+
+    def __init__(self) -> None:
+        self._unread = b""
+        self._is_greeted = False
+
+    def take(self, data: bytes) -> list[tuple[Frame, bytes]]:
         """Return the frames that are whole now, each with the buffer that it lies in."""
-        buffer, place = self._unread[is_written] + data, 0
-        if not self._is_greeted[is_written]:
+        buffer, place = self._unread + data, 0
+        if not self._is_greeted:
             if len(buffer) < PREFACE_BYTES:
-                self._unread[is_written] = buffer
+                self._unread = buffer
                 return []
-            self._is_greeted[is_written], place = True, PREFACE_BYTES
+            self._is_greeted, place = True, PREFACE_BYTES
         frames = []
         while frame := cut_frame(buffer, place, len(buffer), FRAME_BYTES_MAX):
             frames.append((frame, buffer))
             place = frame.end
-        self._unread[is_written] = buffer[place:]
+        self._unread = buffer[place:]
         return frames

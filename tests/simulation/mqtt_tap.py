@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import support.mqtt.packets as mqtt
 from simulation.aliases import AliasesIn
+from simulation.far_flows import Far
 from simulation.overlapping_subscriptions import Overlap
 from simulation.scenario import keys_of, topics_of
 from simulation.targets import GROUP, RETAINED, SESSION, Message, Target, Violation
 from simulation.truth import Truth
 from simulation.wills import Will
+from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED
 
 SUBSCRIPTION_IDENTIFIER = 0x0B
 USER_PROPERTY = 0x26
@@ -56,7 +58,9 @@ class Tap:
         self.overlap = overlap or Overlap(truth)  # the client's: that of its session
         self._will = will  # of this connection
         self._earlier_wills = earlier_wills or []  # that may not have come
-        self._unanswered: dict[int, Written | None] = {}  # by packet id; None: settled, or of a queue that is gone
+        self._unanswered: dict[
+            int, Written | Far | None
+        ] = {}  # by packet id; None: settled, or of a queue that is gone
         self._published: set[int] = set()  # ids
         self._aliases = AliasesIn()
         self._unread = b""
@@ -122,6 +126,9 @@ class Tap:
             self._retained(publish)
             return
         target = self._truth.targets.get(name)
+        if target is None and name in self._truth.far.queues:
+            self._far_delivery(name, publish)
+            return
         if target is None:  # it is being deleted, or there is one of its name again
             self._truth.came_unjudged.add(number_of(publish.payload))
             if publish.packet_id:
@@ -129,14 +136,11 @@ class Tap:
                 self._take(publish.packet_id, None)
             return
         number = number_of(publish.payload)
-        said = dict([each for each in publish.values(USER_PROPERTY) if isinstance(each, tuple)])
-        flagged = said.get("sluicegate-redelivered") == "true"
-        count = int(said.get("sluicegate-delivery-count", "0"))
+        flagged, count = _marks_of(publish)
         now_us = self._truth.now_us()
         held_us = self._asked_us if self._answered_us == now_us else now_us  # it may have waited behind the answer
         keys, message = keys_of(int(str(identifiers[0]))), self._truth.course.messages.get(number)
-        if message is not None and publish.topic not in topics_of(message.topic):
-            raise Violation(f"{self._client} got {message} of {name} on the topic {publish.topic!r}")
+        self._check_topic(name, publish)
         if keys and message is not None and message.key not in keys:
             raise Violation(f"{self._client} got {message} of {name}, and takes {keys} only")
         if target.kind == SESSION and message is not None:
@@ -152,6 +156,23 @@ class Tap:
             self._published.add(publish.packet_id)
             self._take(publish.packet_id, Written(target, number, target.flow_cuts, held_us, self._answers_count))
 
+    def _far_delivery(self, name: str, publish: mqtt.Published) -> None:
+        self._check_topic(name, publish)
+        far = Far(name, number_of(publish.payload), *_marks_of(publish))
+        self._truth.far.came(self._client, far)
+        if not publish.packet_id:
+            self._truth.far.says(self._client, far, ACCEPTED)
+            return
+        if publish.packet_id in self._unanswered:
+            raise Violation(f"{self._client} got packet id {publish.packet_id} twice at a time")
+        self._published.add(publish.packet_id)
+        self._take(publish.packet_id, far)
+
+    def _check_topic(self, name: str, publish: mqtt.Published) -> None:
+        message = self._truth.course.messages.get(number_of(publish.payload))
+        if message is not None and publish.topic not in topics_of(message.topic):
+            raise Violation(f"{self._client} got {message} of {name} on the topic {publish.topic!r}")
+
     def looks(self) -> None:
         """The client is about to ask for the retained message."""
         self.saw, self._saw_min = None, self._truth.retained.newest
@@ -166,7 +187,7 @@ class Tap:
         if packet_id not in self._published:  # else it answers a PUBREC that was sent twice
             self._take(packet_id, None)
 
-    def _take(self, packet_id: int, what: Written | None) -> None:
+    def _take(self, packet_id: int, what: Written | Far | None) -> None:
         self._unanswered[packet_id] = what
         count = sum(1 for each in self._unanswered if each in self._published)
         if count > self._receive_maximum:
@@ -217,7 +238,7 @@ class Tap:
 
     def _void_what_it_holds(self) -> None:
         for packet_id, what in self._unanswered.items():
-            if what is not None:
+            if isinstance(what, Written):
                 self._unanswered[packet_id] = what._replace(flow_cuts=VOID)
 
     def _settlement(self, packet_id: int, kind: int, reason_code: int) -> None:
@@ -228,6 +249,9 @@ class Tap:
             return  # answered twice, or of a queue that is gone
         if packet_id in self._unanswered:
             self._unanswered[packet_id] = None
+        if isinstance(what, Far):
+            self._truth.far.says(self._client, what, REJECTED if reason_code >= 0x80 else ACCEPTED)
+            return
         target, number, cuts, held_us, answers_count = what
         # Asking for other keys of a queue ends the flow, and begins one.
         is_of_another_flow = target.rules.selects and answers_count != self._answers_count
@@ -242,6 +266,12 @@ class Tap:
         rejected = reason_code >= 0x80 and not is_void
         of_next = is_late or is_cut  # it names the message, and not the delivery (decision 0012)
         self._truth.settled(target, number, self, for_good=for_good, rejected=rejected, of_next=of_next)
+
+
+def _marks_of(publish: mqtt.Published) -> tuple[bool, int]:
+    """Return whether a delivery is flagged as redelivered, and its count; 0: it is not told."""
+    said = dict([each for each in publish.values(USER_PROPERTY) if isinstance(each, tuple)])
+    return said.get("sluicegate-redelivered") == "true", int(said.get("sluicegate-delivery-count", "0"))
 
 
 def name_of(publish: mqtt.Published, names: dict[int, str]) -> str | None:

@@ -94,7 +94,7 @@ class Returner(Wired):
         self.state = ONLINE
         for message in self.out.values():
             self._truth.sent_again(message)
-        self._wire = self._dial(self, FlowTap(self._truth, self.out))
+        self._wire = self._dial(self, FlowTap(self._truth, self.out, self.name))
         self._session.connected(self._now_ms(), is_encrypted=False)
         self._flush()
 

@@ -7,7 +7,7 @@ from simulation.administration import if_there
 from simulation.client import OFFLINE, PROMPT
 from simulation.final_checks import check_nothing_is_lost
 from simulation.node_checks import check_at_rest, queues_of
-from simulation.scenario import CONSUMERS, FLEETING, NAMES, SUBSCRIBERS, scenario_of
+from simulation.scenario import CONSUMERS, FLEETING, SOLE_QUEUES, SUBSCRIBERS, scenario_of
 from simulation.staging_job import OVER
 from simulation.steps import Step, steps_of
 from simulation.targets import RETAINED, Violation
@@ -86,7 +86,7 @@ def mend(world: World) -> None:
         world.configuration.mend()
         world.reload()
         world.finish_admin()
-    for name in NAMES:
+    for name in world.scenario.names:
         if name in world.truth.targets:
             opened: dict[str, object] = {"ingress_enabled": True, "egress_enabled": True, "max_redelivery_count": 0}
             world.ask(if_there(name, world.change(name, opened)))
@@ -128,8 +128,9 @@ def everybody_is_willing(world: World) -> None:
 
 
 def consume_everything(world: World, number: int) -> None:
-    """Have one of the consumers consume all queues."""
-    for name in NAMES:
+    """Have one of the consumers consume all queues. Those of one broker are consumed from the others."""
+    names = [name for name in world.scenario.names if name not in SOLE_QUEUES]
+    for name in [*names, *world.scenario.elsewhere]:
         world.clients[CONSUMERS[number]].consume(name, 1)
 
 

@@ -1,6 +1,8 @@
 """The queues and clients of a run. Some are drawn from the seed, so that runs combine a few features each."""
 
+from collections.abc import Mapping
 from random import Random
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from simulation.targets import DEAD, EXCLUSIVE, PARTITIONED, SHARED, Rules
@@ -56,6 +58,23 @@ QUEUES: Final[dict[str, Plan]] = {
 }
 NAMES: Final = tuple(QUEUES)
 
+# Queues that one broker of a network has, whichever; clients of all use them.
+SOLE_QUEUES: Final[dict[str, Plan]] = {
+    "desk": Plan(EXCLUSIVE, ("work/q/",), {}),
+    "pool": Plan(SHARED, ("work/q/",), {"access_type": "non-exclusive", "respect_ttl_enabled": True}),
+    "lanes": Plan(
+        PARTITIONED,
+        ("work/q/",),
+        {
+            "access_type": "non-exclusive",
+            "partition_count": 3,
+            "partition_rebalance_delay_s": 1,
+            "partition_rebalance_max_handoff_time_s": HANDOFF_S,
+        },
+    ),
+}
+ALL_NAMES: Final = (*NAMES, *SOLE_QUEUES)
+
 # What is published on a virtual topic goes into the queues of its consumers. What is published on a composite goes into
 # a queue, and as a copy to a virtual topic: into three queues, two of them by two steps.
 VIRTUAL, COMPOSITE = "work/v/", "work/w/"
@@ -80,6 +99,9 @@ OPTIONS: Final[dict[str, tuple[Attributes, ...]]] = {
     "even": (DELAY, BACK_OFF, LOCK, PRIORITY, TTL, AFTER_COMMIT),
     "keyed": (DELAY, BACK_OFF, LOCK, TTL, RETENTION, AFTER_COMMIT),
     "small": (LAST_VALUE, TTL),
+    "desk": (BACK_OFF, LOCK, AFTER_COMMIT),
+    "pool": (BACK_OFF, LOCK, AFTER_COMMIT),
+    "lanes": (BACK_OFF, LOCK, AFTER_COMMIT),
 }
 OPTION_SHARE, SPECIAL_SHARE = 0.2, 0.4  # of options that a seed takes; of seeds with such publishers
 TRANSACTIONS_SHARE, SELECTORS_SHARE, RETAINED_SHARE, RETURNS_SHARE = 0.3, 0.25, 0.2, 0.3  # of seeds with such clients
@@ -121,6 +143,20 @@ class Scenario(NamedTuple):
     reloads: bool  # the configuration changes, and the node reads it again
     pushes: bool  # REST delivery points push the messages of some queues to web servers
     browses: bool  # clients of HTTP browse queues
+    elsewhere: Mapping[str, Plan] = MappingProxyType(
+        {}
+    )  # queues that other brokers of a network have, and consumers here use
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The queues that there may be."""
+        return tuple(self.queues)
+
+    @property
+    def consumed(self) -> tuple[str, ...]:
+        """What consumers draw a queue from: in a network the same for all brokers."""
+        sole = tuple(name for name in SOLE_QUEUES if name in self.queues or name in self.elsewhere)
+        return NAMES + 2 * sole
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -136,7 +172,8 @@ class Scenario(NamedTuple):
 
     def rules(self, name: str) -> Rules:
         """Return what the attributes of a queue promise, as far as time and order go."""
-        attributes = self.queues[name].attributes
+        plan = self.queues.get(name) or self.elsewhere[name]
+        attributes = plan.attributes
         backs_off = "redelivery_delay_enabled" in attributes
         return Rules(
             is_temporary=name == TEMPORARY,
@@ -212,7 +249,7 @@ def topics_of(topic: str) -> tuple[str, ...]:
 
 def queue_id(name: str, selection: int = 0) -> int:
     """Return the subscription identifier of consumers of a queue that take one of the selections."""
-    return NAMES.index(name) + 1 + selection * SELECTION_IDS
+    return ALL_NAMES.index(name) + 1 + selection * SELECTION_IDS
 
 
 def keys_of(identifier: int) -> tuple[str, ...]:

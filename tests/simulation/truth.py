@@ -23,6 +23,7 @@ from bisect import insort
 from collections.abc import Callable, Iterable
 
 from simulation.course import Course
+from simulation.far_flows import FarFlows
 from simulation.publish_acl import PublishAcl
 from simulation.retained import RetainedTopic
 from simulation.targets import (
@@ -46,12 +47,20 @@ DENIED = 0x87  # the reason code of what its client may not publish
 class Truth:
     """Everything that was promised in one run, over all lives of the node."""
 
-    def __init__(self, now_us: Callable[[], int], course: Course | None = None, *, broker: str = "") -> None:
+    def __init__(
+        self,
+        now_us: Callable[[], int],
+        course: Course | None = None,
+        *,
+        broker: str = "",
+        queues_elsewhere: Iterable[str] = (),
+    ) -> None:
         """Judge one broker. One of a network has a name, and the course of the run in common with the others."""
         self.now_us = now_us  # virtual time
         self.course = Course() if course is None else course
         self.broker = broker
         self.others: list[Truth] = []  # of the other brokers of the network
+        self.far = FarFlows(queues_elsewhere, self.course.messages)
         self.life = 0  # of the node: how often it has started
         self.begins_after_stop = False  # this life of the node: it was stopped in order before
         self.targets: dict[str, Target] = {}  # those there are now

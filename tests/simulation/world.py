@@ -32,7 +32,6 @@ from simulation.scenario import (
     BROWSERS,
     CONSUMERS,
     FLEETING,
-    NAMES,
     PUBLISHERS,
     REQUESTERS,
     RESUMERS,
@@ -118,7 +117,12 @@ class World:
         rng = Random(seed)
         self.scenario = scenario
         self.surroundings = surroundings = surroundings or Surroundings()
-        self.truth = Truth(lambda: self.loop.now_us, surroundings.course, broker=surroundings.broker)
+        self.truth = Truth(
+            lambda: self.loop.now_us,
+            surroundings.course,
+            broker=surroundings.broker,
+            queues_elsewhere=scenario.elsewhere,
+        )
         self.trace = hashlib.blake2b(digest_size=8)  # of what the node wrote, to clients and to its journal
         self.salted = Random(seed)  # seeded anew by each step
         self.pace = Pace()
@@ -336,7 +340,7 @@ class World:
     def _learn_queues(self, views: Sequence[QueueView]) -> None:
         """Bring the truth up to what the node came back with, where a request of an administrator was cut short."""
         there = {view.config.name: view for view in views}
-        for name in NAMES:
+        for name in self.scenario.names:
             view = there.get(name)
             if view is None:
                 if name in self.truth.targets and name != TEMPORARY:  # which may have just ended
@@ -385,7 +389,7 @@ class World:
 
     def _check_reloaded(self, before: dict[str, QueueView], after: dict[str, QueueView], *, faults: int) -> None:
         """Raise Violation unless queues that were there are as they were, and those that are declared are there."""
-        for name in NAMES:
+        for name in self.scenario.names:
             if name in before and name in after and after[name].config != before[name].config:
                 raise Violation(f"a reload has changed {before[name].config} to {after[name].config}")
             if name in before and name not in after and name != TEMPORARY:

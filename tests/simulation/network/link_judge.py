@@ -1,6 +1,5 @@
 """What is promised of a whole network, beside what each broker promises: one member of a group gets a message."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from simulation.mqtt_tap import number_of
@@ -20,9 +19,18 @@ class LinkJudge:
 
     def __init__(self) -> None:
         self.direct = DirectBook()
+        self.truths: dict[str, Truth] = {}  # by broker
 
-    def check(self, truths: Sequence[Truth]) -> None:
+    def knows(self, truth: Truth) -> None:
+        """A broker starts, perhaps for the first time."""
+        if truth.broker not in self.truths:
+            self.truths[truth.broker] = truth
+            for each in self.truths.values():
+                each.others = [other for other in self.truths.values() if other is not each]
+
+    def check(self) -> None:
         """Raise Violation when members at two brokers got one message of a shared subscription."""
+        truths = list(self.truths.values())
         groups: list[Target] = [
             target for truth in truths for target in (*truth.targets.values(), *truth.ended) if target.kind == GROUP
         ]

@@ -14,11 +14,13 @@ from simulation.network.direct_clients import DirectClient
 from simulation.network.interests import interests_agree, knows_all
 from simulation.network.joined_loops import JoinedLoops
 from simulation.network.link_judge import LinkJudge
+from simulation.network.link_tap import LinkTap
 from simulation.network.retained_state import retained_at_rest
 from simulation.network.retaining_clients import RetainBook, RetainingClient
-from simulation.network.ways import Pair, Process, Reach, Ways
+from simulation.network.steps import scenario_at
+from simulation.network.ways import Pair, Process, Reach, Tap, Ways
 from simulation.node_checks import queues_of
-from simulation.scenario import SPARE, Scenario
+from simulation.scenario import SOLE_QUEUES, SPARE, Scenario
 from simulation.surroundings import Surroundings
 from simulation.targets import NOT_YET, Violation
 from simulation.world import AnyClient, Backup, World
@@ -41,8 +43,7 @@ class Network:
         self.course = Course()
         self.loops = JoinedLoops()
         self.log = LogWatch()
-        self.trace = hashlib.blake2b(digest_size=8)  # of what brokers write to each other
-        self.ways = Ways(BROKERS, self._written)
+        self.ways = Ways(BROKERS)
         self.up_again_us: dict[str, int] = {}  # brokers that are down
         self.backups: dict[str, Backup] = {}  # by broker: the last one
         self.judge = LinkJudge()
@@ -51,6 +52,7 @@ class Network:
         dials = {pair: rng.random() < 0.7 for pair in PAIRS}
         for one, other in PAIRS:  # one of two has to
             dials[one, other] = dials[one, other] or not dials[other, one]
+        homes = {queue: rng.choice(BROKERS) for queue in SOLE_QUEUES}
         when_full = rng.choice(("refuse", "discard"))
         for name, ahead_ms in zip(BROKERS, AHEAD_MS, strict=True):
             links: dict[str, dict[str, Any]] = {
@@ -71,10 +73,8 @@ class Network:
                 ahead_ms=ahead_ms,
                 links=links,
             )
-            self.worlds[name] = Broker(self, rng.getrandbits(32), scenario, surroundings)
-        truths = [world.truth for world in self.worlds.values()]
-        for truth in truths:
-            truth.others = [each for each in truths if each is not truth]
+            its_scenario = scenario_at(scenario, {queue for queue, home in homes.items() if home == name})
+            self.worlds[name] = Broker(self, rng.getrandbits(32), its_scenario, surroundings)
         self._next_tick_us = self.loops.now_us + TICK_US
         self.loops.is_over = self._is_over
 
@@ -123,9 +123,10 @@ class Network:
 
     def hexdigest(self) -> str:
         """Return what tells one run from another."""
+        trace = hashlib.blake2b(digest_size=8)
         for world in self.worlds.values():
-            self.trace.update(world.trace.digest())
-        return self.trace.hexdigest()
+            trace.update(world.trace.digest())
+        return trace.hexdigest()
 
     # --- time and checks ---
 
@@ -151,7 +152,7 @@ class Network:
         for world in self.up.values():
             world.check()
         self._see_what_is_known()
-        self.judge.check([world.truth for world in self.worlds.values()])
+        self.judge.check()
 
     def _see_what_is_known(self) -> None:
         """Note of queues and sessions that other brokers know of them: they have acknowledged all that was told."""
@@ -212,9 +213,6 @@ class Network:
         """Return whether a promise is broken. What circles for ever, and becomes more, would go on until the end."""
         return any(world.has_violation for world in self.worlds.values())
 
-    def _written(self, broker: str, data: bytes) -> None:
-        self.trace.update(broker.encode() + data)
-
 
 class Broker(World):
     """One broker of the network."""
@@ -230,8 +228,9 @@ class Broker(World):
     def start(self) -> None:
         """Bring up a node from the image; the others can reach it once it is up."""
         name = self.surroundings.broker
+        self._link_judge.knows(self.truth)
         self._ways.went_down(name)
-        self._ways.came_up(name, Process(self.loop))
+        self._ways.came_up(name, Process(self.loop, self._link_end))
         super().start()
         listener = self.node.flow.listeners["flow"]
         assert isinstance(listener, MemoryListener)
@@ -241,6 +240,16 @@ class Broker(World):
         """Lose everything but the image."""
         self._ways.went_down(self.surroundings.broker)
         super().dies()
+
+    def _link_end(self, neighbor: str) -> Tap:
+        """Return who is told of this broker's end of a connection."""
+        tap = LinkTap(self.truth, self._link_judge.truths[neighbor])
+
+        def written(data: bytes) -> None:
+            self.trace.update(data)
+            self._judge(tap.written, data)
+
+        return Tap(written, lambda data: self._judge(tap.read, data), tap.ended)
 
     def _everybody(self) -> Iterator[AnyClient]:
         yield from super()._everybody()

@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from simulation.scenario import QUEUES, Scenario, scenario_of
+from simulation.scenario import OPTION_SHARE, OPTIONS, QUEUES, SOLE_QUEUES, Scenario, scenario_of
 from simulation.steps import RETURNS, WEIGHTS, Step, drawn_steps
 
 # What harms a broker beyond its crashes is for runs of one broker: here it would only hide what links do.
@@ -37,8 +37,17 @@ def network_scenario_of(seed: int) -> Scenario:
         name: plan if not any(each in plan.attributes for each in NOT_HERE) else QUEUES[name]
         for name, plan in drawn.queues.items()
     }
+    rng = Random(f"network scenario {seed}")
+    elsewhere = {}
+    for name, plan in SOLE_QUEUES.items():
+        attributes = dict(plan.attributes)
+        for option in OPTIONS[name]:
+            if rng.random() < OPTION_SHARE:
+                attributes |= option
+        elsewhere[name] = plan._replace(attributes=attributes)
     return drawn._replace(
         queues=queues,
+        elsewhere=elsewhere,
         priorities=False,
         jobs=False,
         forwards=False,
@@ -54,6 +63,15 @@ def network_scenario_of(seed: int) -> Scenario:
         reloads=False,
         pushes=False,
         browses=False,
+    )
+
+
+def scenario_at(scenario: Scenario, sole: set[str]) -> Scenario:
+    """Return the scenario of a broker that has some of the queues that one broker has."""
+    elsewhere = scenario.elsewhere
+    return scenario._replace(
+        queues=scenario.queues | {name: plan for name, plan in elsewhere.items() if name in sole},
+        elsewhere={name: plan for name, plan in elsewhere.items() if name not in sole},
     )
 
 

@@ -7,7 +7,7 @@ arrives when it is opened again, as TCP would have it, if the connection still e
 from collections import deque
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from simulation.memory_network import MemoryListener, OutgoingWire, Wire
 from simulation.virtual_loop import VirtualLoop
@@ -25,11 +25,21 @@ class Way:
         self.delay_us = 0  # beside what each socket takes
 
 
+class Tap(NamedTuple):
+    """Who is told of one end of a connection."""
+
+    written: Callable[[bytes], None]
+    read: Callable[[bytes], None]
+    ended: Callable[[], None]
+
+
 class Process:
     """A broker as its neighbors reach it."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, tap: Callable[[str], Tap]) -> None:
+        """`tap` returns who is told of a connection's end there; it is given the name of the other broker."""
         self.loop = loop
+        self.tap = tap
         self.listener: MemoryListener | None = None  # None: it is starting
 
 
@@ -104,14 +114,12 @@ class Connection:
 class Ways:
     """All of the network."""
 
-    def __init__(self, brokers: tuple[str, ...], written: Callable[[str, bytes], None]) -> None:
-        """`written` is told what each broker writes to links."""
+    def __init__(self, brokers: tuple[str, ...]) -> None:
         self.rng = Random(0)  # seeded anew by each step
         self.processes: dict[str, Process] = {}  # those that run
         self.ways = {(one, other): Way() for one in brokers for other in brokers if one != other}
         self.connections: list[Connection] = []
         self.brokers = brokers
-        self._written = written
 
     def port_of(self, broker: str) -> int:
         """Return the port that a broker has for the others."""
@@ -159,16 +167,14 @@ class Ways:
             return None
         forth = LinkEnd(self.ways[one, other], lambda: there.loop if self.processes.get(other) is there else None)
         back = LinkEnd(self.ways[other, one], lambda: here.loop if self.processes.get(one) is here else None)
-        outgoing = OutgoingWire(here.loop, forth, self.rng, written=self._tap(one), read=_nothing, ended=_done)
-        incoming = Wire(there.loop, back, self.rng, written=self._tap(other), read=_nothing, ended=_done)
+        near, far = here.tap(other), there.tap(one)
+        outgoing = OutgoingWire(here.loop, forth, self.rng, written=near.written, read=near.read, ended=near.ended)
+        incoming = Wire(there.loop, back, self.rng, written=far.written, read=far.read, ended=far.ended)
         forth.connect(incoming)
         back.connect(outgoing)
         self.connections.append(Connection((one, other), (outgoing, incoming), (forth, back)))
         there.loop.call_soon(there.listener.open, incoming, ("127.0.0.1", 40_000))
         return outgoing
-
-    def _tap(self, broker: str) -> Callable[[bytes], None]:
-        return lambda data: self._written(broker, data)
 
 
 class Reach:
@@ -200,11 +206,3 @@ class Reach:
 
     def _target(self, port: int) -> str:
         return self._ways.brokers[port - FIRST_PORT]
-
-
-def _nothing(data: bytes) -> None:
-    """Judge nothing: what a link carries is judged at its ends."""
-
-
-def _done() -> None:
-    """The same."""
