@@ -17,7 +17,7 @@ class Far(NamedTuple):
     queue: str
     number: int  # of the message
     flagged: bool  # as redelivered
-    count: int  # of its deliveries; 0: it is not told
+    tries: int  # its delivery count; 0: it is not told
 
 
 class FarFlows:
@@ -40,7 +40,7 @@ class FarFlows:
         """
         line = self._brought.get(self._line(client, far), [])
         for place, each in enumerate(line):
-            if each.number == far.number and each.flagged == far.flagged and far.count in (0, each.count):
+            if each.number == far.number and each.flagged == far.flagged and far.tries in (0, each.tries):
                 del line[: place + 1]
                 return
         raise Violation(f"{client} got {far}, and the link brought {line}")

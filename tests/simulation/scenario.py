@@ -143,9 +143,7 @@ class Scenario(NamedTuple):
     reloads: bool  # the configuration changes, and the node reads it again
     pushes: bool  # REST delivery points push the messages of some queues to web servers
     browses: bool  # clients of HTTP browse queues
-    elsewhere: Mapping[str, Plan] = MappingProxyType(
-        {}
-    )  # queues that other brokers of a network have, and consumers here use
+    elsewhere: Mapping[str, Plan] = MappingProxyType({})  # queues of other brokers of a network, used from here
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from simulation.mqtt_tap import Written, number_of
 from simulation.truth import Truth
 from sluicegate.actors.network.link_batches import link_batch
 from sluicegate.messaging.message.outcomes import ACCEPTED, REJECTED, RELEASED, RELEASED_ELSEWHERE
-from sluicegate.protocols.flow.codec.frame import LINK_DELIVER, LINK_FLOW
+from sluicegate.protocols.flow.codec.frame import CLOSE, ERROR, LINK_DELIVER, LINK_FLOW
 from sluicegate.protocols.flow.codec.frames.link_flow import REDELIVERED, LinkDeliver, read_deliver
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.notes import FlowNote, note_in
@@ -48,6 +48,8 @@ class LinkTap:
                 self._delivers(read_deliver(frame, buffer))
             elif frame.kind == LINK_FLOW:
                 self._says(note_in(buffer[frame.body_at : frame.end]))
+            elif frame.kind in (CLOSE, ERROR):  # perhaps to a peer that is no more: another connection replaces this
+                self.ended()
 
     def read(self, data: bytes) -> None:
         """The broker reads bytes, cut anywhere. Raises Violation."""

@@ -35,7 +35,7 @@ FAULTS = (
                 "                of(neighbor).sequences_of(lineage)\n",
             ),
         ),
-        seed=1,
+        seed=3,
     ),
     Planted(
         "what a crash may take back crosses a link before its commit",
@@ -189,5 +189,38 @@ FAULTS = (
             ),
         ),
         seed=8,
+    ),
+    Planted(
+        "the end of a link leaves messages with consumers that are gone",
+        (
+            Edit(
+                "protocols/network/queues/home.py",
+                "            self._end(lent, UnbindFlow(lent.flow_id))\n\n    # --- what the neighbor",
+                "            self._forget(lent)\n\n    # --- what the neighbor",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "messages cross a link to consumers without their marks",
+        (
+            Edit(
+                "protocols/network/queues/home.py",
+                "            flags = (REDELIVERED if delivery.redelivered else 0) | (\n",
+                "            flags = 0 | (\n",
+            ),
+        ),
+        seed=7,
+    ),
+    Planted(
+        "a loan that brings nothing is kept from those that wait",
+        (
+            Edit(
+                "protocols/network/queues/remote.py",
+                "            if is_idle:\n",
+                "            if is_idle and borrower.lent_count == 0:\n",
+            ),
+        ),
+        seed=1,
     ),
 )
