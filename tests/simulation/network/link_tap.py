@@ -58,9 +58,11 @@ class LinkTap:
                 self._is_brought(read_deliver(frame, buffer))
             elif frame.kind == LINK_FLOW:
                 self._hears(note_in(buffer[frame.body_at : frame.end]))
+            elif frame.kind in (CLOSE, ERROR):
+                self.ended()
 
     def ended(self) -> None:
-        """The broker closes the connection, or has lost it."""
+        """The broker closes the connection, has lost it, or hears that it ends."""
         for flow in self._flows.values():
             flow.has_let_go = True
 
