@@ -223,7 +223,8 @@ class PrepareSettlement:
     """Ask of a partition: take half-open ranges from the flow that holds them, for a commit in progress.
 
     Answered with a Prepared, to which the commit posts CommitEnded; or with None, and nothing is done, when the flow
-    does not hold all of them under this epoch, from deliveries with this count.
+    does not hold all of them under this epoch, from deliveries with this count. A partition of another broker raises
+    SettledElsewhere.
     """
 
     def __init__(self, flow_id: int, epoch: int, ranges: list[tuple[int, int]], delivery_count: int) -> None:
@@ -231,6 +232,14 @@ class PrepareSettlement:
         self.epoch = epoch
         self.ranges = ranges
         self.delivery_count = delivery_count
+
+
+class SettledElsewhere(Exception):
+    """The answer to PrepareSettlement from a partition of another broker: it has no part in commits here."""
+
+    def __init__(self, broker: str) -> None:
+        text = f"it settles a message of a queue of broker {broker}: a transaction settles those of its own broker only"
+        super().__init__(text)
 
 
 @final

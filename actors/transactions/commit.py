@@ -27,6 +27,7 @@ from sluicegate.actors.messages.data import (
     PrepareSettlement,
     PublishFailed,
     Settled,
+    SettledElsewhere,
     SettleTogether,
 )
 from sluicegate.actors.partitions.jobs.prepare import PreparedSettlement
@@ -103,6 +104,9 @@ class TransactionCommit(Address):
                 prepared: PreparedSettlement | None = await answer
             except pykka.ActorDeadError:  # its queue was deleted
                 prepared = None
+            except SettledElsewhere as elsewhere:
+                reason = str(elsewhere)
+                continue
             except Exception as error:  # an error in a partition: the others have to be told of the end
                 log.error("a partition failed during the commit of a transaction", exc_info=error)
                 prepared = None

@@ -22,6 +22,7 @@ from sluicegate.actors.messages.data import (
     PublishFailed,
     RenewLock,
     Settle,
+    SettledElsewhere,
     SettleDurably,
     Wake,
 )
@@ -452,6 +453,7 @@ class _RemotePartition(Behaviour):
             return []
         else:
             assert isinstance(message, PrepareSettlement), "consumers send nothing else"
+            raise SettledElsewhere(link.neighbor)
         return None
 
     def turn_ended(self) -> None:
