@@ -1,0 +1,92 @@
+"""Queues of a neighbor where the consumers are: why they cannot be reached, and what the neighbor's answers mean."""
+
+from sluicegate.actors.messages.data import PublishFailed, RenewLock
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
+from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.notes import note_body, note_in
+from sluicegate.protocols.network.queues.remote import RemoteQueues
+from support.cores.lone_actors import Idle, recorder, spawned, turn
+from support.flow.engine_pair import open_gateway
+from support.flow.golden import decoded
+from support.network.full_socket import FullSocket
+
+CONSUMER = 5
+
+
+class Socket(FullSocket):
+    """Records what is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+
+def connected(runtime: Runtime) -> tuple[RemoteQueues, LinkWire, Socket]:
+    cell, socket = spawned(runtime, Idle), Socket()
+    wire = LinkWire(
+        cell,
+        open_gateway(),
+        ProtocolCounters(),
+        socket,
+        address="10.0.0.1:55555",
+        is_encrypted=False,
+        hang_up=lambda code, text: None,
+    )
+    queues = RemoteQueues(cell, "b")
+    queues.connected(wire, 1, 1)
+    return queues, wire, socket
+
+
+def test_it_is_told_why_queues_cannot_be_reached(runtime: Runtime) -> None:
+    queues, _, _ = connected(runtime)
+    queues.disconnected()
+    assert queues.absence == "the link to its broker b is down"
+    queues.connected_unserved()
+    assert queues.absence == "its broker b has a release that serves no consumers of other brokers"
+    queues.disconnected()
+    assert queues.absence == "the link to its broker b is down"
+
+
+def test_a_neighbor_that_delivers_to_a_consumer_that_is_gone_is_told_so(runtime: Runtime) -> None:
+    """Else it would hold the messages, and with them their keys, for as long as the link is up."""
+    queues, wire, socket = connected(runtime)
+    queues.delivered(LinkDeliver(1, CONSUMER, 0, 0, 1, 1, 1, 0, b"", b"messages"))
+    wire.flush()
+    frame = decoded(socket.written)
+    assert isinstance(frame, LinkFlow)
+    note = note_in(frame.batch)
+    assert (note.kind, note.consumer, note.values) == (notes.UNBIND, CONSUMER, [False, True])
+
+
+def test_a_verdict_of_a_later_release_is_a_refusal(runtime: Runtime) -> None:
+    queues, _, _ = connected(runtime)
+    heard: list[object] = []
+    queues.begin(CONSUMER, queues.queue("q")[1])
+    token = queues.awaits(CONSUMER, recorder(runtime, heard).inbox)
+    queues.received(note_in(note_body(notes.SETTLED, 0, token, len(REFUSAL_TEXTS) + 3, "")))
+    turn(runtime)
+    assert isinstance(heard[0], PublishFailed)
+    assert heard[0].verdict == REFUSED_NOT_STORED
+
+
+def test_locks_are_renewed_when_the_neighbor_says_so(runtime: Runtime) -> None:
+    """Not before: a worker that believes in a lock which it has lost is the second owner of a key."""
+    queues, wire, socket = connected(runtime)
+    queues.begin(CONSUMER, queues.queue("q")[1])
+    renewed = queues.renew(0, RenewLock(CONSUMER, 1, [(1, 3)], 1))
+    wire.flush()
+    frame = decoded(socket.written)
+    assert isinstance(frame, LinkFlow)
+    assert not renewed.done
+    queues.received(note_in(note_body(notes.RENEWED, CONSUMER, note_in(frame.batch).number(4), 2)))
+    assert renewed.get() == 2
+
+    lost = queues.renew(0, RenewLock(CONSUMER, 1, [(1, 3)], 1))
+    queues.disconnected()
+    assert lost.get() == 0
