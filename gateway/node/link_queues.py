@@ -191,6 +191,7 @@ class LinkQueues:
                 selectors=vpn.selectors,
                 credit=services.credit,
                 answerer=self.answerer,
+                clients=vpn.network_clients,
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]

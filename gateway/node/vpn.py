@@ -45,6 +45,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.network.clients import NetworkClients
 from sluicegate.messaging.observability.events import VPN_STATE_CHANGED
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -109,7 +110,6 @@ class MessageVpn:
         )
         watch_vpn(self.events, self.gate)
         watch_retained(self.events, self.space.retained)
-
         self.clients = make_roster(name, self.space, self.events)
         self.access = VpnAccess(config, self.clients, self._write_row)
         self._apply_quotas()
@@ -125,6 +125,7 @@ class MessageVpn:
         self.cursors = self._spawn_cursors()
         self.reader_batches = ReaderBatches()
         self.staging = self._spawn_staging(stored)
+        self.network_clients = NetworkClients(self.space.broker)
         self.sessions = self._spawn_sessions()
         self.publishers = self._spawn_publishers()
         self.http_flows = self._make_http_flows()
@@ -503,6 +504,7 @@ class MessageVpn:
                     spool=services.spool.inbox,
                     clients=self.clients,
                     selectors=self.selectors,
+                    network=self.network_clients,
                 ),
             ),
             name="mqtt-sessions",

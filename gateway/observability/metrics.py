@@ -450,6 +450,18 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("vpn",),
     ),
     Metric(
+        "sluicegate_mqtt_clients_moved_total",
+        COUNTER,
+        "MQTT connections that ended because their clients have connected at a neighbor broker",
+        ("vpn",),
+    ),
+    Metric(
+        "sluicegate_mqtt_other_users_connected_total",
+        COUNTER,
+        "Connections at neighbor brokers with the client identifier of another user's session here",
+        ("vpn",),
+    ),
+    Metric(
         "sluicegate_rest_delivery_point_up",
         GAUGE,
         "Whether a delivery point pushes messages: 1 or 0",

@@ -271,6 +271,9 @@ def _links(node: Node) -> Iterator[Sample]:
         if neighbors is not None:
             count = neighbors.queues.unreadable_count
             yield Sample("sluicegate_link_unreadable_queues_total", count, vpn=message_vpn.name)
+        clients = message_vpn.network_clients
+        yield Sample("sluicegate_mqtt_clients_moved_total", clients.ended_count, vpn=message_vpn.name)
+        yield Sample("sluicegate_mqtt_other_users_connected_total", clients.other_user_count, vpn=message_vpn.name)
     for vpn, count in node.links.overruns().items():
         yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
     for reason, count in links.refused.counts.items():

@@ -16,7 +16,14 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LINK_MISSING_CLEAR,
 )
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.link import LINK_VERSION, RETAINED, TAKES_PACKETS, TELLS_NEIGHBORS, Link
+from sluicegate.protocols.flow.codec.frames.link import (
+    LINK_VERSION,
+    RETAINED,
+    TAKES_PACKETS,
+    TELLS_CLIENTS,
+    TELLS_NEIGHBORS,
+    Link,
+)
 from sluicegate.protocols.flow.codec.frames.link_flow import ANSWERS, SERVES_CONSUMERS
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
@@ -28,7 +35,7 @@ from sluicegate.protocols.network.vpn_link import LinkedVpn, VpnLink
 
 ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a failure costs one connection
 # Of this broker's links.
-FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, FORMAT)
+FEATURES: Final = (TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, FORMAT)
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"
 

@@ -20,6 +20,7 @@ from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.network.clients import NetworkClients
 from sluicegate.messaging.network.interest import Change, text_of
 from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
@@ -32,9 +33,11 @@ from sluicegate.protocols.flow.codec.codes import MALFORMED, PeerViolation
 from sluicegate.protocols.flow.codec.frames import link as frames
 from sluicegate.protocols.flow.codec.frames.link import (
     TAKES_PACKETS,
+    TELLS_CLIENTS,
     TELLS_NEIGHBORS,
     Link,
     LinkAck,
+    LinkClients,
     LinkGroup,
     LinkInterests,
     LinkMessages,
@@ -48,6 +51,7 @@ from sluicegate.protocols.flow.codec.frames.link_flow import ANSWERS, SERVES_CON
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
+from sluicegate.protocols.network.exchange.clients import ClientsLink
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
 from sluicegate.protocols.network.exchange.packets import PacketsReader, has_packets, packets_of
 from sluicegate.protocols.network.interests import InterestLink
@@ -92,6 +96,7 @@ class LinkedVpn:
         selectors: Selectors,
         credit: CreditPool[Address],
         answerer: Answerer,
+        clients: NetworkClients,
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
         before."""
@@ -105,6 +110,7 @@ class LinkedVpn:
         self.selectors = selectors
         self.credit = credit
         self.answerer = answerer
+        self.clients = clients
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
         self._linked: dict[str, None] = {}  # neighbors whose link runs, connected or not
@@ -224,6 +230,7 @@ class VpnLink(LinkOutput, Flushed):
             retained=self.retained.sender,
             ask_flush=self._ask_flush,
         )
+        self.clients: Final = ClientsLink(vpn.clients, neighbor, self._ask_flush)
         vpn.link_begins(neighbor)
         vpn.space.change_neighbor(self, Change(list(kept.interests), []))
         vpn.space.keep_for(self, queue.target)
@@ -236,6 +243,7 @@ class VpnLink(LinkOutput, Flushed):
         self.vpn.links.pop(self.neighbor, None)
         self.interests.stop()
         self.retained.stop()
+        self.clients.stop()
         self.vpn.space.keep_for(self, None)
         self.vpn.link_ends(self.neighbor)
         self.vpn.router.ask(NeighborGone(self))
@@ -254,6 +262,8 @@ class VpnLink(LinkOutput, Flushed):
         self.queue_sender.connected(wire, flow_id, frame_bytes_max)
         if frames.RETAINED in greeting.features:
             self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
+        if TELLS_CLIENTS in greeting.features:
+            self.clients.connected(wire, flow_id, frame_bytes_max, self._cell.runtime.clock.now_ms())
         if SERVES_CONSUMERS in greeting.features:
             self.home_flows.connected(wire, flow_id, frame_bytes_max)
             self.remote_queues.connected(wire, flow_id, greeting.incarnation)
@@ -271,6 +281,7 @@ class VpnLink(LinkOutput, Flushed):
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
             self.retained.disconnected()
+            self.clients.disconnected(self._cell.runtime.clock.now_ms())
             self.home_flows.disconnected()
             self.remote_queues.disconnected()
             self.questions.disconnected()
@@ -324,6 +335,8 @@ class VpnLink(LinkOutput, Flushed):
                 self.interests.acknowledged(frame)
             elif isinstance(frame, LinkRetained):
                 self.retained.received(frame.body)
+            elif isinstance(frame, LinkClients):
+                self.clients.received(frame.body)
             else:
                 self.interests.told_digests(frame)
         except ValueError as error:
@@ -374,7 +387,7 @@ class VpnLink(LinkOutput, Flushed):
         if wire is None or wire.is_full:
             return  # `resumed` goes on: nothing that the neighbor can make us say piles up meanwhile
         self.arrivals.flush()
-        if self.interests.flush(wire) or self.retained.flush():
+        if self.clients.flush() or self.interests.flush(wire) or self.retained.flush():
             self._ask_flush()
         self.interests.acknowledge(wire)
 

@@ -38,10 +38,19 @@ class Client(Wired):
     """One client, over all its connections. What it keeps between them is what MQTT calls the client's session."""
 
     def __init__(
-        self, name: str, truth: Truth, *, connect: Connect, later: Later, is_durable: bool, receive_maximum: int
+        self,
+        name: str,
+        truth: Truth,
+        *,
+        broker: str,
+        connect: Connect,
+        later: Later,
+        is_durable: bool,
+        receive_maximum: int,
     ) -> None:
         super().__init__()
         self.name = name
+        self._identifier = f"{name}@{broker}" if broker else name  # one client in the whole network
         self.mode = PROMPT
         self.state = OFFLINE
         self.disconnected_with = 0  # the code of the last DISCONNECT
@@ -128,7 +137,7 @@ class Client(Wired):
         properties += mqtt.receive_maximum(self._receive_maximum) + mqtt.topic_alias_maximum(self._aliases_max)
         self._send(
             mqtt.connect(
-                self.name,
+                self._identifier,
                 level=5,
                 clean_start=clean_start,
                 keep_alive_s=KEEP_ALIVE_S,

@@ -113,7 +113,7 @@ def _break(world: World, step: Step) -> None:
         cells[step.what % len(cells)].inbox.post(Unheard())
         return
     times = 1 + step.amount % FAILURES_MAX
-    client = queue.name.removeprefix("#mqtt/")
+    client = queue.name.removeprefix("#mqtt/").partition("@")[0]
     name = world.clients[client].session_name if client in world.clients else queue.name
     if queue.name.startswith("#share/"):
         name = GROUP

@@ -133,6 +133,7 @@ class World:
             name: Client(
                 name,
                 self.truth,
+                broker=surroundings.broker,
                 connect=partial(self._dial, "mqtt"),
                 later=lambda us, callback: self._later(us, callback),
                 is_durable=name not in FLEETING,

@@ -71,6 +71,7 @@ LINK_NEIGHBORS: Final = 0x77
 LINK_RETAINED: Final = 0x78
 LINK_FLOW: Final = 0x79
 LINK_DELIVER: Final = 0x7A
+LINK_CLIENTS: Final = 0x7B
 
 OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_DIGESTS,
@@ -83,6 +84,7 @@ OF_LINKS: Final[tuple[int, ...]] = (  # once LINK is answered
     LINK_RETAINED,
     LINK_FLOW,
     LINK_DELIVER,
+    LINK_CLIENTS,
 )
 
 # Requests that need no flow; the answer is a RESPONSE of the same type.
@@ -147,6 +149,7 @@ NAMES: Final[dict[int, str]] = {
     LINK_RETAINED: "LINK_RETAINED",
     LINK_FLOW: "LINK_FLOW",
     LINK_DELIVER: "LINK_DELIVER",
+    LINK_CLIENTS: "LINK_CLIENTS",
 }
 
 RESPONSE: Final = 0x01  # it answers a request

@@ -57,7 +57,7 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
         will = _admit(client, event, client_id, principal)
         user = client.identity.user
         will_bytes = 0 if will is None else will.usage_bytes()
-        claim = ClaimSession(client_id, event.clean_start, expiry_s, client.cell, user, will_bytes)
+        claim = ClaimSession(client_id, event.clean_start, expiry_s, client.cell, user, will_bytes, not event.client_id)
         claimed: SessionClaimed = await client.turn_budget().ask(client.services.sessions, claim)
     except ConnectRefused as refusal:
         client.engine.refuse(refusal.reason_code, str(refusal))

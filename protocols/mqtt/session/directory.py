@@ -19,6 +19,7 @@ from sluicegate.messaging.clients.rights import SESSION_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
+from sluicegate.messaging.network.clients import ClientSeen, ConnectedElsewhere, NetworkClients, NoteConnected
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.queues.definition import ANONYMOUS
@@ -69,6 +70,7 @@ class SessionDirectory(Behaviour):
         spool: Address,
         clients: ClientRoster,
         selectors: Selectors,
+        network: NetworkClients,
     ) -> None:
         self._cell = cell
         self._runtime = cell.runtime
@@ -77,6 +79,8 @@ class SessionDirectory(Behaviour):
         self._spool = spool
         self._clients = clients
         self._selectors = selectors
+        self._network = network
+        network.directory = cell.inbox
         self._row_prefix = space.row_prefix
         self._sessions: dict[str, Session] = {}
         self.quota = SessionQuota(clients)
@@ -103,6 +107,12 @@ class SessionDirectory(Behaviour):
             self._released(message)
         elif isinstance(message, Confirmed | PublishFailed):
             self._decided(message)
+        elif isinstance(message, ConnectedElsewhere):
+            self._connected_elsewhere(message)
+        elif isinstance(message, NoteConnected):
+            self._network.were_connected(
+                [(each.client_id, each.user) for each in self._sessions.values() if each.connection is not None]
+            )
         return None
 
     def turn_ended(self) -> None:
@@ -146,7 +156,7 @@ class SessionDirectory(Behaviour):
         self._check_user(session, message)
         self._check_room(session, message)
         if session is not None and session.connection is not None:
-            await self._take_over(session, message)
+            await self._take_over(session, is_clean=message.clean_start)
             session = self._sessions.get(client_id)
             self._check_room(session, message)  # others may have come meanwhile
         if session is not None and message.clean_start:
@@ -181,11 +191,14 @@ class SessionDirectory(Behaviour):
             session.expiry_s = message.expiry_s
         session.user = message.user
         session.connection = message.connection
+        if self._network.has_links and not message.is_assigned:
+            wall_ms = self._runtime.clock.wall_ms()
+            self._network.connected(message.client_id, message.user, is_clean=message.clean_start, wall_ms=wall_ms)
         self.quota.count(session, message.will_bytes)
         return SessionClaimed(session, present)
 
-    async def _take_over(self, session: Session, message: ClaimSession) -> None:
-        """Take a session from the connection that has it, which ends."""
+    async def _take_over(self, session: Session, *, is_clean: bool) -> None:
+        """Take a session from the connection that has it, which ends. `is_clean`: the next begins without a session."""
         connection = session.connection
         assert connection is not None
         released: SessionReleased | None = await ask_unless_gone(connection.inbox, TakeOver())
@@ -196,10 +209,57 @@ class SessionDirectory(Behaviour):
                 await ended
             return
         will = released.will
-        goes_on = not message.clean_start and session.expiry_s > 0
+        goes_on = not is_clean and session.expiry_s > 0
         if will is not None and goes_on and will.delay_s > 0:
             released.will = None
-        self._park(session, released)
+        self._park(session, released, is_due=not goes_on)
+
+    # --- clients that connect to neighbor brokers ---
+
+    def _connected_elsewhere(self, message: ConnectedElsewhere) -> None:
+        """End the connections here of clients that have a newer one at a neighbor. Their sessions stay."""
+        for seen in message.clients:
+            session = self._sessions.get(seen.client_id)
+            if session is None:
+                continue
+            if session.user not in (ANONYMOUS, seen.user):
+                self._network.other_user_count += 1
+            elif session.connection is None:
+                self._is_back_elsewhere(session, seen)
+            elif self._network.is_newer(seen, message.broker):
+                run(self._runtime, self._leave_to(seen, message.broker))
+            else:
+                here = self._network.known(seen.client_id)
+                if here is not None:
+                    message.output.client_connected(here)
+
+    def _is_back_elsewhere(self, session: Session, seen: ClientSeen) -> None:
+        """Publish no will that waits: its client has connected again before the delay was over [3.1.3-9]."""
+        away = session.away
+        if away is None or away.will is None or seen.is_clean or not seen.is_news:
+            return
+        away.will = None
+        if away.will_timer is not None:
+            away.will_timer.cancel()
+            away.will_timer = None
+        self._count(session)
+        self._store(session)
+
+    async def _leave_to(self, seen: ClientSeen, broker: str) -> None:
+        """End the connection of a client, in turn with its claims here."""
+        client_id = seen.client_id
+        while client_id in self._claims:
+            await self._claims[client_id]
+        turn: LoopFuture[None] = LoopFuture()
+        self._claims[client_id] = turn
+        try:
+            session = self._sessions.get(client_id)
+            if session is not None and session.connection is not None and self._network.is_newer(seen, broker):
+                self._network.ended_count += 1
+                await self._take_over(session, is_clean=seen.is_clean)
+        finally:
+            del self._claims[client_id]
+            turn.set(None)
 
     # --- sessions without a connection ---
 
@@ -209,11 +269,13 @@ class SessionDirectory(Behaviour):
             return  # taken over meanwhile
         self._park(session, message)
 
-    def _park(self, session: Session, released: SessionReleased) -> None:
-        """Keep a session until its client returns or it expires."""
+    def _park(self, session: Session, released: SessionReleased, *, is_due: bool = False) -> None:
+        """Keep a session until its client returns or it expires. `is_due`: its will does not wait for that."""
         session.connection = None
+        if self._network.has_links:
+            self._network.gone(session.client_id)
         will = released.will
-        delay_s = 0 if will is None else min(will.delay_s, session.expiry_s)
+        delay_s = 0 if will is None or is_due else min(will.delay_s, session.expiry_s)
         if will is not None and delay_s == 0:
             self._publish_will(session, will)
             will = None

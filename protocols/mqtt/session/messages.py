@@ -15,7 +15,7 @@ class ClaimSession:
     Raises ClientDenied when the session is another user's, or the message VPN may have no more.
     """
 
-    __slots__ = ("clean_start", "client_id", "connection", "expiry_s", "user", "will_bytes")
+    __slots__ = ("clean_start", "client_id", "connection", "expiry_s", "is_assigned", "user", "will_bytes")
 
     def __init__(
         self,
@@ -25,8 +25,10 @@ class ClaimSession:
         connection: ActorCell,
         user: str,
         will_bytes: int,
+        is_assigned: bool,
     ) -> None:
         self.client_id = client_id
+        self.is_assigned = is_assigned  # the identifier is new: no other broker knows it
         self.clean_start = clean_start
         self.expiry_s = expiry_s
         self.connection = connection

@@ -19,7 +19,7 @@ from support.mqtt.raw_client import RawClient
 
 async def retain(broker: LinkedBroker, topic: str, payload: bytes, *, qos: int = 1) -> None:
     """Set a retained message, or delete it by an empty one."""
-    client = await broker.connect(f"publisher-of-{topic.replace('/', '-')}", 5)
+    client = await broker.connect(f"{broker.named}-of-{topic.replace('/', '-')}", 5)
     await client.publish(topic, payload, retain=True, qos=qos)
     await client.round_trip()
     await client.vanish()

@@ -75,7 +75,7 @@ class DirectClient(Wired):
         """Connect and subscribe."""
         self._unread = b""
         self._wire = self._dial(self, DirectTap())
-        self._wire.send(mqtt.connect(self.name, level=5, keep_alive_s=KEEP_ALIVE_S))
+        self._wire.send(mqtt.connect(f"{self.name}-{self.broker}", level=5, keep_alive_s=KEEP_ALIVE_S))
         self._wire.send(mqtt.subscribe(*[(each, 0) for each in FILTERS], level=5))
 
     def publish(self, kind: str) -> int:

@@ -167,6 +167,7 @@ class Brokers:
     async def add(self, name: str, *settings: str, start: bool = True) -> LinkedBroker:
         """Start a broker of this name; `settings` are further ones."""
         broker = LinkedBroker(self.folder / name, (f"node.name={name}", *MAY_LINK, *settings))
+        broker.named = f"client-{name}"
         self.by_name[name] = broker
         if start:
             await broker.start()

@@ -267,6 +267,7 @@ class Clients(ABC):
     """The clients of one broker, whichever way it runs."""
 
     def __init__(self) -> None:
+        self.named = "client"  # how the ids begin that clients get here; different ones at the brokers of a network
         self._clients: list[RawClient] = []
 
     @property
@@ -288,7 +289,7 @@ class Clients(ABC):
     async def connect(self, client_id: str = "", level: int = 4, **options: object) -> RawClient:
         """Return a client whose CONNECT was accepted. Without an id it gets one of its own."""
         client = await self.open(level)
-        answer = await client.connect(client_id or f"client-{len(self._clients)}", **options)
+        answer = await client.connect(client_id or f"{self.named}-{len(self._clients)}", **options)
         assert answer.reason_code == 0
         return client
 

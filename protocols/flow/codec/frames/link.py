@@ -1,15 +1,16 @@
 """LINK and the frames behind it: a connection between two brokers of one network.
 
 Flow: links. LINK is a request of the broker that connects. Its answer makes the connection a link: from then on both
-ends send the same frames, each about one message VPN, whose number is the flow id. The bodies of LINK_INTERESTS and
-LINK_RETAINED, and the messages in LINK_MESSAGES and LINK_STORE, are read elsewhere (`protocols.network`): clients need
-none of it.
+ends send the same frames, each about one message VPN, whose number is the flow id. The bodies of LINK_INTERESTS,
+LINK_RETAINED and LINK_CLIENTS, and the messages in LINK_MESSAGES and LINK_STORE, are read elsewhere
+(`protocols.network`): clients need none of it.
 
 LINK_STORE has guaranteed messages, with the sequences of the sender's link queue. It may come again after a break, with
 other messages beside it or in other pieces; the receiver knows by the sequences what it has. LINK_STORED, the answer,
 says what will not be needed again: it is stored for its receivers, or nobody wants it.
 
 LINK_RETAINED is about retained messages. It is sent if both LINK and its answer have the feature `retained`.
+LINK_CLIENTS is about MQTT clients, with the feature `clients`.
 """
 
 import struct
@@ -22,6 +23,7 @@ from sluicegate.protocols.flow.codec.fields import FieldReader, FieldWriter
 from sluicegate.protocols.flow.codec.frame import (
     LINK,
     LINK_ACK,
+    LINK_CLIENTS,
     LINK_DELIVER,
     LINK_DIGESTS,
     LINK_FLOW,
@@ -53,6 +55,7 @@ DIGESTS_COUNT: Final = 256
 TAKES_PACKETS: Final = "mqtt-packets"  # the feature of those that read direct messages as MQTT packets, too
 TELLS_NEIGHBORS: Final = "neighbors"  # the feature of those that know LINK_NEIGHBORS
 RETAINED: Final = "retained"  # a feature: LINK_RETAINED
+TELLS_CLIENTS: Final = "clients"  # the feature of those that know LINK_CLIENTS
 
 # Targets of LINK_MESSAGES.
 SUBSCRIBERS: Final = 0x01  # clients and queues that subscribe to the topics
@@ -138,6 +141,19 @@ class LinkRetained:
     def encode(self) -> bytes:
         """Return the frame."""
         return encode_frame(LINK_RETAINED, 0, self.flow_id, b"", self.body)
+
+
+@final
+@dataclass(frozen=True)
+class LinkClients:
+    """MQTT clients that have connected to the sender, as bytes."""
+
+    flow_id: int
+    body: bytes
+
+    def encode(self) -> bytes:
+        """Return the frame."""
+        return encode_frame(LINK_CLIENTS, 0, self.flow_id, b"", self.body)
 
 
 @final
@@ -282,10 +298,11 @@ VpnFrame: TypeAlias = (
     | LinkRetained
     | LinkFlow
     | LinkDeliver
+    | LinkClients
 )
 VPN_FRAMES: Final = (  # the same, for isinstance; what comes most often is first
     *(LinkMessages, LinkStore, LinkStored, LinkInterests, LinkAck, LinkDigests, LinkNeighbors),
-    *(LinkRetained, LinkFlow, LinkDeliver),
+    *(LinkRetained, LinkFlow, LinkDeliver, LinkClients),
 )
 LinkFrame: TypeAlias = Link | VpnFrame
 
@@ -321,6 +338,8 @@ def read_link_frame(frame: Frame, data: bytes) -> LinkFrame:
         return LinkInterests(frame.flow_id, body)
     if kind == LINK_RETAINED:
         return LinkRetained(frame.flow_id, body)
+    if kind == LINK_CLIENTS:
+        return LinkClients(frame.flow_id, body)
     if kind == LINK_ACK:
         if len(body) != _NUMBER.size:
             raise PeerViolation(MALFORMED, f"LINK_ACK with a body of {len(body)} bytes where 8 are required")

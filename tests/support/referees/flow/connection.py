@@ -44,6 +44,7 @@ _OF_LINKS: Final = {
     "LINK_RETAINED",
     "LINK_FLOW",
     "LINK_DELIVER",
+    "LINK_CLIENTS",
 }
 _UNANSWERED: Final = {"CLOSE", "PONG", "PARTITIONS_ACK"} | _OF_LINKS  # beside those of flows
 _OPENING: Final = {"OPEN_PUB", "BIND", "READ"}
