@@ -7,13 +7,17 @@ under way may come a second time, for their state is gone; and so they may when 
 
 import selectors
 import ssl
+import struct
 import time
 from collections import OrderedDict, deque
+from contextlib import suppress
 from typing import Any, Final, final
 
+from paho.mqtt import MQTTException
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
@@ -41,6 +45,7 @@ from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID,
 
 _TICK_S: Final = 1.0  # between two looks at the keep-alive
 _REFUSED: Final = 0x80
+_RECEIVE_MAXIMUM_EXCEEDED: Final = 0x93
 _NEVER_TAKEN: Final = (TOPIC_NAME_INVALID, PAYLOAD_FORMAT_INVALID)  # codes that blame the message itself
 _PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
 
@@ -230,7 +235,7 @@ class Mqtt5Remote(RemoteBroker):
                 else:
                     is_readable = True
             if is_readable:
-                self._check(client.read())
+                self._check(self._read())
             work = self._take_work()
             if work.settlements:
                 self._acknowledge(work.settlements)
@@ -248,6 +253,13 @@ class Mqtt5Remote(RemoteBroker):
                 return
             writes = self._write(selector, sock, writes=writes)
             line.flush()
+
+    def _read(self) -> MQTTErrorCode:
+        """Read and handle what is there. Raises RemoteFailed for a packet that MQTT does not have."""
+        try:
+            return self._client.read()
+        except (struct.error, IndexError, MQTTException, PeerViolation) as error:
+            raise RemoteFailed(f"the foreign broker has sent a malformed packet: {error}") from None
 
     def _take_work(self) -> Work:
         work = self.line.work()
@@ -338,6 +350,8 @@ class Mqtt5Remote(RemoteBroker):
         if qos == 0 and not self.line.has_room():
             self.line.dropped(rule)
             return
+        if qos and len(self._unacknowledged) >= self._window:
+            self._refuse_more()
         if qos == 2 and packet_id in self._orphans:  # it is being stored
             self._unacknowledged[self._orphans.pop(packet_id)] = _Unacknowledged(packet_id, qos)
             return
@@ -362,6 +376,16 @@ class Mqtt5Remote(RemoteBroker):
                 retain=retain,
                 fault=fault,
             )
+        )
+
+    def _refuse_more(self) -> None:
+        """Disconnect from a broker that sends more than Receive Maximum allows [MQTT 3.3.4-9]."""
+        client = self._client
+        client.disconnect(ReasonCode(PacketTypes.DISCONNECT, identifier=_RECEIVE_MAXIMUM_EXCEEDED))
+        with suppress(OSError):
+            client.write()
+        raise RemoteFailed(
+            f"the foreign broker has sent more than {self._window} unacknowledged messages, the Receive Maximum"
         )
 
     def _acknowledge(self, settlements: list[Settlement]) -> None:

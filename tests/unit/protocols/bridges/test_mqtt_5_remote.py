@@ -220,6 +220,37 @@ def test_a_released_message_is_not_acknowledged(broker: ScriptedBroker, qos: int
         side.close()
 
 
+@pytest.mark.parametrize(
+    "malformed",
+    [b"\x50\x01\x00", b"\x62\x01\x00", b"\x32\x07\x00\x01a\x00\x01\xff\xff", b"\x40\x06\x00\x01\x80\xff\xff\xff"],
+    ids=["PUBREC", "PUBREL", "PUBLISH", "PUBACK"],
+)
+def test_a_malformed_packet_is_a_fault_of_the_foreign_broker(broker: ScriptedBroker, malformed: bytes) -> None:
+    """Taken for one of ours, it would have the bridge forget what is under way, and send it twice."""
+    side = side_of(broker, outgoing=OUT_2)
+    side.connect()
+    with broker.accepts() as connection:
+        side.is_open()
+        connection.send(malformed)
+        ended = side.ends()
+    assert ended.reason
+    assert not ended.is_fault
+
+
+def test_a_foreign_broker_that_ignores_receive_maximum_is_disconnected(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=[{"remote_topic": "a/#", "qos": 1}], window_messages=2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        side.is_open()
+        connection.send(*[publish("a/1", b"%d" % number, number, qos=1) for number in (1, 2, 3)])
+        refused = connection.packet()
+        assert (refused.kind, refused.body[:1]) == (DISCONNECT, b"\x93")
+        ended = side.ends()
+    assert "Receive Maximum" in ended.reason
+    assert not ended.is_fault
+
+
 # --- time ---
 
 
