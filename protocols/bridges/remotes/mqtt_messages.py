@@ -18,7 +18,11 @@ from sluicegate.messaging.topics.syntax import (
 from sluicegate.protocols.bridges.path import PATH
 from sluicegate.protocols.bridges.remote import Outgoing
 from sluicegate.protocols.bridges.settings import BridgeSettings
-from sluicegate.protocols.mqtt.codec.message_properties import decode_publish_properties, encode_message_properties
+from sluicegate.protocols.mqtt.codec.message_properties import (
+    DELIVERY_DELAY_NAME,
+    decode_publish_properties,
+    encode_message_properties,
+)
 from sluicegate.protocols.mqtt.codec.properties import user_property
 
 PAYLOAD_BYTES_MAX: Final = 268_000_000  # what a packet can hold beside its topic [MQTT 2.2.3]
@@ -36,8 +40,20 @@ def wall_ms() -> int:
 
 def encoded_properties(headers: Headers | None, path: str) -> bytes:
     """Return the properties of a PUBLISH, without their length; the expiry is what is left of it now."""
-    section = b"" if headers is None else encode_message_properties(headers, wall_ms())
+    now_ms = wall_ms()
+    if headers is not None and 0 < headers.not_before_ms <= now_ms:
+        headers = _without_delay(headers)
+    section = b"" if headers is None else encode_message_properties(headers, now_ms)
     return section + user_property(PATH, path) if path else section
+
+
+def _without_delay(headers: Headers) -> Headers:
+    """Return headers without the delivery delay, which is over: another Sluicegate would delay the message again."""
+    changed = headers.copy()
+    kept = [each for each in changed.user_properties or [] if each[0] != DELIVERY_DELAY_NAME]
+    changed.user_properties = kept or None
+    changed.native_format, changed.native = NATIVE_NONE, b""  # it repeats the user properties
+    return changed
 
 
 def decoded_headers(section: bytes) -> Headers | None:
