@@ -70,7 +70,7 @@ class LinkTap:
 
     def _says(self, note: FlowNote) -> None:
         if note.kind == notes.BIND:
-            self._clients[note.consumer] = note.text(0), note.text(1)
+            self._clients[note.consumer] = note.text(0), _client_of(note)
         elif note.kind in (notes.GONE, notes.REFUSED) and note.consumer in self._flows:
             self._flows[note.consumer].has_let_go = True
 
@@ -84,7 +84,7 @@ class LinkTap:
 
     def _hears(self, note: FlowNote) -> None:
         if note.kind == notes.BIND:
-            self._flows[note.consumer] = FarHolder(note.text(0), note.text(1))
+            self._flows[note.consumer] = FarHolder(note.text(0), _client_of(note))
         elif note.kind not in notes.OF_CONSUMERS or note.consumer not in self._flows:
             return
         flow = self._flows[note.consumer]
@@ -132,6 +132,11 @@ class LinkTap:
         target = what.target
         is_late = 0 < 1000 * target.rules.lock_ms <= self._here.now_us() - what.held_us
         return is_late or flow.has_let_go or what.flow_cuts != target.flow_cuts or target.is_broken
+
+
+def _client_of(note: FlowNote) -> str:
+    """Return the client of a flow, as it is called at its broker: in the network that belongs to its identifier."""
+    return note.text(1).partition("@")[0]
 
 
 def _numbers_of(delivered: LinkDeliver) -> list[int]:
