@@ -67,11 +67,14 @@ class RetainBook:
         self._changes[number].is_confirmed = True
 
     def restored(self, broker: str) -> None:
-        """A broker has its last backup: what it confirmed is lost, unless another broker has it already."""
+        """A broker has its last backup: what it confirmed is lost, unless another broker has it already.
+
+        It brings back what was deleted since then: the others have forgotten the deletions that they all knew.
+        """
         self._lives[broker] = self._lives.get(broker, 0) + 1
         forgets_all = bool(self._restored - {broker})  # what the others had for it they may have lost before
         for change in self._changes:
-            if forgets_all or (change.broker == broker and change.rests == self._rests):
+            if forgets_all or change.deletes or (change.broker == broker and change.rests == self._rests):
                 change.is_confirmed = False
         self._restored.add(broker)
 
