@@ -6,7 +6,7 @@ and versions in the buckets that differ, and the other asks for the messages tha
 and everything may come twice: of two versions the later one wins everywhere.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, final
 
@@ -166,7 +166,8 @@ class RetainedSender:
         self._is_connected = False
         self._buckets: list[int] = []  # that are still to be listed
         self._listing: deque[RetainedEntry] = deque()
-        self._changed: dict[str, None] = {}  # topics
+        # Topics. A dict walks over all that it has given up already to find its first.
+        self._changed: OrderedDict[str, None] = OrderedDict()
         self._owed: dict[str, None] = {}  # topics that were to be sent when there was a later message, not stored yet
         self._unanswered: deque[tuple[int, list[RetainedEntry]]] = deque()  # deletions that were sent
 

@@ -79,17 +79,19 @@ class Tombstones:
         found = list(self._finished)
         for topic in found:
             self.discard(topic)
-        while self._versions:
-            topic, version = next(iter(self._versions.items()))
+        excess_count = len(self._versions) - count_max
+        oldest: list[str] = []  # looked for in one walk: a dict passes over what it has given up already each time
+        for topic, version in self._versions.items():
             if version.wall_ms + KEPT_MS <= wall_ms:
                 self.expired_count += 1
-            elif len(self._versions) > count_max:
+            elif len(oldest) < excess_count:
                 self.dropped_count += 1
             else:
                 break
+            oldest.append(topic)
+        for topic in oldest:
             self.discard(topic)
-            found.append(topic)
-        return found
+        return found + oldest
 
     def _check_finished(self, topic: str) -> None:
         if not any(topic in topics for topics in self._untold.values()):
