@@ -178,8 +178,8 @@ class RetainedMessages:
 
         `known_by` is the neighbor that told of it.
         """
-        self.remove(topic)
-        self.tombstones.add(topic, version, known_by)
+        had_message = self.remove(topic)
+        self.tombstones.add(topic, version, known_by, had_message=had_message)
 
     def version_of(self, topic: str) -> Version:
         """Return the version of a topic's message, or of its deletion; NO_VERSION: nothing is known of it."""

@@ -1,8 +1,10 @@
 """Deletions that are remembered, so that a broker which was away does not bring back what was deleted meanwhile.
 
-A deletion is kept until every neighbor knows of it, at most for a day, and as long as there is room.
+A deletion is kept until every neighbor knows of it, at most for a day, and as long as there is room. Those of topics
+that had no message here make room first: any client that may publish adds as many as it likes.
 """
 
+from itertools import islice
 from typing import Final, final
 
 from sluicegate.messaging.network.retained.versions import Version
@@ -21,6 +23,7 @@ class Tombstones:
         self.dropped_count = 0  # for want of room, before every neighbor knew them
         self.expired_count = 0  # a day old: a neighbor was away for longer
         self._versions: dict[str, Version] = {}  # the oldest first
+        self._needless: dict[str, None] = {}  # topics that had no message here when they were deleted, oldest first
         self._untold: dict[str, dict[str, None]] = {}  # neighbor -> topics that it may not know to be deleted
         self._finished: dict[str, None] = {}  # topics that nobody has to hear of any more
 
@@ -37,8 +40,12 @@ class Tombstones:
         """Return all deletions."""
         return list(self._versions.items())
 
-    def add(self, topic: str, version: Version, known_by: str = "") -> None:
+    def add(self, topic: str, version: Version, known_by: str = "", *, had_message: bool = True) -> None:
         """Remember a deletion in the place of the one of its topic; the neighbor `known_by` has told of it."""
+        if had_message:
+            self._needless.pop(topic, None)
+        elif topic not in self._versions:  # else what was there before the first deletion counts
+            self._needless[topic] = None
         self._versions.pop(topic, None)
         self._versions[topic] = version
         self._finished.pop(topic, None)
@@ -54,6 +61,7 @@ class Tombstones:
         """Forget the deletion of a topic, if there is one: it has a message again."""
         if self._versions.pop(topic, None) is not None:
             self._finished.pop(topic, None)
+            self._needless.pop(topic, None)
             for topics in self._untold.values():
                 topics.pop(topic, None)
 
@@ -79,18 +87,26 @@ class Tombstones:
         found = list(self._finished)
         for topic in found:
             self.discard(topic)
-        excess_count = len(self._versions) - count_max
-        oldest: list[str] = []  # looked for in one walk: a dict passes over what it has given up already each time
+        # Each walk ends before anything is taken: a dict passes over what it has given up already to find its first.
+        oldest: list[str] = []
         for topic, version in self._versions.items():
-            if version.wall_ms + KEPT_MS <= wall_ms:
-                self.expired_count += 1
-            elif len(oldest) < excess_count:
-                self.dropped_count += 1
-            else:
+            if version.wall_ms + KEPT_MS > wall_ms:
                 break
             oldest.append(topic)
+        self.expired_count += len(oldest)
         for topic in oldest:
             self.discard(topic)
+        excess_count = len(self._versions) - count_max
+        if excess_count > 0:
+            dropped = list(islice(self._needless, excess_count))
+            for topic in dropped:
+                self.discard(topic)
+            oldest += dropped
+            dropped = list(islice(self._versions, excess_count - len(dropped)))
+            for topic in dropped:
+                self.discard(topic)
+            oldest += dropped
+            self.dropped_count += excess_count
         return found + oldest
 
     def _check_finished(self, topic: str) -> None:
@@ -102,3 +118,4 @@ class Tombstones:
         for topics in self._untold.values():
             assert topics.keys() <= self._versions.keys(), "a neighbor waits for a deletion that is forgotten"
         assert self._finished.keys() <= self._versions.keys(), "a forgotten deletion is finished"
+        assert self._needless.keys() <= self._versions.keys(), "a forgotten deletion makes room"

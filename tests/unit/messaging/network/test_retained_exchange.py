@@ -315,6 +315,21 @@ def test_deletions_go_after_a_day_or_when_there_are_too_many() -> None:
     tombstones.check()
 
 
+def test_deletions_of_what_was_not_there_make_room_for_others() -> None:
+    tombstones = Tombstones()
+    tombstones.begin("b")
+    tombstones.add("real", Version(1, 0, "a"))
+    tombstones.add("real", Version(2, 0, "a"), had_message=False)  # deleted twice: a message was there before
+    for number in range(5):
+        tombstones.add(f"flood/{number}", Version(3, number, "a"), had_message=False)
+    tombstones.add("flood/0", Version(4, 0, "a"))  # there was one meanwhile
+    assert tombstones.take_finished(1000, 3) == ["flood/1", "flood/2", "flood/3"]
+    tombstones.check()
+    assert tombstones.take_finished(1000, 1) == ["flood/4", "real"]
+    assert (tombstones.dropped_count, tombstones.count) == (5, 1)
+    tombstones.check()
+
+
 def test_wrong_digests_and_acknowledgements_are_refused() -> None:
     sender = one().senders["b"]
     sender.connected()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_RETAINED_COUNT, REFUSED_RETAINED_FULL
 from sluicegate.messaging.message.thresholds import Exceedance
+from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.messaging.routing.retained_messages import (
     NODE_BYTES,
     UNWRITTEN_HIGH_BYTES,
@@ -114,3 +115,14 @@ def test_who_retains_waits_while_much_is_on_its_way_to_the_store() -> None:
         over.append(retained.pressure.over)
     assert over == [False, True, True, False]
     assert retained.unwritten_bytes == 0
+
+
+def test_a_client_that_deletes_nothing_pushes_out_no_deletion() -> None:
+    retained = limited(count_max=4)
+    retained.put("plant", RetainedMessage(one("plant", 1)))
+    retained.bury("plant", Version(1, 0, "a"))
+    for number in range(10):
+        retained.bury(f"nothing/{number}", Version(2, number, "a"))
+    retained.tombstones.begin("b")
+    assert len(retained.forgettable(1000)) == 7
+    assert retained.tombstones.get("plant") == Version(1, 0, "a")
