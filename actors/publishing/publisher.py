@@ -344,7 +344,12 @@ class Publisher:
         result.routed = False
         topic = batch.topic_of(0)
         if is_queue_topic(topic):
-            result.refuse(REFUSED_NOT_FOUND, queue_name_of(topic))
+            name = queue_name_of(topic)
+            result.refuse(REFUSED_NOT_FOUND, name)
+            if homes := self._space.conflict(name):
+                result.also_refused += (
+                    f"; brokers {', '.join(homes)} have one each, and the name means none of them here"
+                )
             if batch.count == 1:  # else they are counted one by one
                 self._space.missing_count += 1
         elif not self._refuses_unrouted(batch):

@@ -27,7 +27,7 @@ class PublishResult:
         self.refusal: i64 = ADMITTED
         self.refused_by = ""  # the queue that refused
         self.limit = ""  # its limit
-        self.also_refused = ""  # other queues that refused, each with its reason
+        self.also_refused = ""  # more for the publisher: other queues that refused, each with its reason
         self.routed = True
         self.retains = True  # where RETAIN asks for it; False: there is no room, and the publisher is not told
         self.publication: Publication | None = None  # the stored part, with its later outcome

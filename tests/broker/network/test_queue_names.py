@@ -267,6 +267,9 @@ async def test_a_third_broker_takes_none_of_two_queues(brokers: Brokers) -> None
     await until(lambda: len(_homes(network, at="c")) == 2, "c knows both")
     client = await network["c"].connect("publisher", 5)
     assert await _reason(client) >= 0x80
+    async with http_client(network["c"]) as http:
+        answer = await http.post("/QUEUE/q", content=b"x")
+    assert "there is no such queue (q); brokers a, b have one each" in answer.text
     (text,) = await event_texts(network["c"], "VPN_AD_QENDPT_NAME_CONFLICT")
     assert "at several brokers: a, b" in text
 
