@@ -120,7 +120,8 @@ class QueueHome(NamedTuple):
 class QueueNames:
     """The queues of all neighbors of one message VPN.
 
-    While a neighbor sends a bucket anew, a queue may be known twice, as it was and as it is: the latest counts.
+    A queue may be known twice, and the latest counts: as it was and as it is, while a neighbor sends a bucket anew; and
+    by the output of a link that has ended, besides the one in its place.
     """
 
     def __init__(self) -> None:
@@ -154,8 +155,9 @@ class QueueNames:
 
     def homes(self, name: str) -> list[QueueHome]:
         """Return every neighbor that has a queue of this name."""
-        found = self._homes.get(name, {})
-        return [QueueHome(name, output, next(reversed(known.values()))) for output, known in found.items()]
+        homes = self._homes.get(name, {})
+        found = {each.neighbor: QueueHome(name, each, next(reversed(known.values()))) for each, known in homes.items()}
+        return list(found.values())
 
     def only_home(self, name: str) -> QueueHome | None:
         """Return the neighbor that has the queue of this name; None where none has, or several have."""

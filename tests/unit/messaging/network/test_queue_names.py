@@ -131,3 +131,17 @@ def test_a_description_with_a_number_out_of_bounds_is_counted_and_names_no_queue
     names, link = QueueNames(), LinkOutput("b")
     names.add(link, Interest(InterestKind.QUEUE, "q", Syntax.MQTT, " ".join(words), 0, False, True))
     assert (names.homes("q"), names.unreadable_count) == ([], 1)
+
+
+def test_a_link_in_the_place_of_one_that_ends_makes_no_conflict() -> None:
+    queues = QueueNames()
+    ended, begun, other = LinkOutput("b"), LinkOutput("b"), LinkOutput("c")
+    queues.add(ended, queue_interest("q", FACTS))
+    queues.add(begun, queue_interest("q", FACTS))
+    home = queues.only_home("q")
+    assert home is not None
+    assert home.output is begun
+    queues.discard(ended, queue_interest("q", FACTS))
+    assert queues.only_home("q") == home
+    queues.add(other, queue_interest("q", FACTS))
+    assert [each.output for each in queues.homes("q")] == [begun, other]
