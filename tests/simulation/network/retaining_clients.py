@@ -73,8 +73,10 @@ class RetainBook:
         """
         self._lives[broker] = self._lives.get(broker, 0) + 1
         forgets_all = bool(self._restored - {broker})  # what the others had for it they may have lost before
+        deleted = {each.topic: each.number for each in self._changes if each.deletes}  # the last deletion
         for change in self._changes:
-            if forgets_all or change.deletes or (change.broker == broker and change.rests == self._rests):
+            is_deleted = change.number <= deleted.get(change.topic, -1)
+            if forgets_all or is_deleted or (change.broker == broker and change.rests == self._rests):
                 change.is_confirmed = False
         self._restored.add(broker)
 
