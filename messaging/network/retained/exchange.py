@@ -58,6 +58,7 @@ class StoredRetained:
         self._broker = broker
         self._set: Final[DigestSet[str]] = DigestSet()
         self._refused: dict[str, None] = {}  # topics whose message is in force, and which the store did not take
+        self._relearned: dict[str, None] = {}  # topics whose deletion a neighbor has listed: the others may lack it too
         self.posted_count = 0  # groups of rows that the store was given
         self.done_count = 0  # of these, written or refused
 
@@ -89,10 +90,20 @@ class StoredRetained:
             self._set.remove_from(bucket_of(topic_hash(topic)), topic)
         if not is_deleted:
             self.begin(topic, version)
-        is_own = version.broker == self._broker
+        is_told = version.broker == self._broker
+        if topic in self._relearned:
+            del self._relearned[topic]
+            is_told = is_told or is_deleted
         for sender in self.senders:
-            if is_own or sender.owes(topic):
+            if is_told or sender.owes(topic):
                 sender.changed(topic)
+
+    def relearned(self, topic: str) -> None:
+        """Note a deletion that a neighbor has listed: a message that was deleted had come back, from a backup.
+
+        The other neighbors may have it back as well, and have forgotten the deletion, as this broker had.
+        """
+        self._relearned[topic] = None
 
     def posted(self) -> None:
         """Note rows that the store is given. It is done with them in this order."""

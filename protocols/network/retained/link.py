@@ -301,6 +301,7 @@ class RetainedLink:
                 continue
             if self._takes(entry, is_listed=True):
                 if entry.is_deleted:
+                    self._stored.relearned(entry.topic)
                     changes.append(self._bury(entry))
                 else:
                     self._wanted.append(entry.topic)

@@ -446,3 +446,21 @@ def test_marks_are_passed_without_a_connection() -> None:
     sender = broker.senders["b"]
     mark = sender.mark()
     assert sender.has_passed(mark)
+
+
+def test_a_deletion_that_a_neighbor_has_listed_is_passed_on() -> None:
+    """The message was back, from a backup: the other neighbor may have it again, too."""
+    broker = one()
+    kept(broker, "t")
+    for sender in broker.senders.values():
+        sender.connected()
+    deletion = RetainedEntry("t", Version(9000, 0, "b"), True)
+    broker.change(deletion, "b")
+    broker.stored.relearned("t")
+    broker.store()
+    assert broker.senders["c"].next_changed() == deletion
+
+    broker.senders["c"].took("t")
+    broker.change(RetainedEntry("t", Version(9001, 0, "b"), False))
+    broker.store()
+    assert broker.senders["c"].next_changed() is None
