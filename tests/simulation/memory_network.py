@@ -69,6 +69,7 @@ class Wire(asyncio.Transport):
         self._client_stalls = False
         self._closing = False
         self._lost = False
+        self._is_cut = False
         self._moving_out = False
         self._moving_in = False
 
@@ -123,8 +124,8 @@ class Wire(asyncio.Transport):
     # --- the client's side ---
 
     def send(self, data: bytes) -> None:
-        """Send bytes to the node."""
-        if not self._lost:
+        """Send bytes to the node. Nothing follows what was lost on the way."""
+        if not (self._lost or self._is_cut):
             self._to_node.append(data)
             self._move_in()
 
@@ -136,6 +137,7 @@ class Wire(asyncio.Transport):
     def hang_up(self) -> None:
         """Be cut off: what is on the way is lost, in both directions."""
         self._peer = None
+        self._is_cut = True
         self._to_node.clear()
         self._loop.call_later(self._delay_s(), self._end, ConnectionResetError("reset by the client"))
 
@@ -149,6 +151,7 @@ class Wire(asyncio.Transport):
     def vanish(self) -> None:
         """Disappear silently: the node gets no sign of it, and the bytes that it writes are never read."""
         self._peer = None
+        self._is_cut = True
         self._to_node.clear()
         self._client_stalls = True
 
