@@ -154,8 +154,8 @@ def _calm(network: Network, step: Step) -> None:
     if clients == network.direct_clients:
         for number in sent:
             network.judge.direct.check_came(number, clients)
-    if len(network.up) == len(BROKERS) and network.are_all_linked():
-        network.wait_for_retained(CALM_S_MAX)
+    is_whole = len(network.up) == len(BROKERS) and network.are_all_linked()
+    if is_whole and network.wait_for_retained(CALM_S_MAX, may_be_full=True):
         network.look_at_what_is_retained()
 
 

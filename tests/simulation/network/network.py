@@ -15,7 +15,7 @@ from simulation.network.interests import interests_agree, knows_all
 from simulation.network.joined_loops import JoinedLoops
 from simulation.network.link_judge import LinkJudge
 from simulation.network.link_tap import LinkTap
-from simulation.network.retained_state import retained_at_rest
+from simulation.network.retained_state import refuses_retained, retained_at_rest
 from simulation.network.retaining_clients import RetainBook, RetainingClient
 from simulation.network.steps import scenario_at
 from simulation.network.ways import Pair, Process, Reach, Tap, Ways
@@ -185,8 +185,11 @@ class Network:
             self.advance(1_000_000)
         raise Violation(f"the network is whole since {within_s} s, and brokers do not know what the others want")
 
-    def wait_for_retained(self, within_s: int) -> None:
-        """Let time go on until all brokers, which run, agree on what is retained. Raises Violation."""
+    def wait_for_retained(self, within_s: int, *, may_be_full: bool = False) -> bool:
+        """Let time go on until all brokers, which run, agree on what is retained. Raises Violation.
+
+        Return False if a store refuses a message all the time, as one that is full may do.
+        """
         for _ in range(within_s):
             worlds = list(self.worlds.values())
             found = None
@@ -194,8 +197,10 @@ class Network:
                 found = retained_at_rest([each.node for each in worlds])
             if found is not None:
                 self.retained.agreed(found)
-                return
+                return True
             self.advance(1_000_000)
+        if may_be_full and any(refuses_retained(each.node) for each in self.worlds.values()):
+            return False
         raise Violation(f"the network is whole since {within_s} s, and retained messages are still under way")
 
     def look_at_what_is_retained(self) -> None:

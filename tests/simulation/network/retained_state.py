@@ -6,6 +6,12 @@ from simulation.targets import Violation
 from sluicegate.gateway.node.node import Node
 
 
+def refuses_retained(node: Node) -> bool:
+    """Return whether the store of a node has not taken a retained message, which is tried again."""
+    stored = node.default.space.retained.stored
+    return stored is not None and stored.has_refused
+
+
 def retained_at_rest(nodes: list[Node]) -> dict[str, int] | None:
     """Return what all of these retain: the number in each message, by topic. None: something is under way.
 
