@@ -223,10 +223,10 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows; the broker that has it is asked."""
-        handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(name))
-        if handle is None:
+        try:
+            return await self.show_queue_here(name)
+        except QueueNotFound:
             return await ask_home(self._node.links.links.neighbors, self._vpn, QueueView, QUEUE, name)
-        return await self._shown(handle)
 
     async def show_queue_here(self, name: str) -> QueueView:
         """Return one queue of this broker. Raises QueueNotFound."""
@@ -559,9 +559,10 @@ class NodeOperations(AccountOperations, NodeInterface):
 
     async def explain_key(self, queue: str, key: str) -> KeyExplanation:
         """Explain the state of a partition key in a queue; the broker that has it is asked."""
-        if await self._vpn.queues.ask(FindQueue(queue)) is None:
+        try:
+            return await self.explain_key_here(queue, key)
+        except QueueNotFound:
             return await ask_home(self._node.links.links.neighbors, self._vpn, KeyExplanation, KEY, queue, key)
-        return await key_explained(self._vpn, queue, key)
 
     async def explain_key_here(self, queue: str, key: str) -> KeyExplanation:
         """Explain the state of a partition key in a queue of this broker. Raises QueueNotFound."""

@@ -1,8 +1,6 @@
 """Browsers of one broker at queues of another: in every protocol, of operators, with selectors, and when links end."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -19,20 +17,15 @@ from support.http.client import event_stream, http_client
 
 
 @pytest.fixture
-def network(runner: asyncio.Runner, tmp_path: Path) -> Iterator[Brokers]:
+def network(network: Brokers, runner: asyncio.Runner) -> Brokers:
     """Brokers a and b, linked. Clients of a browse queue q of b, which has two partitions."""
-    brokers = Brokers(tmp_path)
 
-    async def start() -> None:
-        await brokers.__aenter__()
-        await brokers.pair()
-        await brokers.are_linked()
-        await create(brokers["b"], "q", access_type="non-exclusive", partition_count=2)
-        await until(lambda: brokers["a"].node.default.space.queue_home("q") is not None, "a knows q")
+    async def make() -> None:
+        await create(network["b"], "q", access_type="non-exclusive", partition_count=2)
+        await until(lambda: network["a"].node.default.space.queue_home("q") is not None, "a knows q")
 
-    runner.run(start())
-    yield brokers
-    runner.run(brokers.__aexit__(None, None, None))
+    runner.run(make())
+    return network
 
 
 async def publish(network: Brokers, numbers: range) -> None:

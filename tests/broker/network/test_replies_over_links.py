@@ -28,6 +28,17 @@ async def asking_client(network: Brokers, at: str = "a") -> tuple[AmqpClient, st
     return client, address
 
 
+async def is_answered(network: Brokers, asking: AmqpClient, address: str) -> None:
+    """Have an AMQP client of b answer to an address, and the client that asked get it."""
+    answering = await AmqpClient.open(network["b"].amqp_port, "answering")
+    await answering.sender("s", address)
+    answering.transfer(9, text(b"the answer"))
+    (answer,) = await asking.deliveries(1)
+    assert answer.payload == b"the answer"
+    asking.vanish()
+    answering.vanish()
+
+
 async def test_a_temporary_queue_is_named_after_its_broker(network: Brokers) -> None:
     asking, address = await asking_client(network)
     assert address.startswith("$anonymous/a/")
@@ -37,13 +48,7 @@ async def test_a_temporary_queue_is_named_after_its_broker(network: Brokers) -> 
 async def test_an_amqp_client_answers_to_a_temporary_queue_of_the_neighbor(network: Brokers) -> None:
     """It sends as soon as it has heard the address: nobody has to tell its broker of the queue before."""
     asking, address = await asking_client(network)
-    answering = await AmqpClient.open(network["b"].amqp_port, "answering")
-    await answering.sender("s", address)
-    answering.transfer(9, text(b"the answer"))
-    (answer,) = await asking.deliveries(1)
-    assert answer.payload == b"the answer"
-    asking.vanish()
-    answering.vanish()
+    await is_answered(network, asking, address)
 
 
 async def test_an_amqp_client_answers_to_a_temporary_topic_of_the_neighbor(network: Brokers) -> None:
@@ -56,13 +61,7 @@ async def test_an_amqp_client_answers_to_a_temporary_topic_of_the_neighbor(netwo
     await asking.receiver("r", address, handle=1)
     asking.flow(1, 10)
     await asking.round_trip()
-    answering = await AmqpClient.open(network["b"].amqp_port, "answering")
-    await answering.sender("s", address)
-    answering.transfer(9, text(b"the answer"))
-    (answer,) = await asking.deliveries(1)
-    assert answer.payload == b"the answer"
-    asking.vanish()
-    answering.vanish()
+    await is_answered(network, asking, address)
 
 
 async def test_a_device_answers_to_the_temporary_queue_that_an_amqp_request_names(network: Brokers) -> None:
