@@ -6,6 +6,7 @@ from typing import Final
 from simulation.actions import ACTIONS
 from simulation.client import OFFLINE
 from simulation.network.direct_clients import KINDS
+from simulation.network.lone_clients import LoneClient
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.retaining_clients import TOPICS
 from simulation.network.ways import Pair
@@ -165,17 +166,8 @@ def _direct(network: Network, step: Step) -> None:
     if world is None:
         return
     client = world.direct_clients[step.what % len(DIRECT_CLIENTS)]
-    deed = step.amount % 8
-    if client.state == OFFLINE:
-        client.cut()
-        client.connect()
-    elif deed == 0:
-        client.cut()
-    elif deed == 1:
-        client.close()
-    else:
-        for number in range(deed):
-            client.publish(KINDS[number % len(KINDS)])
+    for number in range(_comes_or_leaves(client, step)):
+        client.publish(KINDS[number % len(KINDS)])
 
 
 def _retain(network: Network, step: Step) -> None:
@@ -184,6 +176,13 @@ def _retain(network: Network, step: Step) -> None:
     if world is None:
         return
     client = world.retaining_client
+    deeds = _comes_or_leaves(client, step)
+    for number in range(1 + deeds // 2 if deeds else 0):
+        client.change(TOPICS[(step.what + number) % len(TOPICS)], deletes=(step.what >> number + 4) % 3 == 0)
+
+
+def _comes_or_leaves(client: LoneClient, step: Step) -> int:
+    """Have a client come or leave; return 0 then, or else how much it does while it is there: 2 to 7."""
     deed = step.amount % 8
     if client.state == OFFLINE:
         client.cut()
@@ -193,8 +192,8 @@ def _retain(network: Network, step: Step) -> None:
     elif deed == 1:
         client.close()
     else:
-        for number in range(1 + deed // 2):
-            client.change(TOPICS[(step.what + number) % len(TOPICS)], deletes=(step.what >> number + 4) % 3 == 0)
+        return deed
+    return 0
 
 
 NETWORK_ACTIONS: Final[dict[str, Callable[[Network, Step], None]]] = {

@@ -4,14 +4,13 @@ All of them subscribe alike at all brokers. Nothing is stored for them, so the j
 """
 
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 import support.mqtt.packets as mqtt
-from simulation.client import KEEP_ALIVE_S, OFFLINE, ONLINE
-from simulation.connected_client import Wired
 from simulation.memory_network import Wire
+from simulation.network.lone_clients import LoneClient, SilentTap
 from simulation.targets import Violation
+from support.mqtt.packets import Packet
 
 EVERY, ONE, GROUP = "every", "one", "group"  # who gets what is published there
 KINDS: Final = (EVERY, ONE, GROUP)
@@ -53,30 +52,17 @@ class DirectBook:
             raise Violation(f"direct message {number}, for {kind}, of a client at {broker} came to {got} of {clients}")
 
 
-class DirectClient(Wired):
+class DirectClient(LoneClient):
     """A client that subscribes to all of them, and publishes."""
 
     def __init__(
-        self, name: str, broker: str, book: DirectBook, *, dial: Callable[["DirectClient", "DirectTap"], Wire]
+        self, name: str, broker: str, book: DirectBook, *, dial: Callable[[LoneClient, SilentTap], Wire]
     ) -> None:
-        super().__init__()
-        self.name = name
-        self.broker = broker
-        self.state = OFFLINE
-        self.rng = Random(0)
+        super().__init__(name, broker, f"{name}-{broker}", dial=dial)
         self._book = book
-        self._dial = dial
-        self._unread = b""
 
     def __repr__(self) -> str:
         return f"{self.broker}/{self.name}"
-
-    def connect(self) -> None:
-        """Connect and subscribe."""
-        self._unread = b""
-        self._wire = self._dial(self, DirectTap())
-        self._wire.send(mqtt.connect(f"{self.name}-{self.broker}", level=5, keep_alive_s=KEEP_ALIVE_S))
-        self._wire.send(mqtt.subscribe(*[(each, 0) for each in FILTERS], level=5))
 
     def publish(self, kind: str) -> int:
         """Publish a message; return its number."""
@@ -86,44 +72,10 @@ class DirectClient(Wired):
             self._wire.send(mqtt.publish(f"{kind}/x", b"%d" % number, level=5, properties=asks))
         return number
 
-    def close(self) -> None:
-        """Leave in good order."""
-        if self._wire is not None:
-            self._wire.send(mqtt.disconnect())
-            self._wire.finish()
-            self._gone()
+    def _subscribe(self) -> None:
+        assert self._wire is not None
+        self._wire.send(mqtt.subscribe(*[(each, 0) for each in FILTERS], level=5))
 
-    def tick(self) -> None:
-        """Show that it is alive."""
-        if self._wire is not None:
-            self._wire.send(mqtt.pingreq())
-
-    def received(self, data: bytes) -> None:
-        """Handle packets of the node."""
-        packets, self._unread = mqtt.take_packets(self._unread + data)
-        for packet in packets:
-            if packet.kind == mqtt.PUBLISH:
-                self._book.got(int(mqtt.published(packet, 5).payload), self)
-            elif packet.kind == mqtt.SUBACK:
-                self.state = ONLINE
-
-    def disconnected(self) -> None:
-        """The node, or the network, has ended the connection."""
-        self._gone()
-
-    def _gone(self) -> None:
-        self._wire = None
-        self.state = OFFLINE
-
-
-class DirectTap:
-    """Judges nothing."""
-
-    def written(self, data: bytes) -> None:
-        """The node writes."""
-
-    def read(self, data: bytes) -> None:
-        """The node reads."""
-
-    def ended(self) -> None:
-        """The node closes the connection, or has lost it."""
+    def _take(self, packet: Packet) -> None:
+        if packet.kind == mqtt.PUBLISH:
+            self._book.got(int(mqtt.published(packet, 5).payload), self)

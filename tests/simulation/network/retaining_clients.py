@@ -5,15 +5,13 @@ one of the same client that was confirmed behind it, and not one that was confir
 """
 
 from collections.abc import Callable
-from random import Random
 from typing import Final
 
 import support.mqtt.packets as mqtt
-from simulation.client import KEEP_ALIVE_S, OFFLINE, ONLINE
-from simulation.connected_client import Wired
 from simulation.memory_network import Wire
-from simulation.network.direct_clients import DirectTap
+from simulation.network.lone_clients import LoneClient, SilentTap
 from simulation.targets import Violation
+from support.mqtt.packets import Packet
 
 TOPICS: Final = tuple(f"kept/{number}" for number in range(4))
 FILTER: Final = "kept/#"
@@ -95,31 +93,17 @@ class RetainBook:
         self._restored.clear()
 
 
-class RetainingClient(Wired):
+class RetainingClient(LoneClient):
     """A client that sets and deletes, and looks at what is retained."""
 
     def __init__(
-        self, name: str, broker: str, book: RetainBook, *, dial: Callable[["RetainingClient", DirectTap], Wire]
+        self, name: str, broker: str, book: RetainBook, *, dial: Callable[[LoneClient, SilentTap], Wire]
     ) -> None:
-        super().__init__()
-        self.name = name
-        self.broker = broker
-        self.state = OFFLINE
-        self.rng = Random(0)
+        super().__init__(name, broker, name, dial=dial)
         self.saw: dict[str, int] = {}  # by topic: what was retained when it looked last
         self._book = book
-        self._dial = dial
-        self._unread = b""
         self._packet_id = 0
         self._unanswered: dict[int, int] = {}  # packet id -> number of the change
-
-    def connect(self) -> None:
-        """Connect, and look at what is retained."""
-        self._unread = b""
-        self._unanswered.clear()
-        self._wire = self._dial(self, DirectTap())
-        self._wire.send(mqtt.connect(self.name, level=5, keep_alive_s=KEEP_ALIVE_S))
-        self.look()
 
     def look(self) -> None:
         """Ask for what is retained."""
@@ -142,38 +126,19 @@ class RetainingClient(Wired):
         """Whether it has not heard what became of a change."""
         return bool(self._unanswered)
 
-    def close(self) -> None:
-        """Leave in good order."""
-        if self._wire is not None:
-            self._wire.send(mqtt.disconnect())
-            self._wire.finish()
-            self._gone()
+    def _subscribe(self) -> None:
+        self.look()
 
-    def tick(self) -> None:
-        """Show that it is alive."""
-        if self._wire is not None:
-            self._wire.send(mqtt.pingreq())
-
-    def received(self, data: bytes) -> None:
-        """Handle packets of the node."""
-        packets, self._unread = mqtt.take_packets(self._unread + data)
-        for packet in packets:
-            if packet.kind == mqtt.PUBLISH:
-                publish = mqtt.published(packet, 5)
-                if publish.retain:
-                    self.saw[publish.topic] = int(publish.payload)
-            elif packet.kind == mqtt.PUBACK:
-                number = self._unanswered.pop(int.from_bytes(packet.body[:2], "big"))
-                if len(packet.body) < 3 or packet.body[2] < REFUSED:
-                    self._book.confirmed(number)
-            elif packet.kind == mqtt.SUBACK:
-                self.state = ONLINE
-
-    def disconnected(self) -> None:
-        """The node, or the network, has ended the connection."""
-        self._gone()
+    def _take(self, packet: Packet) -> None:
+        if packet.kind == mqtt.PUBLISH:
+            publish = mqtt.published(packet, 5)
+            if publish.retain:
+                self.saw[publish.topic] = int(publish.payload)
+        elif packet.kind == mqtt.PUBACK:
+            number = self._unanswered.pop(int.from_bytes(packet.body[:2], "big"))
+            if len(packet.body) < 3 or packet.body[2] < REFUSED:
+                self._book.confirmed(number)
 
     def _gone(self) -> None:
-        self._wire = None
+        super()._gone()
         self._unanswered.clear()
-        self.state = OFFLINE
