@@ -16,17 +16,16 @@ from sluicegate.messaging.network.queue_names import QueueFacts, QueueHome
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver
-from sluicegate.protocols.flow.links import DELIVERIES_BYTES_MAX, LinkWire
+from sluicegate.protocols.flow.links import DELIVERIES_BYTES_MAX
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.home import HomeFlows
 from sluicegate.protocols.network.queues.notes import note_body, note_in
 from support.cores.lone_actors import Idle, recorder, spawned, turn
 from support.cores.messages import batch_of, flow_of
-from support.flow.engine_pair import open_gateway
 from support.flow.golden import decoded
 from support.network.full_socket import FullSocket
+from support.network.lone_wire import lone_wire
 
 CONSUMER = 5  # number of the consumer at its own broker
 FRAME_BYTES_MAX = 1024 * 1024
@@ -85,15 +84,7 @@ class Home:
             credit=self.pool,
         )
         self.socket = Socket()
-        self.wire = LinkWire(
-            self.link,
-            open_gateway(),
-            ProtocolCounters(),
-            self.socket,
-            address="10.0.0.1:55555",
-            is_encrypted=False,
-            hang_up=lambda code, text: None,
-        )
+        self.wire = lone_wire(self.link, self.socket)
         self.flows.connected(self.wire, 1, FRAME_BYTES_MAX)
         self.settled: list[object] = []
         self.partition = recorder(runtime, self.settled).inbox

@@ -3,13 +3,12 @@
 import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.frames.link import LinkAck, LinkFrame, LinkMessages
 from sluicegate.protocols.flow.links import LinkUser, LinkWire
 from support.cores.lone_actors import Idle, spawned
-from support.flow.engine_pair import open_gateway
 from support.flow.golden import decoded
 from support.network.full_socket import FullSocket
+from support.network.lone_wire import lone_wire
 
 MESSAGE = bytes(1000)
 
@@ -52,15 +51,7 @@ def socket() -> SlowSocket:
 
 @pytest.fixture
 def wire(runtime: Runtime, socket: SlowSocket) -> LinkWire:
-    wire = LinkWire(
-        spawned(runtime, Idle),
-        open_gateway(),
-        ProtocolCounters(),
-        socket,
-        address="10.0.0.1:55555",
-        is_encrypted=False,
-        hang_up=lambda code, text: None,
-    )
+    wire = lone_wire(spawned(runtime, Idle), socket)
     wire.direct_bytes_max = 10 * len(MESSAGE)
     wire.user = User()
     socket.wire = wire

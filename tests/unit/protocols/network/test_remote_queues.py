@@ -3,16 +3,15 @@
 from sluicegate.actors.messages.data import PublishFailed, RenewLock
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.messaging.message.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
-from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.notes import note_body, note_in
 from sluicegate.protocols.network.queues.remote import RemoteQueues
 from support.cores.lone_actors import Idle, recorder, spawned, turn
-from support.flow.engine_pair import open_gateway
 from support.flow.golden import decoded
 from support.network.full_socket import FullSocket
+from support.network.lone_wire import lone_wire
 
 CONSUMER = 5
 
@@ -29,15 +28,7 @@ class Socket(FullSocket):
 
 def connected(runtime: Runtime) -> tuple[RemoteQueues, LinkWire, Socket]:
     cell, socket = spawned(runtime, Idle), Socket()
-    wire = LinkWire(
-        cell,
-        open_gateway(),
-        ProtocolCounters(),
-        socket,
-        address="10.0.0.1:55555",
-        is_encrypted=False,
-        hang_up=lambda code, text: None,
-    )
+    wire = lone_wire(cell, socket)
     queues = RemoteQueues(cell, "b")
     queues.connected(wire, 1, 1)
     return queues, wire, socket
