@@ -95,18 +95,31 @@ def _shared_plain(batch: MessageBatch, after_topic: bytes) -> bytes:
 
 
 def _shared_with_properties(batch: MessageBatch, headers: list[Headers | None], wall_ms: int) -> bytes:
+    """Encode rows with properties; rows of equal topic, headers and length share their head."""
     pieces: list[bytes] = []
     payloads = batch.payloads()
+    topics = batch.topics
+    topic = batch.topic if topics is None else topics[0]
+    name = string(topic)
     last: Headers | None = None
     properties = b"\0"
+    head = b""
+    head_for = -1  # payload length
     for row in range(len(payloads)):
-        of_row = headers[row]
-        if of_row is not last:
-            properties = b"\0" if of_row is None else section(encode_message_properties(of_row, wall_ms))
-            last = of_row
-        middle = string(batch.topic_of(row)) + properties
+        if topics is not None and topics[row] != topic:
+            topic = topics[row]
+            name = string(topic)
+            head_for = -1
+        if headers[row] is not last:
+            last = headers[row]
+            properties = b"\0" if last is None else section(encode_message_properties(last, wall_ms))
+            head_for = -1
         payload = payloads[row]
-        pieces.append(bytes((_SHARED_FIRST_BYTE,)) + varint(len(middle) + len(payload)) + middle)
+        size = len(payload)
+        if size != head_for:
+            head = _head(_SHARED_FIRST_BYTE, name, len(properties) + size) + properties
+            head_for = size
+        pieces.append(head)
         pieces.append(payload)
     return b"".join(pieces)
 
@@ -297,42 +310,111 @@ class PublishWriter:
     ) -> list[int]:
         """Write rows of 5.0 that have properties, of the message's or of the subscriber's."""
         skipped: list[int] = []
-        payloads = batch.payloads()
-        aliases = self._aliases
-        numbered = first_byte & 0x06 != 0
-        last: Headers | None = None  # rows of one key often share their headers
-        carried = b""
+        run = _Alike(pieces, batch.payloads(), first_byte, self._packet_bytes_max, skipped)
+        topics = batch.topics
+        named = ""
+        name = _NO_TOPIC
+        while start < stop:
+            end = stop
+            of_run: Headers | None = None
+            topic = batch.topic
+            if topics is not None or headers is not None:
+                end = _end_of_alike(topics, headers, start, stop)
+                topic = topic if topics is None else topics[start]
+                of_run = None if headers is None else headers[start]
+            properties = own if of_run is None else encode_message_properties(of_run, wall_ms) + own
+            if self._aliases is not None:
+                _write_aliased(run, self._aliases, topic, start, end, packet_id, properties)
+            else:
+                if topic != named:
+                    named, name = topic, string(topic)
+                run.write(start, end, packet_id, name, section(properties))
+            packet_id += end - start
+            start = end
+        return skipped
+
+
+def _end_of_alike(topics: list[str] | None, headers: list[Headers | None] | None, start: int, stop: int) -> int:
+    """Return the row behind those from `start` on that have its topic and headers."""
+    end = start + 1
+    if topics is not None:
+        topic = topics[start]
+        while end < stop and topics[end] == topic:
+            end += 1
+        stop = end
+    if headers is not None:
+        of_run = headers[start]
+        end = start + 1
+        while end < stop and headers[end] is of_run:
+            end += 1
+    return end
+
+
+def _write_aliased(
+    run: "_Alike", aliases: TopicAliases, topic: str, start: int, stop: int, packet_id: int, properties: bytes
+) -> None:
+    """Write rows of one topic with its alias, where it has one or gets one."""
+    alias = aliases.alias_of(topic, stop - start)
+    if alias == NO_ALIAS:
+        alias = aliases.offer(topic, stop - start)
+        if alias == NO_ALIAS:
+            run.write(start, stop, packet_id, string(topic), section(properties))
+            return
+        with_alias = section(number_property(TOPIC_ALIAS, alias) + properties)
+        name = string(topic)
+        while start < stop and not run.write(start, start + 1, packet_id, name, with_alias):
+            start += 1  # a packet that is not sent tells the client no alias
+            packet_id += 1
+        if start == stop:
+            return
+        aliases.set(topic, alias, stop - start)
+        start += 1
+        packet_id += 1
+    run.write(start, stop, packet_id, _NO_TOPIC, section(number_property(TOPIC_ALIAS, alias) + properties))
+
+
+@final
+class _Alike:
+    """Writes rows of equal topic and properties. Those of equal length share all but the packet id."""
+
+    def __init__(
+        self, pieces: list[bytes], payloads: list[bytes], first_byte: int, packet_bytes_max: int, skipped: list[int]
+    ) -> None:
+        self._pieces = pieces
+        self._payloads = payloads
+        self._first_byte = first_byte
+        self._packet_bytes_max = packet_bytes_max
+        self._skipped = skipped
+
+    def write(self, start: int, stop: int, packet_id: int, name: bytes, properties: bytes) -> bool:
+        """Write rows, whose property section is given; return whether none was too large for the client."""
+        pieces, payloads, limit = self._pieces, self._payloads, self._packet_bytes_max
+        numbered = self._first_byte & 0x06 != 0
+        ids = _id_table()
+        around = len(properties) + (2 if numbered else 0)  # bytes between the topic and the payload
+        head = b""
+        head_for = -1  # payload length
+        fits = True
+        all_fit = True
         for row in range(start, stop):
             payload = payloads[row]
-            of_row = None if headers is None else headers[row]
-            if of_row is not last:
-                carried = b"" if of_row is None else encode_message_properties(of_row, wall_ms)
-                last = of_row
-            topic = batch.topic_of(row)
-            alias = NO_ALIAS
-            known = False
-            if aliases is not None:
-                alias = aliases.alias_of(topic, 1)
-                known = alias != NO_ALIAS
-                if not known:
-                    alias = aliases.offer(topic, 1)
-            properties = carried + own
-            if alias != NO_ALIAS:
-                properties = number_property(TOPIC_ALIAS, alias) + properties
-            middle = section(properties)
-            if numbered:
-                middle = packet_id.to_bytes(2, "big") + middle
-            head = _head(first_byte, _NO_TOPIC if known else string(topic), len(middle) + len(payload))
-            if self._packet_bytes_max and len(head) + len(middle) + len(payload) > self._packet_bytes_max:
-                skipped.append(row)
-            else:
-                if aliases is not None and alias != NO_ALIAS and not known:
-                    aliases.set(topic, alias, 1)
+            size = len(payload)
+            if size != head_for:
+                head = _head(self._first_byte, name, around + size)
+                head_for = size
+                fits = limit == 0 or len(head) + around + size <= limit
+            if fits:
                 pieces.append(head)
-                pieces.append(middle)
+                if numbered:
+                    id_at = packet_id * 3
+                    pieces.append(ids[id_at : id_at + 2])
+                pieces.append(properties)
                 pieces.append(payload)
+            else:
+                self._skipped.append(row)
+                all_fit = False
             packet_id += 1
-        return skipped
+        return all_fit
 
 
 def _first_byte(rows: PublishRun, dup: bool) -> int:

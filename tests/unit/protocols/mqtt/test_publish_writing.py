@@ -235,6 +235,79 @@ def test_written_packets_are_read_back(rows: list[tuple[str, bytes]], level: int
     assert [row.fields[4] for row in received] == [100 + n if qos else 0 for n in range(len(rows))]
 
 
+SHARED_HEADERS = (None, Headers(content_type="x"), Headers(expires_at_ms=WALL_MS + 5_000))
+
+
+@settings(max_examples=150)
+@given(
+    rows=st.lists(
+        st.tuples(st.sampled_from(["a", "long/topic", "other/topic", "third/topic"]), st.integers(0, 2),
+                  st.sampled_from([b"", b"a", b"b", b"c" * 60])),
+        min_size=1, max_size=20,
+    ),
+    level=st.sampled_from(LEVELS),
+    qos=st.integers(0, 2),
+    packet_bytes_max=st.sampled_from([0, 50]),
+    identifiers=st.sampled_from([None, [7]]),
+)  # fmt: skip
+def test_rows_that_are_written_together_are_those_written_one_by_one(
+    rows: list[tuple[str, int, bytes]],
+    level: int,
+    qos: int,
+    packet_bytes_max: int,
+    identifiers: list[int] | None,
+) -> None:
+    """Goal: what rows share is shared where it is right only. Method: write them in a batch, and each in its own."""
+    properties = mqtt.maximum_packet_size(packet_bytes_max) if level == 5 and packet_bytes_max else b""
+    together, single = connected(level, properties=properties), connected(level, properties=properties)
+    topics, payloads = [topic for topic, _, _ in rows], [payload for _, _, payload in rows]
+    headers = [SHARED_HEADERS[which] for _, which, _ in rows]
+    shared = batch_of(*payloads, topics=topics, headers=headers)
+    skipped = publishes(together, shared, qos=qos, first_packet_id=9, identifiers=identifiers)
+    skipped_alone: list[int] = []
+    blocks: list[bytes] = []
+    for row, (topic, which, payload) in enumerate(rows):
+        batch = batch_of(payload, topic=topic, headers=[SHARED_HEADERS[which]])
+        if publishes(single, batch, qos=qos, first_packet_id=9 + row, identifiers=identifiers):
+            skipped_alone.append(row)
+        blocks.append(encode_at_most_once(batch, level, WALL_MS))
+    assert (together.said(), skipped) == (single.said(), skipped_alone)
+    assert encode_at_most_once(shared, level, WALL_MS) == b"".join(blocks)
+
+
+@given(
+    batches=st.lists(
+        st.lists(st.tuples(st.sampled_from(["a", "long/topic", "other/topic", "third/topic"]), st.integers(0, 2)),
+                 min_size=1, max_size=8),
+        min_size=1, max_size=5,
+    ),
+    aliases=st.integers(1, 2),
+    packet_bytes_max=st.sampled_from([0, 36]),
+)  # fmt: skip
+def test_a_client_that_takes_aliases_reads_the_topics_and_properties_that_were_sent(
+    batches: list[list[tuple[str, int]]], aliases: int, packet_bytes_max: int
+) -> None:
+    """Goal: an alias means what its client was told last. Method: read all packets as the client does [3.3.2-12]."""
+    limit = mqtt.maximum_packet_size(packet_bytes_max) if packet_bytes_max else b""
+    conversation = connected(5, properties=mqtt.topic_alias_maximum(aliases) + limit)
+    aliased: dict[int, str] = {}
+    for rows in batches:
+        headers = [SHARED_HEADERS[which] for _, which in rows]
+        batch = batch_of(*[b"payload"] * len(rows), topics=[topic for topic, _ in rows], headers=headers)
+        skipped = publishes(conversation, batch, identifiers=[7])
+        received = mqtt.all_published(conversation.said(), 5)
+        assert len(received) + len(skipped) == len(rows)
+        for row, packet in zip([row for row in range(len(rows)) if row not in skipped], received, strict=True):
+            topic, which = rows[row]
+            for alias in packet.values(35):
+                assert isinstance(alias, int)
+                if packet.topic:
+                    aliased[alias] = packet.topic
+            assert (packet.topic or aliased[packet.values(35)[0]]) == topic  # type: ignore[index]  # an int
+            assert packet.values(3) == (["x"] if which == 1 else [])
+            assert packet.packet_id == 1 + row
+
+
 @pytest.mark.parametrize(
     "mistake",
     [
