@@ -218,6 +218,7 @@ class QueueHandle:
     state: QueueState
     definition_lost: bool = False  # the broker chose the definition, until an operator decides
     incarnation: int = 0  # of the spool that gives sequences; 0: this broker's
+    broker: str = ""  # the neighbor that has the queue; empty: this broker
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,4 +41,5 @@ def queue_elsewhere(home: QueueHome, cell: ActorCell, clients: Callable[[], set[
     gate = QueueGate(None, usage_bytes_max=0, message_bytes_max=facts.message_bytes_max)
     state = _StateElsewhere(clients, is_partitioned=config.partitioned())
     definition = QueueDefinition(config)
-    return QueueHandle(home.name, NAMED, cell, gate, True, definition, state, incarnation=incarnation)
+    broker = home.output.neighbor
+    return QueueHandle(home.name, NAMED, cell, gate, True, definition, state, incarnation=incarnation, broker=broker)

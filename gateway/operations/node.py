@@ -249,7 +249,7 @@ class NodeOperations(AccountOperations, NodeInterface):
             found = await browse_page(handle, partition=partition, after=after, limit=limit, selector=wanted)
         else:
             found = await self.followers.page(handle, partition, after, limit, wanted)
-        return [message_view(each, _key_source(handle)) for each in found]
+        return [message_view(each, _key_source(handle), handle.broker) for each in found]
 
     async def follow_queue(
         self, name: str, *, partition: int | None = None, after: int = 0, selector: str = ""
@@ -264,7 +264,7 @@ class NodeOperations(AccountOperations, NodeInterface):
     ) -> AsyncIterator[MessageView]:
         async with aclosing(self.followers.messages(handle, partition, after, selector)) as messages:
             async for message in messages:
-                yield message_view(message, _key_source(handle))
+                yield message_view(message, _key_source(handle), handle.broker)
 
     def _selector(self, text: str) -> Selector | None:
         return selector_of(text, self._node.services.selectors) if text else None

@@ -111,8 +111,8 @@ def _flow_view(flow: FlowOverview) -> FlowView:
     )
 
 
-def message_view(message: BrowsedMessage, key_source: KeySource | None) -> MessageView:
-    """Return a message that was browsed."""
+def message_view(message: BrowsedMessage, key_source: KeySource | None, broker: str) -> MessageView:
+    """Return a message that was browsed at a neighbor; empty: at this broker."""
     batch = message.batch
     headers = batch.headers_of(message.row)
     payload = batch.payloads()[message.row]
@@ -130,6 +130,7 @@ def message_view(message: BrowsedMessage, key_source: KeySource | None) -> Messa
         payload_encoding=encoding,
         payload_truncated=truncated,
         dead=None if headers is None or headers.dead is None else _death_view(headers.dead),
+        broker=broker,
     )
 
 

@@ -216,6 +216,7 @@ class MessageView:
     payload_encoding: Literal["text", "base64"] = "text"
     payload_truncated: bool = False
     dead: DeathView | None = None
+    broker: str = ""  # the neighbor that has it; empty: this broker
 
     @property
     def redelivered(self) -> bool:

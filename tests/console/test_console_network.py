@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.operations.console_page import PHONE, answer, browser_page, go, row
+from support.operations.console_traffic import publish
 from support.processes.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop]
@@ -75,6 +76,54 @@ def test_a_link_is_made_seen_edited_shut_down_and_deleted(
     page.get_by_role("button", name="Delete link").click()
     answer(page, "Delete")
     expect(page.locator("#page")).to_contain_text("this broker is alone")
+
+
+def test_a_queue_of_another_broker_is_found_shown_browsed_and_not_changed(
+    page: Page, running: GatewayProcess, other: GatewayProcess
+) -> None:
+    url = f"url=flow://127.0.0.1:{other.ports['flow']}"
+    assert running.command("link", "create", "there", url).returncode == 0
+    other.create_queue("orders", partition_count=2, access_type="non-exclusive")
+    running.create_queue("own")
+    publish(other, "orders", b"first")
+
+    go(page, "queues")
+    page.get_by_label("Filter queues").fill("o*")
+    expect(row(page, "orders", table="Queues of other brokers")).to_contain_text("there")
+    expect(row(page, "far", table="Queues of other brokers")).to_have_count(0)
+    row(page, "orders", table="Queues of other brokers").click()
+
+    expect(page.locator("h1")).to_have_text("orders")
+    expect(page.locator("#page")).to_contain_text("at broker there, durable")
+    expect(page.get_by_role("table", name="Partitions").locator("tbody tr")).to_have_count(2)
+    for button in ("Edit", "Re-drive", "Replay", "Purge", "Delete queue"):
+        expect(page.get_by_role("button", name=button)).to_be_disabled()
+    expect(page.get_by_role("button", name="Edit")).to_have_attribute(
+        "title", "the queue is at broker there: change it there"
+    )
+    expect(page.get_by_role("heading", name="Durable cursors")).to_be_hidden()
+
+    page.get_by_role("button", name="Messages").click()
+    expect(page.locator("#page")).to_contain_text("at broker there")
+    first = row(page, "first")
+    first.click()
+    expect(page.locator(".details pre")).to_have_text("first")
+    first.locator("input").check()
+    expect(page.get_by_role("button", name="Move")).to_be_disabled()
+    page.get_by_role("link", name="orders").click()
+    expect(page.locator("h1")).to_have_text("orders")
+
+    go(page, "explain")
+    asked = page.locator("form").nth(1)
+    asked.locator("[name=queue]").fill("orders")
+    asked.locator("[name=key]").fill("customer-7")
+    asked.get_by_role("button", name="Explain").click()
+    expect(page.locator(".answer dl")).to_contain_text("there")
+
+    go(page, "queues/own")
+    expect(page.get_by_role("button", name="Edit")).to_be_enabled()
+    expect(page.get_by_role("heading", name="Durable cursors")).to_be_visible()
+    assert running.command("link", "delete", "there").returncode == 0
 
 
 def test_the_picture_fits_on_a_phone(browser: Browser, running: GatewayProcess, other: GatewayProcess) -> None:

@@ -125,11 +125,14 @@ async def test_what_a_consumer_holds_is_shown_as_in_flight(network: Brokers) -> 
 async def test_an_operator_browses_a_queue_of_a_neighbor(network: Brokers) -> None:
     await publish(network, range(6))
     operations = NodeOperations(network["a"].node)
-    assert [int(each.payload) for each in await operations.browse_queue("q", limit=4)] == [0, 1, 2, 3]
+    page = await operations.browse_queue("q", limit=4)
+    assert [(int(each.payload), each.broker) for each in page] == [(0, "b"), (1, "b"), (2, "b"), (3, "b")]
+    assert {each.broker for each in await NodeOperations(network["b"].node).browse_queue("q")} == {""}
     odd = await operations.browse_queue("q", selector="odd = 1")
     assert [int(each.payload) for each in odd] == [1, 3, 5]
     followed = await operations.follow_queue("q")
     assert [int((await anext(followed)).payload) for _ in range(6)] == list(range(6))
+    assert (await operations.show_queue("q")).broker == "b"
     await publish(network, range(6, 7))
     assert (await anext(followed)).payload == "6"
     await followed.aclose()  # type: ignore[attr-defined]  # it is a generator

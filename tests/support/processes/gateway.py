@@ -29,7 +29,7 @@ START_S: Final = 45  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
 COMMAND_S: Final = 45
 REQUEST_S: Final = 30
-TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "bridge", "actors", "backup", "bench", "events", "explain", "show")
+TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "bridge", "link", "actors", "backup", "bench", "events", "explain", "show")
 PYTHON: Final = (sys.executable, "-P", "-m", "sluicegate")  # -P: the working directory must not hide what is installed
 
 # Below the range that the system gives to clients: a client that reconnects while the gateway is down would otherwise

@@ -90,6 +90,7 @@ function numbers(each) {
 
 function keyAnswer(explained) {
   const pairs = [
+    ...(explained.broker ? [["broker", explained.broker]] : []),
     ["reason", words(explained.reason)],
     ["partition", `${explained.partition}, ${explained.partition_status}`],
     ["client", explained.client ?? "–"],

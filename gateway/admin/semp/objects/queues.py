@@ -104,6 +104,7 @@ QUEUE: Final[SempObject[QueueView]] = SempObject(
     (
         SempAttribute("queueName", TEXT, "name", lambda queue: queue.name, "name"),
         *(_configuring(each, _of_queue(each.name)) for each in ATTRIBUTES),
+        SempAttribute("brokerName", TEXT, "neighbor that has it; empty: this broker", lambda queue: queue.broker),
         SempAttribute("durable", BOOLEAN, "false: temporary", lambda queue: queue.durable),
         SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda queue: queue.spooled_bytes),
         SempAttribute(

@@ -279,11 +279,15 @@ def browse(
     else:
         limit = limit or 100
         messages = client.browse_queue(name, partition=partition, after=after, limit=limit, selector=selector)
+    at_broker = ""
     for message in messages:
         if as_json:
             print_json(message)
-        else:
-            _print_message(message)
+            continue
+        if message.broker != at_broker:
+            at_broker = message.broker
+            typer.echo(f"at broker {at_broker}\n")
+        _print_message(message)
 
 
 @app.command("cursors")

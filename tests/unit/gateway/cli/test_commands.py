@@ -84,6 +84,14 @@ def test_credentials_do_not_follow_a_redirect(admin: RunningAdmin, monkeypatch: 
     assert f"redirects to '{admin.url}/queues'" in told
 
 
+def test_messages_of_another_broker_come_with_its_name(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q")
+    node.publish("q", b"one")
+    node.messages["q"] = [replace(each, broker="b") for each in node.messages["q"]]
+    assert shell.run("queue", "browse", "q") == "at broker b\n\n0:1 orders/new\n  one (text)\n"
+    assert orjson.loads(shell.run("queue", "browse", "q", "--json"))["broker"] == "b"
+
+
 def test_a_queue_lives_its_life_on_the_command_line(shell: Shell, node: MemoryNode) -> None:
     created = shell.run("queue", "create", "orders/eu", "--partitions", "4", "-s", "orders/eu/>", "-a", "max_ttl=60")
     assert created == "created non-exclusive queue orders/eu with 4 partitions\n"

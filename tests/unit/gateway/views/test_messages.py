@@ -29,7 +29,7 @@ def test_deliveries_count_that_failed_and_the_one_under_way(
         partition_number=0, sequence=1, batch=batch_of([b"x"]), row=0, redelivered=redelivered, delivery_count=failed,
         in_flight=in_flight,
     )  # fmt: skip
-    assert message_view(message, None).delivery_count == shown
+    assert message_view(message, None, "").delivery_count == shown
 
 
 @given(st.text(max_size=50), st.integers(0, 3))

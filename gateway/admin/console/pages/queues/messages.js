@@ -7,6 +7,7 @@ import { facts, h, setText } from "../../widgets/elements.js";
 import { LiveTable } from "../../widgets/table.js";
 import { count, counted, moment, size, words } from "../../widgets/words.js";
 import { queueAddress } from "./figures.js";
+import { changedAt } from "./queue.js";
 import { queueNames } from "./queues.js";
 
 const PAGE_MESSAGES = 100;
@@ -19,6 +20,7 @@ export function open(place, [name]) {
   let asked = 0; // number of requests
   let opened = null; // id
   let shown = [];
+  let broker = ""; // the neighbor that has the queue
   const table = new LiveTable({
     label: `Messages in ${name}`,
     columns: columns(choose),
@@ -28,6 +30,7 @@ export function open(place, [name]) {
   });
   const partition = h("input", { type: "number", min: 0, max: 999, placeholder: "all", "aria-label": "Partition" });
   const selector = h("input", { type: "search", placeholder: "Selector: price > 10", "aria-label": "Selector", class: "grow" });
+  const about = h("p", { class: "quiet", hidden: true });
   const details = h("section", { class: "details", hidden: true });
   const closing = h("button", { type: "button", class: "close", onclick: () => openMessage(null) }, "Close");
   const chosenText = h("span", { class: "quiet" });
@@ -38,6 +41,7 @@ export function open(place, [name]) {
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " / ", h("a", { href: queueAddress(name) }, name), " /"),
     h("h1", {}, "Messages"),
+    about,
     h("div", { class: "bar-of-tools" }, h("label", {}, "Partition ", partition), selector),
     h("div", { class: "bar-of-tools" }, ...actions, button("All on this page", chooseAll), chosenText),
     table.element,
@@ -53,6 +57,9 @@ export function open(place, [name]) {
     const [found, queue] = await Promise.all([get(queuePath(name, "/messages"), query), get(queuePath(name))]);
     if (mine !== asked) return; // another page was requested meanwhile
     shown = found.messages;
+    broker = queue.broker;
+    about.hidden = broker === "";
+    setText(about, `at broker ${broker}`);
     const there = new Set(shown.map((each) => each.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
     table.show(shown);
@@ -96,7 +103,8 @@ export function open(place, [name]) {
 
   function tellChosen() {
     setText(chosenText, chosen.size ? `${count(chosen.size)} chosen` : "none chosen");
-    for (const each of actions) each.disabled = chosen.size === 0 || refusal() !== null;
+    const why = broker ? changedAt(broker) : (refusal() ?? "");
+    for (const each of actions) Object.assign(each, { disabled: chosen.size === 0 || why !== "", title: why });
   }
 
   function openMessage(id) {
@@ -113,7 +121,7 @@ export function open(place, [name]) {
 
   async function take(action) {
     const ids = [...chosen].slice(0, IDS_MAX);
-    if (!ids.length) return;
+    if (!ids.length || broker) return;
     await attempt(async () => {
       if (!(await takeMessages(action, name, ids))) return;
       chooseNone();

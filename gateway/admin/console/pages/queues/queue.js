@@ -48,15 +48,25 @@ export function open(place, [name]) {
   const redrive = h("p", { class: "health", hidden: true });
   const losses = h("div");
   const definition = h("div");
+  let broker = ""; // the neighbor that has the queue, and where it can be changed
+  const changing = (act) => () => (broker ? notice(changedAt(broker), { wrong: true }) : act());
   const actions = {
     browse: () => (location.hash = queueAddress(name, "/messages")),
-    edit: () => attempt(() => edit(name)),
-    redrive: () => attempt(() => startRedrive(name)),
-    replay: () => startReplay(name),
-    purge: () => purge(name),
-    delete: () => deleteQueue(name),
+    edit: changing(() => attempt(() => edit(name))),
+    redrive: changing(() => attempt(() => startRedrive(name))),
+    replay: changing(() => startReplay(name)),
+    purge: changing(() => purge(name)),
+    delete: changing(() => deleteQueue(name)),
   };
   const replay = actionButton("Replay", actions.replay);
+  const changes = [
+    actionButton("Edit", actions.edit),
+    actionButton("Re-drive", actions.redrive),
+    replay,
+    actionButton("Purge", actions.purge, { kind: "danger" }),
+    actionButton("Delete queue", actions.delete, { kind: "danger" }),
+  ];
+  const cursorsSection = h("section", {}, h("h2", {}, "Durable cursors"), cursors.element);
   place.append(
     h("p", { class: "trail" }, h("a", { href: "#/queues" }, "Queues"), " /"),
     h("h1", {}, name),
@@ -65,34 +75,34 @@ export function open(place, [name]) {
       "div",
       { class: "bar-of-tools" },
       h("button", { type: "button", class: "primary", onclick: actions.browse }, "Messages"),
-      actionButton("Edit", actions.edit),
-      actionButton("Re-drive", actions.redrive),
-      replay,
-      actionButton("Purge", actions.purge, { kind: "danger" }),
-      actionButton("Delete queue", actions.delete, { kind: "danger" }),
+      ...changes,
     ),
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
     spooled,
     h("section", {}, h("h2", {}, "Partitions"), partitions.element),
     h("section", {}, h("h2", {}, "Flows"), flows.element),
-    h("section", {}, h("h2", {}, "Durable cursors"), cursors.element),
+    cursorsSection,
     h("section", {}, h("h2", {}, "Since the start"), losses),
     h("section", {}, h("h2", {}, "Definition"), definition),
   );
 
   async function refresh() {
-    // The re-drive is read each time, because another operator may have started one.
-    const [view, driven] = await Promise.all([get(queuePath(name)), latest(queuePath(name, "/redrive")), cursors.refresh()]);
+    const view = await get(queuePath(name));
     const { config } = view;
-    setText(about, [view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
+    broker = view.broker;
+    // The re-drive is read each time, because another operator may have started one. Only the queue's broker knows it.
+    const [driven] = broker ? [null] : await Promise.all([latest(queuePath(name, "/redrive")), cursors.refresh()]);
+    cursorsSection.hidden = broker !== "";
+    if (broker) for (const each of changes) Object.assign(each, { disabled: true, title: changedAt(broker) });
+    setText(about, [broker && `at broker ${broker}`, view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
     const came = rates.add("in", view.accepted_total, view.at_ms);
     const went = rates.add("settled", view.settled_total, view.at_ms);
     rates.note("ready", view.ready_count);
     rates.note("unacked", view.unacked_count);
     tiles.in.show(rate(came), `${count(view.accepted_total)} in total`, rates.series("in"));
     tiles.settled.show(rate(went), `${count(view.settled_total)} in total`, rates.series("settled"));
-    if (refusal() === null) {
+    if (refusal() === null && !broker) {
       replay.disabled = view.kept_bytes === 0;
       replay.title = replay.disabled ? "the queue keeps no settled messages" : "";
     }
@@ -115,6 +125,11 @@ export function open(place, [name]) {
     { key: "P", meaning: "purge", press: actions.purge },
   ];
   return { refresh, keys };
+}
+
+/** Why a queue of another broker cannot be changed here. */
+export function changedAt(broker) {
+  return `the queue is at broker ${broker}: change it there`;
 }
 
 function totals(view) {

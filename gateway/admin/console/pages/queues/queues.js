@@ -8,6 +8,14 @@ import { LiveTable } from "../../widgets/table.js";
 import { counted } from "../../widgets/words.js";
 import { QUEUE_COLUMNS, QueueLooks, openQueue, queueAddress } from "./figures.js";
 
+const NETWORK_COLUMNS = [
+  { title: "Queue", value: (each) => each.name, cell: (each) => h("a", { href: queueAddress(each.name), tabindex: -1 }, each.name) },
+  { title: "Broker", value: (each) => each.broker },
+  { title: "Access", value: (each) => each.access_type, wide: true },
+  { title: "Partitions", value: (each) => each.partition_count, cell: (each) => each.partition_count || "–", numeric: true, wide: true },
+  { title: "State", value: state },
+];
+
 export function open(place) {
   let looks = new QueueLooks();
   const table = new LiveTable({
@@ -18,6 +26,14 @@ export function open(place) {
     sort: { column: 0, descending: false },
     empty: "No queues match.",
   });
+  const others = new LiveTable({
+    label: "Queues of other brokers",
+    columns: NETWORK_COLUMNS,
+    key: (each) => `${each.name} ${each.broker}`,
+    open: openQueue,
+    sort: { column: 0, descending: false },
+  });
+  const network = h("section", { hidden: true }, h("h2", {}, "Queues of other brokers"), others.element);
   const filter = h("input", { type: "search", placeholder: "Filter: orders*", "aria-label": "Filter queues" });
   const every = h("input", { type: "checkbox" });
   const total = h("span", { class: "quiet" });
@@ -33,6 +49,7 @@ export function open(place) {
       h("a", { href: "#/templates" }, "Templates"),
     ),
     table.element,
+    network,
   );
   filter.addEventListener("input", () => changed());
   every.addEventListener("change", () => changed());
@@ -41,9 +58,12 @@ export function open(place) {
     const text = filter.value.trim();
     const name = text && !/[*?]/.test(text) ? `*${text}*` : text;
     const asked = looks;
-    const found = await asked.look({ name, named: every.checked ? 0 : 1 });
+    const [found, elsewhere] = await Promise.all([asked.look({ name, named: every.checked ? 0 : 1 }), get("network/queues")]);
     if (asked !== looks) return; // the filter has changed meanwhile
     table.show(found.queues);
+    const listed = elsewhere.queues.filter((each) => fits(name, each.name));
+    network.hidden = listed.length === 0;
+    others.show(listed);
     setText(total, counted(found.total, "queue"));
   }
 
@@ -53,6 +73,18 @@ export function open(place) {
   }
 
   return { refresh, keys: [{ key: "n", meaning: "new queue", press: create }] };
+}
+
+/** Whether a name fits the filter, in which `*` is any text and `?` any character; empty: every name does. */
+function fits(pattern, name) {
+  const parts = pattern.replaceAll(/[.+^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".*").replaceAll("?", ".");
+  return !pattern || new RegExp(`^${parts}$`, "s").test(name);
+}
+
+function state(each) {
+  if (each.conflict.length) return "conflict: several brokers have a queue of this name";
+  const holds = [[!each.reachable, "no link"], [!each.ingress_enabled, "ingress shut down"], [!each.egress_enabled, "egress shut down"], [each.full, "full"]];
+  return holds.filter(([is]) => is).map(([, what]) => what).join(", ") || "ready";
 }
 
 function create() {
