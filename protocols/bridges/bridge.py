@@ -110,6 +110,7 @@ class Bridge(BridgeContext):
         self._waiter: LoopFuture[None] | None = None  # for outcomes, or for the end of the connection
         self._is_ending = False  # paused or stopped: no further connection
         self._forgets = False  # the remote is to forget what is under way: its rules are gone
+        self._is_failed = False  # the rules are to be replaced when the connection has ended
 
     # --- verbs ---
 
@@ -134,7 +135,7 @@ class Bridge(BridgeContext):
         """Connect at once if it waits to, or has given up. What is under way stays so, and comes once."""
         if self.state is State.GIVEN_UP:
             self._spawn_rules()
-        elif self.state is not State.WAITING:
+        elif self.state is not State.WAITING or self._is_failed:
             return
         self._cancel_timer()
         self.failures_count = 0
@@ -159,17 +160,18 @@ class Bridge(BridgeContext):
 
     async def _wind_down(self) -> None:
         self._is_ending = True
+        self._is_failed = False
         self._cancel_timer()
         for side in self.outgoing:
             side.drain()
         if self.is_open:
             await self._wait(lambda: self._unconfirmed_count() == 0, DRAIN_MS)
-        self._end_rules()
         if self._is_running:
             self.line.close()
             await self._wait(lambda: not self._is_running, END_MS)
         if self._is_running:  # a library that does not return: its line is cut, and it ends when it does
             log.warning("bridge %r: the connection to %s does not end", self.name, self.settings.remote.url())
+        self._end_rules()  # not before: what the queues get back goes out no more
         if self._thread is not None:
             self._thread.tell(FORGET)
         self._down("")
@@ -235,19 +237,38 @@ class Bridge(BridgeContext):
         self.fault(f"rule {name!r} failed by a fault of the broker; its log says more")
 
     def fault(self, reason: str) -> None:
-        """Something of the bridge has failed on the loop: begin anew."""
-        if self._is_ending:
+        """Something of the bridge has failed on the loop: begin anew, when the connection has ended.
+
+        Until then the rules keep their messages, which may still go out on it: released before, they would go to
+        another consumer as well.
+        """
+        if self._is_ending or self._is_failed:
             return
         self._cancel_timer()
-        self._down(reason)
-        self._end_rules()
+        self._is_failed = True
         self._forgets = True
-        self._spawn_rules()
+        self.is_open = False
+        self.state = State.WAITING
+        self._tell(VPN_BRIDGE_DOWN, f"is not connected to {self.settings.remote.url()}: {reason}")
+        self.reason = reason
         if self._is_running:
-            self.state = State.WAITING
-            self.line.close()  # its end lets us connect again
+            self.line.close()
+            self._timer = self.services.runtime.after(END_MS, self._replace_rules)
         else:
+            self._replace_rules()
             self._try_later(reason)
+
+    def _replace_rules(self) -> None:
+        """Let the failed rules go, and the queues have back what these have not settled."""
+        self._timer = None
+        if not self._is_failed:
+            return
+        self._is_failed = False
+        for side in self.outgoing:
+            side.lost(keeps_unconfirmed=False)
+        self._down("")
+        self._end_rules()
+        self._spawn_rules()
 
     # --- the connection ---
 
@@ -341,6 +362,11 @@ class Bridge(BridgeContext):
         was_steady = self.is_open and self.services.runtime.clock.now_ms() - self._opened_at_ms > STEADY_MS
         if was_steady:
             self.failures_count = 0
+        if self._is_failed:
+            self._cancel_timer()
+            self._replace_rules()
+            self._try_later(self.reason)
+            return
         reason = ended.reason or self.reason
         self._forgets = self._forgets or ended.is_fault
         self._down(reason, keeps_unconfirmed=self._remote.keeps_unconfirmed and not self._forgets)

@@ -62,7 +62,7 @@ def test_an_attempt_begins_only_when_the_one_before_has_ended() -> None:
         await lone.until(is_up(lone))
         lone.bridge.rule_failed("r")
         assert lone.bridge.state is not State.UP
-        await lone.until(lambda: bool(lone.pending()))
+        await lone.until(lambda: lone.bridge.failures_count == 1)
         lone.expire()
         await lone.until(is_up(lone))
         assert lone.remote.runs_count == 2
@@ -94,3 +94,53 @@ def test_connecting_at_once_is_nothing_to_a_bridge_that_is_up() -> None:
         assert lone.remote.runs_count == 1
 
     with_a_bridge(story)
+
+
+def test_messages_are_not_released_while_they_can_go_out_on_the_old_connection() -> None:
+    """A rule has failed: another consumer gets what it had taken when the connection has ended, not before."""
+
+    async def story(lone: LoneBridge) -> None:
+        await lone.until(is_up(lone))
+        [before] = lone.bridge.outgoing
+        lone.remote.ignores_close = True
+        lone.bridge.rule_failed("r")
+        await lone.until(lambda: lone.bridge.line.work().is_closed)
+        assert lone.bridge.outgoing == [before]
+        lone.remote.cut.set()
+        await lone.until(lambda: lone.bridge.failures_count == 1)
+        assert lone.bridge.outgoing != [before]
+        lone.expire()
+        await lone.until(is_up(lone))
+
+    with_a_bridge(story, outgoing=[{"topic": "a/#"}])
+
+
+def test_a_connection_that_does_not_end_keeps_messages_from_others_for_a_bounded_time() -> None:
+    async def story(lone: LoneBridge) -> None:
+        await lone.until(is_up(lone))
+        [before] = lone.bridge.outgoing
+        lone.remote.ignores_close = True
+        lone.bridge.rule_failed("r")
+        assert lone.bridge.outgoing == [before]
+        lone.expire()
+        assert lone.bridge.outgoing != [before]
+        lone.remote.cut.set()
+        await lone.until(lambda: lone.bridge.failures_count == 1)
+        lone.expire()
+        await lone.until(is_up(lone))
+
+    with_a_bridge(story, outgoing=[{"topic": "a/#"}])
+
+
+def test_a_pause_releases_messages_when_the_connection_has_ended() -> None:
+    async def story(lone: LoneBridge) -> None:
+        await lone.until(is_up(lone))
+        lone.remote.ignores_close = True
+        pausing = asyncio.create_task(lone.bridge.pause())
+        await lone.until(lambda: bool(lone.pending()))
+        assert lone.bridge.outgoing
+        lone.remote.cut.set()
+        await asyncio.wait_for(pausing, 5)
+        assert not lone.bridge.outgoing
+
+    with_a_bridge(story, outgoing=[{"topic": "a/#"}])
