@@ -317,6 +317,8 @@ class FlowRemote(RemoteBroker):
         is_queue = self.settings.outgoing[outgoing.rule].is_queue
         headers, now_ms = outgoing.headers or _NO_HEADERS, wall_ms()
         properties: list[tuple[str, UserPropertyValue]] = list(headers.user_properties or ())
+        if headers.dead is not None:
+            properties += headers.dead.properties()
         if outgoing.path:
             properties.append((PATH, outgoing.path))
         return Message(
@@ -419,21 +421,13 @@ def _filters_of(settings: BridgeSettings) -> dict[int, TopicFilter]:
     return filters
 
 
-def _headers_of(message: Received) -> Headers:
-    key = message.key
-    return Headers(
-        partition_key=key,
-        key_hash=-1 if key is None else key_hash(key),
-        expires_at_ms=message.expires_at_ms,
-        priority=message.priority,
-        payload_is_text=message.is_text,
-        content_type=message.content_type,
-        correlation=message.correlation,
-        reply_to=message.reply_to,
-        message_id=message.message_id,
-        timestamp_ms=message.timestamp_ms,
-        user_properties=message.properties or None,
-    )
+def _headers_of(message: Received) -> Headers | None:
+    headers = message.headers
+    if headers is None or headers.partition_key is None:
+        return headers
+    keyed = headers.copy()
+    keyed.key_hash = key_hash(headers.partition_key)
+    return keyed
 
 
 def _wake(loop: asyncio.AbstractEventLoop, woken: asyncio.Event) -> None:

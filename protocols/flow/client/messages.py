@@ -17,6 +17,7 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED, RE
 from sluicegate.protocols.flow.codec.frames.deliver import Delivered
 from sluicegate.protocols.flow.codec.frames.publish import write_publish
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_EXTEND
+from sluicegate.protocols.flow.codec.properties import ENTRIES_MAX
 
 TOPIC_BYTES_MAX: Final = 0xFFFF  # what its length on the wire can say; the gateway takes fewer
 
@@ -52,6 +53,7 @@ class Message:
     - `deliver_to_one` (bool): only one of the topic's subscribers gets it; default False.
     - `eliding_eligible` (bool): a mark for bridges to Solace; the gateway keeps it and does not act on it.
     - `properties` (sequence of pairs): user properties by name, with values of str, int, float, bool, bytes or None.
+      With the fields above that are not flags, priority or key, at most 1,024.
 
     Raises ValueError for a value that is out of range, and unless one of `topic` and `queue` is given.
     """
@@ -117,6 +119,7 @@ class Message:
                 user_properties=list(properties) or None,
             )
             self.size_max += _properties_bytes_max(self.headers)
+            _check_count(self.headers, ttl_ms, delay_ms)
 
     def encode(self, flow_id: int, sequence: int) -> bytes:
         """Return the PUBLISH frame of the message on a publisher flow; on none it is a direct message."""
@@ -133,6 +136,15 @@ class Message:
 
     def __repr__(self) -> str:
         return f"Message({'queue' if self.to_queue else 'topic'} {self.name!r}, {len(self.payload)} bytes)"
+
+
+def _check_count(headers: Headers, ttl_ms: int, delay_ms: int) -> None:
+    """Raise ValueError for more properties than the gateway takes."""
+    fields: list[object] = [headers.message_id, headers.correlation, headers.reply_to, headers.content_type]
+    fields += [each or None for each in (ttl_ms, delay_ms, headers.timestamp_ms)]
+    count = len(headers.user_properties or ()) + len(fields) - fields.count(None)
+    if count > ENTRIES_MAX:
+        raise ValueError(f"{count} properties, with the fields that are set; at most {ENTRIES_MAX} are taken")
 
 
 def _properties_bytes_max(headers: Headers) -> int:
@@ -228,9 +240,32 @@ class Received:
         return self._headers.payload_is_text
 
     @property
+    def dmq_eligible(self) -> bool:
+        """Whether it may go to a dead message queue that takes only messages marked so."""
+        return self._headers.dmq_eligible
+
+    @property
+    def deliver_to_one(self) -> bool:
+        """Whether it was for one of the topic's subscribers."""
+        return self._headers.deliver_to_one
+
+    @property
+    def eliding_eligible(self) -> bool:
+        """A mark for bridges to Solace; the gateway keeps it and does not act on it."""
+        return self._headers.eliding_eligible
+
+    @property
     def properties(self) -> list[tuple[str, UserPropertyValue]]:
         """User properties in the sender's order; names may repeat. Why a message is dead stands here, too."""
         return list(self._headers.user_properties or ())
+
+    @property
+    def headers(self) -> Headers | None:
+        """All of these but the topic, the payload and what the gateway says of the delivery; None: it has none.
+
+        It must not be changed.
+        """
+        return self._delivered.headers
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.topic!r}, {len(self.payload)} bytes)"

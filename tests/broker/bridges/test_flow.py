@@ -1,11 +1,14 @@
 """Bridges over the flow protocol: to another broker, and to another message VPN of the same one."""
 
+import time
 from pathlib import Path
 
 import pytest
 
 import support.mqtt.packets as mqtt
+from sluicegate import Client, Delivery, Message
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.messaging.message.headers import USER_PROPERTIES_MAX, UserPropertyValue
 from sluicegate.protocols.bridges.remotes import flow
 from sluicegate.protocols.flow.codec.frame import BIND
 from support.bridges.brokers import all_up, another_broker, configure, connect, rule, shown, shows
@@ -51,6 +54,102 @@ async def test_messages_of_queues_go_both_ways(broker: RunningBroker, tmp_path: 
         assert ("Sluicegate-Path", "sluicegate/default/b") in got.values(USER_PROPERTY)
         await queue_shows(broker, lambda queue: not queue.ready_count and not queue.unacked_count)
         await queue_shows(other, lambda queue: not queue.ready_count and not queue.unacked_count, "for-us")
+
+
+async def travelled(broker: RunningBroker, queue: str) -> Delivery:
+    """Return the next message of a queue, accepted."""
+    async with Client(flow_url(broker)) as client, client.consumer(queue) as consumer:
+        delivery = await consumer.receive()
+        delivery.accept()
+        return delivery
+
+
+@pytest.mark.parametrize("direction", ["outgoing", "incoming"])
+async def test_a_message_arrives_with_all_properties_that_were_published(
+    broker: RunningBroker, tmp_path: Path, direction: str
+) -> None:
+    """Flow: publishing, properties."""
+    user_properties: list[tuple[str, UserPropertyValue]] = [
+        ("n", 1),
+        ("t", "x"),
+        ("b", b"y"),
+        ("none", None),
+        ("n", 2.5),
+        ("traceparent", "00-1-2-01"),
+    ]
+    is_outgoing = direction == "outgoing"
+    async with another_broker(tmp_path) as other:
+        from_, to = (broker, other) if is_outgoing else (other, broker)
+        await create(from_, "from")
+        await create(to, "to", respect_ttl_enabled=True)
+        rule_of = {
+            "outgoing": {"queue": "from", "remote_queue": "to"},
+            "incoming": {"remote_queue": "from", "queue": "to"},
+        }
+        await connect(broker, remote_url=flow_url(other), **{direction: [rule_of[direction]]})
+        async with Client(flow_url(from_)) as client, client.publisher() as publisher:
+            await publisher.publish(
+                Message(
+                    b"payload",
+                    queue="from",
+                    key="k-1",
+                    priority=7,
+                    ttl_ms=3_600_000,
+                    message_id="m-1",
+                    correlation=b"c-1",
+                    reply_to="answers",
+                    content_type="text/plain",
+                    timestamp_ms=1_700_000_000_000,
+                    is_text=True,
+                    dmq_eligible=True,
+                    deliver_to_one=True,
+                    eliding_eligible=True,
+                    properties=user_properties,
+                )
+            )
+            published_ms = time.time() * 1000
+        got = await travelled(to, "to")
+    path = [("Sluicegate-Path", "sluicegate/default/b")] if is_outgoing else []
+    assert got.properties == user_properties + path
+    assert (got.payload, got.key, got.priority, got.is_text) == (b"payload", "k-1", 7, True)
+    assert (got.message_id, got.correlation, got.reply_to) == ("m-1", b"c-1", "answers")
+    assert (got.content_type, got.timestamp_ms) == ("text/plain", 1_700_000_000_000)
+    assert (got.dmq_eligible, got.deliver_to_one, got.eliding_eligible) == (True, True, True)
+    assert published_ms < got.expires_at_ms <= published_ms + 3_600_000
+
+
+async def test_what_the_other_broker_never_takes_is_rejected(broker: RunningBroker, tmp_path: Path) -> None:
+    """More properties than a PUBLISH of the flow protocol has: it would end one connection after the other."""
+    await create(broker, "dead")
+    await create(broker, "q", subscriptions=["out/>"], dead_msg_queue="dead")
+    async with another_broker(tmp_path) as other:
+        await create(other, "got")
+        await connect(broker, remote_url=flow_url(other), outgoing=[{"queue": "q", "remote_queue": "got"}])
+        publisher = await broker.connect("", 5)
+        too_many = b"".join(mqtt.user_property(str(number), "x") for number in range(USER_PROPERTIES_MAX))
+        await publisher.publish("out/x", b"1", qos=1, properties=too_many)
+        await publisher.publish("out/x", b"2", qos=1)
+        assert (await travelled(other, "got")).payload == b"2"
+        view = await shows(broker, lambda view: rule(view, "outgoing").dropped == {"refused": 1})
+        assert (view.connections, view.failures) == (1, 0)
+        await queue_shows(broker, lambda queue: not queue.ready_count and not queue.unacked_count)
+
+
+async def test_a_message_of_a_dead_message_queue_says_why_it_died(broker: RunningBroker, tmp_path: Path) -> None:
+    await create(broker, "dead")
+    await create(broker, "q", dead_msg_queue="dead")
+    async with Client(flow_url(broker)) as client:
+        async with client.publisher() as publisher:
+            await publisher.publish(Message(b"1", queue="q", dmq_eligible=True))
+        async with client.consumer("q") as consumer:
+            (await consumer.receive()).reject()
+            await queue_shows(broker, lambda queue: queue.ready_count == 1, "dead")
+    async with another_broker(tmp_path) as other:
+        await create(other, "got")
+        await connect(broker, remote_url=flow_url(other), outgoing=[{"queue": "dead", "remote_queue": "got"}])
+        properties = dict((await travelled(other, "got")).properties)
+    assert properties["sluicegate-dead-queue"] == "q"
+    assert properties["sluicegate-dead-reason"] == "rejected"
 
 
 async def test_direct_messages_go_both_ways(broker: RunningBroker, tmp_path: Path) -> None:

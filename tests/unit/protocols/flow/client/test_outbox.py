@@ -249,6 +249,7 @@ def test_few_large_messages_fill_a_window_as_many_small_ones_do() -> None:
         ({"topic": "t", "ttl_ms": -1}, "0 or more"),
         ({"topic": "t", "key": ""}, "1 to 255 bytes"),
         ({"topic": "t", "key": "ø" * 128}, "1 to 255 bytes"),
+        ({"topic": "t", "ttl_ms": 1, "properties": [("n", 1)] * 1024}, "1025 properties"),
     ],
 )
 def test_a_message_that_cannot_be_said_is_refused_when_it_is_made(arguments: dict[str, object], problem: str) -> None:
