@@ -1,7 +1,7 @@
 """Brokers of one network for tests, each a `RunningBroker`, and a proxy on the way of their links that can be cut."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -37,6 +37,8 @@ class LinkProxy:
     def __init__(self) -> None:
         self.target_port = 0
         self.accepted_count = 0
+        self.hidden: list[bytes] = []  # words of the broker's greeting that do not arrive as such
+        self.hidden_count = 0
         self._server: asyncio.Server | None = None
         self._writers: list[asyncio.StreamWriter] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +86,10 @@ class LinkProxy:
         """Pass on nothing more of what the broker sends back."""
         self._answers.clear()
 
+    def hide_features(self, *names: str) -> None:
+        """Let the broker look like one of an earlier release, without these features, on connections from now on."""
+        self.hidden += [name.encode() for name in names]
+
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.accepted_count += 1
         if not self._is_open:
@@ -102,12 +108,21 @@ class LinkProxy:
         self._writers.append(onwards)
         self._tasks += [
             asyncio.ensure_future(self._carry(reader, onwards, self._flows)),
-            asyncio.ensure_future(self._carry(there, writer, self._flows, self._answers)),
+            asyncio.ensure_future(self._carry(there, writer, self._flows, self._answers, hides=self.hidden)),
         ]
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *gates: asyncio.Event) -> None:
+    async def _carry(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *gates: asyncio.Event,
+        hides: Sequence[bytes] = (),
+    ) -> None:
         with suppress(OSError):
             while data := await reader.read(65_536):
+                for word in hides:
+                    self.hidden_count += data.count(word)
+                    data = data.replace(word, b"-" * len(word))
                 for gate in gates:
                     await gate.wait()
                 writer.write(data)

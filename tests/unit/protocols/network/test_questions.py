@@ -1,0 +1,111 @@
+"""Questions of operators over a link: what ends one that the neighbor, which shows signs of life, does not answer."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
+from sluicegate.protocols.network.queues.notes import ANSWER, ASK, FlowNote, note_body, note_in
+from sluicegate.protocols.network.queues.questions import ANSWER_MS_MAX, Answerer, QuestionFailed, Questions
+from support.cores.lone_actors import Idle, lone_runtime, spawned, turn
+from support.flow.golden import decoded
+from support.network.full_socket import FullSocket
+from support.network.lone_wire import lone_wire
+
+FRAME_BYTES_MAX = 1024 * 1024
+
+
+class ForwardLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time a test moves forward."""
+
+    ahead_ms = 0
+
+    def time(self) -> float:
+        return super().time() + self.ahead_ms / 1000
+
+
+class Socket(FullSocket):
+    """Records what is written."""
+
+    def __init__(self, written: list[bytes]) -> None:
+        self._written = written
+
+    def write(self, data: bytes) -> None:
+        self._written.append(data)
+
+
+class Asker:
+    """The end of a link whose operators ask; `asked` has what was written to the neighbor."""
+
+    def __init__(self, runtime: Runtime, loop: ForwardLoop) -> None:
+        self._runtime = runtime
+        self._loop = loop
+        self._written: list[bytes] = []
+        cell = spawned(runtime, Idle)
+        self.questions = Questions(cell, "b", "default", Answerer())
+        self._wire = lone_wire(cell, Socket(self._written))
+        self.questions.connected(self._wire, 1, FRAME_BYTES_MAX, is_answered=True)
+
+    def passes(self, ms: int) -> None:
+        """Let time pass: timers that are due run."""
+        self._loop.ahead_ms += ms
+        turn(self._runtime)
+        turn(self._runtime)
+
+    def asked(self) -> list[FlowNote]:
+        """Return the questions that were written since the last time."""
+        self._wire.flush()
+        frames = []
+        data = b"".join(self._written)
+        self._written.clear()
+        while data:
+            size = 4 + int.from_bytes(data[:4], "big")
+            frame = decoded(data[:size])
+            assert isinstance(frame, LinkFlow)
+            frames.append(note_in(frame.batch))
+            data = data[size:]
+        return frames
+
+    def answers(self, number: int, text: str) -> None:
+        self.questions.received(note_in(note_body(ANSWER, number, text, "")))
+
+
+@pytest.fixture
+def asker() -> Iterator[Asker]:
+    loop = ForwardLoop()
+    with lone_runtime(loop=loop) as runtime:
+        yield Asker(runtime, loop)
+
+
+def test_a_question_without_an_answer_fails_at_its_limit_and_not_before(asker: Asker) -> None:
+    answer = asker.questions.ask("queue", ["q"])
+    (note,) = asker.asked()
+    assert (note.kind, note.text(0), note.text(1)) == (ASK, "queue", "q")
+
+    asker.passes(ANSWER_MS_MAX - 500)
+    assert not answer.done
+    asker.passes(500)
+
+    error = answer.error()
+    assert isinstance(error, QuestionFailed)
+    assert str(error) == "broker b has not answered within 10 s"
+
+
+def test_an_answer_in_time_counts_and_a_late_one_does_not(asker: Asker) -> None:
+    in_time, late = asker.questions.ask("queue", ["q"]), asker.questions.ask("queue", ["r"])
+    first, second = (note.consumer for note in asker.asked())
+    asker.passes(ANSWER_MS_MAX - 500)
+    asker.answers(first, "{}")
+    asker.passes(500)
+    asker.answers(second, "{}")
+
+    assert in_time.get() == "{}"
+    assert isinstance(late.error(), QuestionFailed)
+    again = asker.questions.ask("queue", ["r"])
+    (note,) = asker.asked()
+    asker.answers(second, "the late answer, once more")
+    assert not again.done
+    asker.answers(note.consumer, "{}")
+    assert again.get() == "{}"
