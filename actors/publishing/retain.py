@@ -132,7 +132,7 @@ def _store(
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
         if stored is not None:
-            stored.posted()
+            stored.posted([each.topic for each in of_run])
         spool.post(
             WriteTables(
                 writes,
@@ -169,6 +169,6 @@ def _left(
             elif retained.version_of(change.topic) == change.version:  # else a later change is on its way
                 stored.stored(RetainedEntry(change.topic, change.version, change.message is None))
     if posted is not None:
-        posted.done()
+        posted.done([each.topic for each in changes])
     if on_left is not None:
         on_left(reason)

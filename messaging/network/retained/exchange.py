@@ -8,6 +8,7 @@ and everything may come twice: of two versions the later one wins everywhere.
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from itertools import chain
 from typing import Final, NamedTuple, final
 
 import xxhash
@@ -59,6 +60,7 @@ class StoredRetained:
         self._set: Final[DigestSet[str]] = DigestSet()
         self._refused: dict[str, None] = {}  # topics whose message is in force, and which the store did not take
         self._relearned: dict[str, None] = {}  # topics whose deletion a neighbor has listed: the others may lack it too
+        self._unstored: dict[str, int] = {}  # topics -> rows of them that the store was given, and is not done with
         self.posted_count = 0  # groups of rows that the store was given
         self.done_count = 0  # of these, written or refused
 
@@ -66,6 +68,18 @@ class StoredRetained:
     def digests(self) -> list[int]:
         """The digest of each bucket."""
         return self._set.digests
+
+    def digests_to_tell(self) -> list[int]:
+        """Return the digests for a neighbor; none: there is nothing.
+
+        Where a topic's message or deletion is in force and not stored yet, the digest of its bucket is one that no
+        neighbor has, which makes the neighbor list the bucket. With the digest of what is stored, a neighbor could take
+        it that its deletion is known here, and forget it, while an older message is still on its way to the store.
+        """
+        unstored = {bucket_of(topic_hash(topic)) for topic in chain(self._unstored, self._refused)}
+        if not self.versions and not unstored:
+            return []
+        return [digest ^ DIGEST_MASK if number in unstored else digest for number, digest in enumerate(self.digests)]
 
     def bucket(self, number: int) -> list[str]:
         """Return the topics of a bucket that have a message."""
@@ -105,13 +119,24 @@ class StoredRetained:
         """
         self._relearned[topic] = None
 
-    def posted(self) -> None:
-        """Note rows that the store is given. It is done with them in this order."""
+    def posted(self, topics: list[str]) -> None:
+        """Note a group of rows that the store is given. It is done with groups in this order."""
         self.posted_count += 1
+        unstored = self._unstored
+        for topic in topics:
+            if not stays_local(topic):
+                unstored[topic] = unstored.get(topic, 0) + 1
 
-    def done(self) -> None:
-        """Note that the store is done with the next rows, and that what they say was noted."""
+    def done(self, topics: list[str]) -> None:
+        """Note that the store is done with the rows of the next group, and that what they say was noted."""
         self.done_count += 1
+        unstored = self._unstored
+        for topic in topics:
+            count = unstored.get(topic, 0)
+            if count > 1:
+                unstored[topic] = count - 1
+            elif count:
+                del unstored[topic]
         for sender in self.senders:
             if sender.is_waited_for:
                 sender.on_change()

@@ -62,12 +62,18 @@ class Broker:
             self.memory[entry.topic] = entry.version
             self.tombstones.discard(entry.topic)
         self.unstored.append(entry)
+        self.stored.posted([entry.topic])
 
     def store(self) -> None:
         for entry in self.unstored:
             self.rows[entry.topic] = entry
             self.stored.stored(entry)
+            self.stored.done([entry.topic])
         self.unstored.clear()
+
+    def digests(self) -> list[int]:
+        """Return what a neighbor is told after a connect."""
+        return self.stored.digests_to_tell() or [0] * BUCKETS
 
     def arrived(self, sender: str, part: Part, wall_ms: int) -> list[Part]:
         """Handle a part; return the answers."""
@@ -140,7 +146,7 @@ class Network(RuleBasedStateMachine):
         if pair not in self.wires:
             for sender, receiver in (pair, pair[::-1]):
                 self.brokers[sender].senders[receiver].connected()
-                self.wires[sender, receiver] = [("digests", list(self.brokers[sender].stored.digests))]
+                self.wires[sender, receiver] = [("digests", self.brokers[sender].digests())]
 
     @rule(pair=st.sampled_from(list(permutations(NAMES, 2))))
     def a_link_breaks(self, pair: tuple[str, str]) -> None:
@@ -159,6 +165,9 @@ class Network(RuleBasedStateMachine):
     def deletions_are_forgotten(self, name: str) -> None:
         broker = self.brokers[name]
         for topic in broker.tombstones.take_finished(self.wall_ms, 1000):
+            for each in broker.unstored:
+                if each.topic == topic:
+                    broker.stored.done([topic])
             broker.unstored = [each for each in broker.unstored if each.topic != topic]
             broker.rows.pop(topic, None)
 
@@ -428,11 +437,11 @@ def test_a_mark_is_passed_when_all_before_it_is_stored_and_sent() -> None:
     broker = one()
     stored, sender = broker.stored, broker.senders["b"]
     sender.connected()
-    stored.posted()
+    stored.posted(["t"])
     mark = sender.mark()
     assert not sender.has_passed(mark)
     kept(broker, "t")
-    stored.done()
+    stored.done(["t"])
     assert not sender.has_passed(mark)
     kept(broker, "u")  # later than the mark
     sender.took("t")
@@ -442,10 +451,38 @@ def test_a_mark_is_passed_when_all_before_it_is_stored_and_sent() -> None:
 
 def test_marks_are_passed_without_a_connection() -> None:
     broker = one()
-    broker.stored.posted()
+    broker.stored.posted(["t"])
     sender = broker.senders["b"]
     mark = sender.mark()
     assert sender.has_passed(mark)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_deletion_is_kept_for_a_neighbor_whose_store_does_not_have_the_message_yet(is_refused: bool) -> None:
+    """The digests of both stores are equal, and the message will be in one of them."""
+    a, b = one("a"), one("b")
+    message = RetainedEntry("t", kept(a, "t"), False)
+    b.change(message, "a")
+    if is_refused:
+        b.stored.done(["t"])
+        b.stored.refused("t")
+    a.tombstones.end("c")
+    deletion = RetainedEntry("t", a.clock.next(2000), True)
+    a.change(deletion)
+    a.store()
+
+    a.senders["b"].connected()
+    assert a.arrived("b", ("digests", b.digests()), 3000) == []
+    assert a.tombstones.take_finished(3000, 1000) == []
+    assert a.parts("b") == [("list", [deletion])]
+
+    if is_refused:
+        b.stored.take_refused()
+    b.unstored.clear()
+    b.stored.done(["t"])
+    a.senders["b"].connected()
+    a.arrived("b", ("digests", b.digests()), 3000)
+    assert a.tombstones.take_finished(3000, 1000) == ["t"]
 
 
 def test_a_deletion_that_a_neighbor_has_listed_is_passed_on() -> None:
