@@ -130,6 +130,7 @@ class CheckpointPlanner:
     def __init__(self, cursors: dict[int, PartitionCursor], log_bytes_max: int) -> None:
         """Plan for these partitions, and for a log whose growth is never left alone beyond `log_bytes_max`."""
         self._cursors = cursors
+        self.deleted: dict[int, PartitionCursor] = {}  # partitions whose deletion the next commits bring
         self._log_bytes_max = log_bytes_max
         self.page_bytes_max = 16 << 20  # pages to write stay in memory; a node knows how much there may be
         self._changed: set[int] = set()  # partitions whose cursors a checkpoint has to write
@@ -188,10 +189,20 @@ class CheckpointPlanner:
         self._is_log_spent = True
 
     def forget(self, partition_id: int) -> None:
-        """Leave out a partition that is deleted."""
-        self._changed.discard(partition_id)
+        """Take a partition that a commit will delete.
+
+        Until then its cursor is written: the log that has its settlements is trimmed, and a crash may come before that.
+        """
+        cursor = self._cursors.pop(partition_id, None)
+        if cursor is not None:
+            self.deleted[partition_id] = cursor
         self._page_deletes = [each for each in self._page_deletes if each.partition_id != partition_id]
         self._leave_out_pages(partition_id)  # a page written behind the deletion would stay
+
+    def purged(self, partition_id: int) -> None:
+        """Leave out a partition: a commit has deleted it."""
+        self.deleted.pop(partition_id, None)
+        self._changed.discard(partition_id)
 
     def withdraw_pages(self, partition_id: int, then: Callable[[], None]) -> None:
         """Leave out the pages of a partition that is read back; call `then` when none of them is being written.
@@ -280,19 +291,20 @@ class CheckpointPlanner:
             page_deletes=deletes,
             page_writes=[page for request in pages for page in request.pages],
             log_records={key: records for request in pages for key, records in request.log_records.items()},
-            cursor_puts=[self._cursors[each].state([]) for each in sorted(changed)],
+            cursor_puts=[self._cursor(each).state([]) for each in sorted(changed)],
         )
         self._out = Checkpoint(job, pages)
         return self._out
 
     def last_checkpoint(self, states: list[CursorRecord], *, applied: int, needed_from: int) -> CheckpointJob:
         """Return the checkpoint of a clean stop. What waits to be paged stays in the log."""
+        deleted = [self.deleted[each].state([]) for each in sorted(self.deleted) if each in self._changed]
         return CheckpointJob(
             applied=applied,
             needed_from=needed_from,
             page_quarantines=self._page_damages,
             page_deletes=self._page_deletes,
-            cursor_puts=states,
+            cursor_puts=states + deleted,
         )
 
     def log_bytes(self) -> int:
@@ -321,5 +333,10 @@ class CheckpointPlanner:
         self._is_log_spent = self._is_log_spent or counts.is_log_spent
         self._page_deletes = job.page_deletes + self._page_deletes
         self._page_damages = job.page_quarantines + self._page_damages
-        self._changed.update([put.partition_id for put in job.cursor_puts if put.partition_id in self._cursors])
+        known = [each.partition_id for each in job.cursor_puts]
+        self._changed.update([each for each in known if each in self._cursors or each in self.deleted])
         return checkpoint
+
+    def _cursor(self, partition_id: int) -> PartitionCursor:
+        cursor = self._cursors.get(partition_id)
+        return self.deleted[partition_id] if cursor is None else cursor

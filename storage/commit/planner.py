@@ -224,7 +224,6 @@ class CommitPlanner:
 
     def forget(self, partition_id: int) -> None:
         """Take a partition to delete, with all its data in the store."""
-        self.cursors.pop(partition_id, None)
         self._settled.pop(partition_id, None)
         self._reserving.discard(partition_id)
         self._page_deletes = [delete for delete in self._page_deletes if delete[0] != partition_id]
@@ -319,7 +318,9 @@ class CommitPlanner:
         # Not earlier: settlements of a failed commit must have no effect, and no checkpoint may have them.
         for settlement in _settlements_of(commit):
             cursor = self.cursors.get(settlement.partition_id)
-            if cursor is not None:  # else its queue was deleted meanwhile
+            if cursor is None:  # its queue is being deleted
+                cursor = self.checkpoints.deleted.get(settlement.partition_id)
+            if cursor is not None:  # else that has been done
                 cursor.settle(settlement.first, settlement.end)
                 self.checkpoints.changed(settlement.partition_id)
         for reservation in commit.job.reservations:
@@ -328,6 +329,8 @@ class CommitPlanner:
         for partition_id, first_sequences in commit.page_deletes:
             if partition_id in self.cursors:
                 self.checkpoints.drop_pages(partition_id, first_sequences)
+        for partition_id in commit.job.partition_purges:
+            self.checkpoints.purged(partition_id)
         self._release(commit.released)
         self._pass_on()
         return commit

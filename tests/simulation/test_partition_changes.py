@@ -10,7 +10,7 @@ from simulation.scenario import PLAIN
 from simulation.world import World
 from sluicegate.gateway.views.errors import Refused
 
-A_WHILE_US = 2_000_000
+A_WHILE_US, A_MOMENT_US = 2_000_000, 1_000
 KEYS = ("k0", "k1", "k2", "k3")
 
 
@@ -64,3 +64,28 @@ def test_a_change_that_ends_while_an_update_is_being_stored_does_not_undo_it(wor
     world.power_fails()
 
     drain(world)
+
+
+def test_a_crash_before_a_partition_is_deleted_does_not_bring_its_settled_messages_back() -> None:
+    """A checkpoint between the two trims the log, which had the settlements."""
+    world = World(6, PLAIN)  # its log is short, so that messages move into pages
+    publisher, consumer = world.clients["p0"], world.clients["c1"]
+    for client in (publisher, consumer):
+        client.connect(clean_start=False)
+    world.advance(A_WHILE_US)
+    consumer.mode = HOLD
+    consumer.consume("keyed", 1)
+    for key in KEYS:
+        publisher.publish("work/c/x", key, 1, 4_000)
+    for _ in KEYS:
+        world.advance(A_WHILE_US)
+        settle_all(world)
+    world.advance(A_WHILE_US)
+    world.ask(world.change("keyed", {"partition_count": 2}))
+    world.pace.slow_left = 1  # the commit that deletes two partitions
+
+    world.checkpoint()
+    world.power_fails()
+
+    drain(world)
+    world.close()

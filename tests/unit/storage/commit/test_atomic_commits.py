@@ -150,14 +150,16 @@ def test_a_move_out_of_a_queue_that_was_deleted_meanwhile_is_only_a_publication(
     assert record_of(committed(planner)).settlements == []
 
 
-def test_a_queue_deleted_while_the_commit_of_a_move_is_out_is_left_alone() -> None:
+def test_what_moves_out_of_a_queue_is_settled_there_until_the_store_has_the_deletion_of_the_queue() -> None:
     planner = planner_with(P, Q)
     planner.store(move_to({Q: 1}, [(P, 1, 3)]), now_ms=0)
     planner.next_commit(now_ms=0, patience_ms=0)
     planner.forget(P)
     planner.committed()
 
-    assert [put.partition_id for put in checkpointed(planner).cursor_puts] == [Q]
+    assert [(put.partition_id, put.floor) for put in checkpointed(planner).cursor_puts] == [(P, 3), (Q, 1)]
+    assert committed(planner).job.partition_purges == [P]
+    assert checkpointed(planner).cursor_puts == []
 
 
 def test_rows_of_a_session_are_written_by_the_very_commit_that_writes_the_publication() -> None:

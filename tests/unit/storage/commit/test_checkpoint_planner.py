@@ -291,8 +291,8 @@ def test_a_deleted_partition_is_left_out() -> None:
     planner.drop_pages(Q, [4])
     planner.changed(P)
     planner.changed(Q)
-    del cursors[P]
     planner.forget(P)
+    planner.purged(P)
 
     job = next_one(planner).job
 
@@ -309,11 +309,23 @@ def test_a_partition_that_is_deleted_while_a_checkpoint_fails_is_left_out_of_the
     planner.changed(P)
     planner.changed(Q)
     next_one(planner)
-    del cursors[P]
     planner.forget(P)
+    planner.purged(P)
     planner.failed()
 
     assert [put.partition_id for put in next_one(planner).job.cursor_puts] == [Q]
+
+
+def test_the_cursor_of_a_partition_is_written_until_its_deletion_is_committed() -> None:
+    """The checkpoint trims the settlements from the log, and the partition is still there after a crash."""
+    planner = planner_of(P, Q)
+    planner.changed(P)
+    planner.forget(P)
+    next_one(planner)
+    planner.failed()
+
+    assert [put.partition_id for put in planner.last_checkpoint([], applied=7, needed_from=7).cursor_puts] == [P]
+    assert [put.partition_id for put in next_one(planner).job.cursor_puts] == [P]
 
 
 def test_a_start_that_found_records_has_every_cursor_written_by_the_first_checkpoint() -> None:
