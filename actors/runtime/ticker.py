@@ -8,7 +8,7 @@ comes late says by how much, and its owner gives that time back to the limits.
 from collections.abc import Callable
 from typing import Final, final
 
-from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
+from sluicegate.actors.runtime.runtime import TimerHandle
 
 STALL_MS_MIN: Final = 250  # a tick that is less late than this is in time: limits are seconds
 
@@ -17,8 +17,16 @@ STALL_MS_MIN: Final = 250  # a tick that is less late than this is in time: limi
 class Ticker:
     """Calls back every so often, with the milliseconds for which the loop has stood still since the last time."""
 
-    def __init__(self, runtime: Runtime, interval_ms: int, callback: Callable[[int], None]) -> None:
-        self._runtime = runtime
+    def __init__(
+        self,
+        now_ns: Callable[[], int],
+        after: Callable[[int, Callable[[], object]], TimerHandle],
+        interval_ms: int,
+        callback: Callable[[int], None],
+    ) -> None:
+        """`after` calls back after so many milliseconds of the clock that `now_ns` reads."""
+        self._now_ns = now_ns
+        self._after = after
         self._interval_ms = interval_ms
         self._callback = callback
         self._timer: TimerHandle | None = None
@@ -36,10 +44,10 @@ class Ticker:
             self._timer = None
 
     def _set(self) -> None:
-        self._due_ns = self._runtime.clock.now_ns() + self._interval_ms * 1_000_000
-        self._timer = self._runtime.after(self._interval_ms, self._tick)
+        self._due_ns = self._now_ns() + self._interval_ms * 1_000_000
+        self._timer = self._after(self._interval_ms, self._tick)
 
     def _tick(self) -> None:
-        late_ms = (self._runtime.clock.now_ns() - self._due_ns) // 1_000_000
+        late_ms = (self._now_ns() - self._due_ns) // 1_000_000
         self._set()  # first: a tick that fails is not the last
         self._callback(late_ms if late_ms >= STALL_MS_MIN else 0)

@@ -59,7 +59,7 @@ class NodeLinks:
         self._queues = LinkQueues(services, message_vpns, self._cell.inbox)
         self._settings: dict[str, LinkSettings] = {}
         self._errors: dict[str, str] = {}  # why an enabled link does not run, by the name of its neighbor
-        self._ticker = Ticker(runtime, TICK_MS, self.tick)
+        self._ticker = Ticker(runtime.clock.now_ns, runtime.after, TICK_MS, self.tick)
         self._dials_count = 0
         self._is_stopped = False
         config = services.config

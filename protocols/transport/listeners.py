@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from sluicegate.protocols.transport.deadlines import Deadlines
 from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo, PeerRecord
 from sluicegate.protocols.transport.loop.acceptor import Acceptor, MakeTransport
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
@@ -70,7 +71,7 @@ class BaseListener(ABC):
         self._bound_port = 0  # 0: not listening
         self._tls = tls
         self._tls_context = None if tls is None else tls.context()
-        self._tls_handshake_s = tls_handshake_s
+        self._handshakes: Final = Deadlines(tls_handshake_s)
         self.on_handshake_failed: Callable[[str, str], None] | None = None  # is told the client's address, and why
         self._acceptors: list[Acceptor] = []
         self._make_transport: MakeTransport = TcpTransport
@@ -157,7 +158,7 @@ class BaseListener(ABC):
             shaking = TlsTransport(
                 transport,
                 self._tls_context,
-                handshake_s=self._tls_handshake_s,
+                deadlines=self._handshakes,
                 on_secured=self._secured,
                 on_refused=self._handshake_failed,
             )

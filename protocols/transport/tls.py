@@ -15,7 +15,10 @@ import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
+from functools import partial
 from typing import Any, Final, cast
+
+from sluicegate.protocols.transport.deadlines import Deadlines
 
 _PLAIN: Final = memoryview(bytearray(256 * 1024))  # where a read is decrypted to, and copied from: as much as it brings
 _PIECE_BYTES: Final = 64 * 1024  # given to OpenSSL in one go: its buffers of a stream grow, and never shrink again
@@ -59,11 +62,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         beneath: asyncio.Transport,
         context: ssl.SSLContext,
         *,
-        handshake_s: float,
+        deadlines: Deadlines,
         on_secured: Callable[["TlsTransport"], None],
         on_refused: OnRefused,
     ) -> None:
-        """Take over an open transport, and wait for the client's first bytes.
+        """Take over an open transport, and wait for the client's first bytes. `deadlines` are those of handshakes.
 
         Then either `on_secured` is called, which sets the protocol, or `on_refused`, or neither after `abort`.
         """
@@ -78,7 +81,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._is_reading = True  # the protocol takes what comes
         self._has_ended = False  # the peer has said its end in TLS, which may not be told yet
         self._error: Exception | None = None  # why we gave up
-        self._deadline = self._loop.call_later(handshake_s, self._time_out, handshake_s)
+        self._deadline = deadlines.begin(partial(self._time_out, deadlines.limit_s))
         beneath.set_protocol(self)
 
     def __repr__(self) -> str:

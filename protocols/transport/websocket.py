@@ -22,6 +22,7 @@ from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
+from sluicegate.protocols.transport.deadlines import Deadline, Deadlines
 from sluicegate.protocols.transport.interface import (
     ByteTransport,
     Connection,
@@ -59,7 +60,8 @@ class WebSocketSettings:
 
 def over_websocket(connect: ConnectionFactory, settings: WebSocketSettings) -> ConnectionFactory:
     """Return a factory of WebSocket connections, each with a connection of `connect` inside."""
-    return lambda: WebSocketConnection(connect=connect, settings=settings)
+    upgrades = Deadlines(settings.upgrade_s)
+    return lambda: WebSocketConnection(connect=connect, settings=settings, upgrades=upgrades)
 
 
 class _Phase(Enum):
@@ -85,13 +87,14 @@ class WebSocketConnection:
         "_settings",
         "_stream",
         "_unfinished",
+        "_upgrades",
         "_waiting",
     )
 
     _stream: ByteTransport
     _peer: PeerInfo
 
-    def __init__(self, *, connect: ConnectionFactory, settings: WebSocketSettings) -> None:
+    def __init__(self, *, connect: ConnectionFactory, settings: WebSocketSettings, upgrades: Deadlines) -> None:
         self._connect = connect
         self._settings = settings
         self._frames = ServerProtocol(
@@ -104,7 +107,8 @@ class WebSocketConnection:
         self._is_paused = False  # by the connection inside
         self._waiting = b""  # of a read, for the next turn; the stream is paused until then
         self._unfinished: UnfinishedShare | None = None  # of a frame that is not whole, if much of it has come
-        self._deadline: asyncio.TimerHandle | None = None
+        self._upgrades = upgrades
+        self._deadline: Deadline | None = None
 
     def __repr__(self) -> str:
         return f"WebSocketConnection({self._phase.value}, {self._inside!r})"
@@ -115,7 +119,7 @@ class WebSocketConnection:
         """Wait for the upgrade request, for a limited time."""
         self._stream = transport
         self._peer = peer
-        self._deadline = asyncio.get_running_loop().call_later(self._settings.upgrade_s, transport.abort)
+        self._deadline = self._upgrades.begin(transport.abort)
 
     def received(self, data: bytes) -> None:
         """Take bytes of the upgrade request or of frames, as many as one turn is for."""

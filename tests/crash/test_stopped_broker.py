@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,28 +15,37 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate.protocols.transport.listeners import TLS_HANDSHAKE_S
 from sluicegate.protocols.transport.loop.selector import SOCKETS_PER_POLL
+from sluicegate.protocols.transport.websocket import UPGRADE_S
 from support.amqp.client import AmqpClient
 from support.flow.client import FlowClient
 from support.mqtt import packets as mqtt
 from support.mqtt.raw_client import RawClient
+from support.network.certificates import make_certificates
 from support.processes.gateway import GatewayProcess, gateway
 
 STOPPED_S = 10  # all limits below are shorter, and long enough for clients to begin on a busy machine
 KEEP_ALIVE_S = 6  # 9 seconds until the broker gives up
 WITHIN_S = 30
 REQUEST = b"POST /TOPIC/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"
+UPGRADE = (
+    b"GET /mqtt HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+)
+HANDSHAKE_S = max(TLS_HANDSHAKE_S, UPGRADE_S)
 AMQP_MESSAGE = b"\0\x53\x77\xa1\1m"
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
 
 
 @contextmanager
-def stopped(node: GatewayProcess) -> Iterator[None]:
+def stopped(node: GatewayProcess, seconds: float = STOPPED_S) -> Iterator[None]:
     """Stop the process for so long, then do what is in the block, and let it run again."""
     os.kill(node.pid, signal.SIGSTOP)
     try:
-        time.sleep(STOPPED_S)
+        time.sleep(seconds)
         yield
         time.sleep(0.5)  # all that was sent is in the broker's sockets
     finally:
@@ -75,6 +85,49 @@ async def _clients_speak_while_it_is_stopped(node: GatewayProcess) -> None:
     writer.close()
     await of_mqtt.leave()
     await of_amqp.close()
+
+
+class Handshake:
+    """The client's end of a TLS handshake, step by step."""
+
+    def __init__(self, port: int, authority: Path) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), WITHIN_S)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = ssl.create_default_context(cafile=authority)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname="localhost")
+
+    def step(self) -> bool:
+        """Say what is to be said now; return whether the handshake is over."""
+        try:
+            self._tls.do_handshake()
+            return True
+        except ssl.SSLWantReadError:
+            return False
+        finally:
+            self.socket.sendall(self._outgoing.read())
+
+    def finish(self) -> None:
+        while not self.step():
+            answer = self.socket.recv(65_536)
+            assert answer, "the broker has closed the connection"
+            self._incoming.write(answer)
+
+
+def test_handshakes_go_on_at_a_broker_that_was_stopped(tmp_path: Path) -> None:
+    """The limit of handshakes and upgrades is over while the broker stands still; it has not read what was sent."""
+    certificates = make_certificates(tmp_path)
+    tls = {each.split("=")[0]: each.split("=")[1] for each in certificates.in_tls("listeners.mqtt_tls")}
+    with gateway(tmp_path, **{name: value for name, value in tls.items() if not name.endswith("port")}) as node:
+        handshake = Handshake(node.ports["mqtt_tls"], certificates.authority)
+        upgrade = socket.create_connection(("127.0.0.1", node.ports["mqtt_websocket"]), WITHIN_S)
+        upgrade.sendall(UPGRADE[:40])
+        with handshake.socket, upgrade:
+            with stopped(node, HANDSHAKE_S + 0.5):
+                assert not handshake.step()
+                upgrade.sendall(UPGRADE[40:])
+
+            handshake.finish()
+            assert upgrade.recv(1000).startswith(b"HTTP/1.1 101 ")
 
 
 def test_more_clients_than_one_poll_reads_are_served_by_a_broker_that_was_stopped(tmp_path: Path) -> None:

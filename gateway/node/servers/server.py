@@ -78,7 +78,7 @@ class ProtocolServer(ABC, Generic[C, S]):
             SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=services.root
         )
         self._role = Role("connection", self.name, ONE_CONNECTION, self.make_connection, self.connections)
-        self._ticker = Ticker(services.runtime, TICK_MS, self.tick)
+        self._ticker = Ticker(services.runtime.clock.now_ns, services.runtime.after, TICK_MS, self.tick)
         self._accepted_count = 0
         self.pages = {
             listener: self._pages(listener) for listener in self.schemes

@@ -19,3 +19,13 @@ def run_on(kind: str, scenario: Coroutine[Any, Any, None]) -> None:
         runner.get_loop().set_exception_handler(lambda _, context: reported.append(context))
         runner.run(asyncio.wait_for(scenario, SCENARIO_S))
     assert reported == []
+
+
+class ForwardLoop(asyncio.SelectorEventLoop):
+    """An event loop whose time a test moves forward."""
+
+    ahead_ms = 0
+
+    def time(self) -> float:
+        """Return the time of timers, in seconds."""
+        return super().time() + self.ahead_ms / 1000

@@ -41,7 +41,7 @@ class Ticking:
             call_later=self._timers.add,
         )
         self.stalls: list[int] = []  # one for each tick
-        self.ticker = Ticker(runtime, INTERVAL_MS, self._ticked)
+        self.ticker = Ticker(runtime.clock.now_ns, runtime.after, INTERVAL_MS, self._ticked)
         self.fails = False
 
     def _ticked(self, stall_ms: int) -> None:

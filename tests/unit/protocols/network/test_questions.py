@@ -1,6 +1,5 @@
 """Questions of operators over a link: what ends one that the neighbor, which shows signs of life, does not answer."""
 
-import asyncio
 from collections.abc import Iterator
 
 import pytest
@@ -11,19 +10,11 @@ from sluicegate.protocols.network.queues.notes import ANSWER, ASK, FlowNote, not
 from sluicegate.protocols.network.queues.questions import ANSWER_MS_MAX, Answerer, QuestionFailed, Questions
 from support.cores.lone_actors import Idle, lone_runtime, spawned, turn
 from support.flow.golden import decoded
+from support.network.event_loops import ForwardLoop
 from support.network.full_socket import FullSocket
 from support.network.lone_wire import lone_wire
 
 FRAME_BYTES_MAX = 1024 * 1024
-
-
-class ForwardLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time a test moves forward."""
-
-    ahead_ms = 0
-
-    def time(self) -> float:
-        return super().time() + self.ahead_ms / 1000
 
 
 class Socket(FullSocket):

@@ -13,6 +13,7 @@ from websockets.frames import Frame
 from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
+from sluicegate.protocols.transport.deadlines import Deadlines
 from sluicegate.protocols.transport.interface import PeerInfo, PeerRecord, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
@@ -103,7 +104,9 @@ class Dialogue:
         settings = for_everybody(
             message_bytes_max=message_bytes_max, on_foreign=lambda _, foreign: self.foreign.append(foreign)
         )
-        self.ours = WebSocketConnection(connect=lambda: self.inside, settings=settings)
+        self.ours = WebSocketConnection(
+            connect=lambda: self.inside, settings=settings, upgrades=Deadlines(settings.upgrade_s)
+        )
         self.ours.opened(self.stream, PeerRecord(listener="test", host=HOST, port=4711))
 
     def dial(self, *, offers: list[str] | None = None, path: str = "/mqtt") -> None:
