@@ -109,7 +109,8 @@ class StoredRetained:
             del self._relearned[topic]
             is_told = is_told or is_deleted
         for sender in self.senders:
-            if is_told or sender.owes(topic):
+            is_owed = sender.owes(topic)
+            if is_told or is_owed:
                 sender.changed(topic)
 
     def relearned(self, topic: str) -> None:

@@ -485,6 +485,19 @@ def test_a_deletion_is_kept_for_a_neighbor_whose_store_does_not_have_the_message
     assert a.tombstones.take_finished(3000, 1000) == ["t"]
 
 
+def test_an_owed_message_is_sent_once_when_the_store_has_the_later_one() -> None:
+    """Neighbors are told of the broker's own anyway."""
+    broker = one()
+    sender = broker.senders["b"]
+    kept(broker, "t")
+    sender.connected()
+    sender.owe("t")  # a later one is in force
+    kept(broker, "t")
+    assert sender.next_changed() is not None
+    sender.took("t")
+    assert sender.is_idle
+
+
 def test_a_deletion_that_a_neighbor_has_listed_is_passed_on() -> None:
     """The message was back, from a backup: the other neighbor may have it again, too."""
     broker = one()
