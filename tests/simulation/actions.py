@@ -15,6 +15,7 @@ from simulation.scenario import (
     CONSUMERS,
     FLEETING,
     NAMES,
+    NEAR,
     PUBLISHERS,
     QUEUES,
     REQUESTERS,
@@ -25,6 +26,8 @@ from simulation.scenario import (
     SUBSCRIBERS,
     TRANSACTORS,
     VIRTUAL,
+    VIRTUAL_APART,
+    VIRTUAL_HERE,
 )
 from simulation.staging_job import Job
 from simulation.steps import Step
@@ -35,6 +38,7 @@ from sluicegate.messaging.topics.syntax import queue_topic
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")
+NEAR_TOPICS = (f"{VIRTUAL_HERE}x", f"{VIRTUAL_APART}x")
 SOLE_TOPICS = ("work/q/x", "work/q/y", *[queue_topic(name) for name in SOLE_QUEUES])
 QUEUE_TOPICS = tuple(queue_topic(name) for name, plan in QUEUES.items() if plan.kind in QUEUE_KINDS)
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
@@ -97,6 +101,8 @@ def _will(world: World, client: Client) -> Will:
 
 def _topics(world: World) -> tuple[str, ...]:
     topics = TOPICS + FORWARDED_TOPICS if world.scenario.forwards else TOPICS
+    if NEAR in world.scenario.queues:
+        topics += NEAR_TOPICS
     return topics + SOLE_TOPICS if len(world.scenario.consumed) > len(NAMES) else topics
 
 

@@ -285,7 +285,7 @@ class ResumerTap:
             return False
         if what.target.kind != DEAD or what.death.queue not in (ALIVE.queue, SPARE):
             return True
-        sources = [each for each in self._truth.queues() if each.wants(message.topic)]
+        sources = [each for each in self._truth.queues() if each.wants(message)]
         return sum(1 for each in sources for _, end in each.moves if end == 0 or end > message.sent_tick) <= 1
 
     def _resumes(self, flow: ResumedFlow, tag: bytes, number: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from simulation.delivery_points import PointPlan, draw_point, draw_points
 from simulation.publish_acl import FORBIDDEN_PREFIX
-from simulation.scenario import FORWARDS, TEMPORARY, Scenario
+from simulation.scenario import TEMPORARY, Scenario
 from simulation.surroundings import Surroundings
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
@@ -52,7 +52,6 @@ class Configuration:
 
     def config(self) -> Config:
         """Return the configuration."""
-        forwards = FORWARDS if self._scenario.forwards else {}
         authentication: dict[str, Any] = {"acl_profiles": [ACL_PROFILE]} if self.forbids else {}
         network: dict[str, Any] = {}
         if self._surroundings.links:
@@ -63,7 +62,7 @@ class Configuration:
             admin=Admin(enabled=False),
             spool=self._spool,
             queues=Queues(declared=tuple(self._definition(name) for name in self.declared)),
-            virtual_destinations=VirtualDestinationsSection.model_validate(forwards),
+            virtual_destinations=VirtualDestinationsSection.model_validate(self._scenario.virtual_destinations),
             vpn=Vpn(usage_bytes_max=self.quota_bytes),
             authentication=Authentication.model_validate(authentication),
             rest_delivery_points=tuple(each.section() for each in self.points),

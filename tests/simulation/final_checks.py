@@ -64,7 +64,7 @@ def _check_all_or_none(truth: Truth, message: Message) -> None:
 
 def _check_the_newest(truth: Truth, target: Target) -> None:
     """The last message of a queue that keeps no other is settled. The last is any that none came certainly after."""
-    wanted = [message for message in truth.course.messages.values() if target.wants(message.topic)]
+    wanted = [message for message in truth.course.messages.values() if target.wants(message)]
     owed = [message for message in wanted if target.owes(message)]
     begun_tick = max([message.sent_tick for message in owed], default=0)
     last = [message for message in owed if message.promised_tick >= begun_tick]

@@ -73,18 +73,41 @@ SOLE_QUEUES: Final[dict[str, Plan]] = {
         },
     ),
 }
-ALL_NAMES: Final = (*NAMES, *SOLE_QUEUES)
+
+# In a network that forwards, each broker has these as well. They get what is published at their own broker only: the
+# virtual topic of one is local, and what the other wants is told to no neighbor, and wanted there by nobody else.
+NEAR, APART = "Consumer.A.work.n.x", "Consumer.A.apart.x"
+NEAR_QUEUES: Final[dict[str, Plan]] = {
+    NEAR: Plan(EXCLUSIVE, (), {}),
+    APART: Plan(SHARED, (), {"access_type": "non-exclusive"}),
+}
+ALL_NAMES: Final = (*NAMES, *SOLE_QUEUES, *NEAR_QUEUES)
 
 # What is published on a virtual topic goes into the queues of its consumers. What is published on a composite goes into
 # a queue, and as a copy to a virtual topic: into three queues, two of them by two steps.
 VIRTUAL, COMPOSITE = "work/v/", "work/w/"
+VIRTUAL_HERE, VIRTUAL_APART = "work/n/", "apart/"
 COPIED_TO: Final = f"{VIRTUAL}x"
 FORWARDS: Final[Attributes] = {
     "create_consumer_queues": False,
     "virtual_topics": [{"name": f"{VIRTUAL}>", "prefix": "Consumer.*."}],
     "composite_topics": [{"name": f"{COMPOSITE}>", "forward_to": [{"queue": GATHER}, {"topic": COPIED_TO}]}],
 }
-FORWARDED: Final = {OF_A: (VIRTUAL, COMPOSITE), OF_B: (VIRTUAL, COMPOSITE), GATHER: (COMPOSITE,)}
+NEAR_FORWARDS: Final[Attributes] = FORWARDS | {
+    "virtual_topics": [
+        *FORWARDS["virtual_topics"],
+        {"name": f"{VIRTUAL_HERE}>", "prefix": "Consumer.*.", "local": True},
+        {"name": f"{VIRTUAL_APART}>", "prefix": "Consumer.*."},
+    ],
+}
+FORWARDED: Final = {
+    OF_A: (VIRTUAL, COMPOSITE),
+    OF_B: (VIRTUAL, COMPOSITE),
+    GATHER: (COMPOSITE,),
+    NEAR: (VIRTUAL_HERE,),
+    APART: (VIRTUAL_APART,),
+}
+TAKES_NEAR_ONLY: Final = (GATHER, NEAR, APART)  # composites are the publisher's broker's
 
 DELAY: Final[Attributes] = {"delivery_delay_s": 2}
 BACK_OFF: Final[Attributes] = {"redelivery_delay_enabled": True, "redelivery_delay_initial_interval_ms": 1500}
@@ -154,7 +177,15 @@ class Scenario(NamedTuple):
     def consumed(self) -> tuple[str, ...]:
         """What consumers draw a queue from: in a network the same for all brokers."""
         sole = tuple(name for name in SOLE_QUEUES if name in self.queues or name in self.elsewhere)
-        return NAMES + 2 * sole
+        near = tuple(name for name in NEAR_QUEUES if name in self.queues)
+        return NAMES + 2 * sole + near
+
+    @property
+    def virtual_destinations(self) -> Attributes:
+        """What the configuration says of them."""
+        if not self.forwards:
+            return {}
+        return NEAR_FORWARDS if NEAR in self.queues else FORWARDS
 
     def definition(self, name: str) -> QueueDefinition:
         """Return how a queue is declared."""
@@ -175,6 +206,7 @@ class Scenario(NamedTuple):
         backs_off = "redelivery_delay_enabled" in attributes
         return Rules(
             is_temporary=name == TEMPORARY,
+            is_near=name in TAKES_NEAR_ONLY,
             respects_expiry="respect_ttl_enabled" in attributes,
             ttl_s=attributes.get("max_ttl", 0),
             delay_s=attributes.get("delivery_delay_s", 0),

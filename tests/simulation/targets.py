@@ -27,6 +27,7 @@ class Rules:
     """What a queue promises as to time and order. Sessions expire messages, and promise nothing else of it."""
 
     is_temporary: bool = False
+    is_near: bool = False  # of a network, it gets only what is published at its own broker
     respects_expiry: bool = False
     ttl_s: int = 0  # after which a message expires, whatever its publisher said; 0: never
     delay_s: int = 0  # before which nothing is delivered
@@ -154,9 +155,11 @@ class Target:
     touched_us: int = 0  # when it was last certain to exist, or had a consumer
     unordered_until: int = 0  # what was sent before this tick has no order here: without partitions, or come unseen
 
-    def wants(self, topic: str) -> bool:
-        """Return whether it is subscribed to the topic."""
-        return self.kind == DEAD or topic.startswith(self.prefixes)
+    def wants(self, message: Message) -> bool:
+        """Return whether it is subscribed to the message's topic, and takes it from where it was published."""
+        if self.rules.is_near and self.is_remote(message):
+            return False
+        return self.kind == DEAD or message.topic.startswith(self.prefixes)
 
     def was_emptied_since(self, tick: int) -> bool:
         """Return whether it may have been purged of what was there then."""
@@ -213,7 +216,7 @@ class Target:
 
     def owes(self, message: Message) -> bool:
         """Return whether it had to take the message that was confirmed."""
-        if self.kind == DEAD or message.qos == 0 or message.promised_tick == 0 or not self.wants(message.topic):
+        if self.kind == DEAD or message.qos == 0 or message.promised_tick == 0 or not self.wants(message):
             return False
         if self.is_remote(message) and not self._is_owed_by_link(message):
             return False
@@ -241,7 +244,7 @@ class Target:
 
     def gets_for_sure(self, message: Message) -> bool:
         """Return whether the message, if its publish was taken, has come into it and from there to a consumer."""
-        if self.rules.is_temporary or self.until_tick or not self.wants(message.topic):
+        if self.rules.is_temporary or self.until_tick or not self.wants(message):
             return False
         if self.is_remote(message) and not self._is_owed_by_link(message):
             return False

@@ -122,7 +122,7 @@ class Truth:
         `is_marked`: it says that the message may have come before. Of others the node knows it after a crash only, and
         in the life that begins with it (decision 0013).
         """
-        wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message.topic)]
+        wanting = [each for each in [*self.targets.values(), *self.ended] if each.wants(message)]
         was_out = any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages)
         # What was refused is published anew if the publisher has not heard of that, and may be taken now.
         if was_out or self.course.store_faults or self.course.crashes > message.crashes_when_sent or message.refused:
@@ -374,7 +374,7 @@ class Truth:
 
     def check_belongs(self, target: Target, message: Message, did: str) -> None:
         """A target delivers a message, or shows it. Raises Violation when it cannot have it."""
-        if not target.wants(message.topic):
+        if not target.wants(message):
             raise Violation(f"{target.name} {did} {message}, and does not want its topic")
         if message.withheld:
             raise Violation(f"{target.name} {did} {message}, which nobody is to have")
@@ -507,7 +507,7 @@ class Truth:
         return seen.count > 1 or seen.held_life != self.life or seen.holder.has_let_go
 
     def _can_have_died(self, message: Message) -> bool:
-        queues = [each for each in self.queues() if each.wants(message.topic)]
+        queues = [each for each in self.queues() if each.wants(message)]
         if self.others and message.expiry_s:
             return True  # in the queue of a link
         return message.number in self.came_unjudged or any(

@@ -119,7 +119,7 @@ class Will:
         truth, message = self._truth, self.message
         if not self.is_sure:
             return
-        wanting = [each for each in [*truth.targets.values(), *truth.ended] if each.wants(message.topic)]
+        wanting = [each for each in [*truth.targets.values(), *truth.ended] if each.wants(message)]
         if any(end == 0 or end > message.sent_tick for each in wanting for _, end in each.outages):
             return  # whoever takes nothing refuses it for all
         for target in wanting:

@@ -20,7 +20,7 @@ from simulation.network.retaining_clients import RetainBook, RetainingClient
 from simulation.network.steps import scenario_at
 from simulation.network.ways import Pair, Process, Reach, Tap, Ways
 from simulation.node_checks import queues_of
-from simulation.scenario import SOLE_QUEUES, SPARE, Scenario
+from simulation.scenario import APART, SOLE_QUEUES, SPARE, Scenario
 from simulation.surroundings import Surroundings
 from simulation.targets import NOT_YET, Violation
 from simulation.world import AnyClient, Backup, World
@@ -59,6 +59,7 @@ class Network:
                 other: {
                     "url": f"flow://127.0.0.1:{self.ways.port_of(other)}" if dials[name, other] else "",
                     "when_full": when_full,
+                    "export_exclude_queues": [APART],
                 }
                 for other in BROKERS
                 if other != name

@@ -223,4 +223,51 @@ FAULTS = (
         ),
         seed=1,
     ),
+    Planted(
+        "what consumer queues of virtual topics want is not told",
+        (
+            Edit(
+                "messaging/routing/virtual/resolver.py",
+                "import_for(target, [each for topics in shared for each in topics.exported_filters()])\n",
+                "import_for(target, [])\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "queues of local virtual topics get messages of neighbors",
+        (
+            Edit(
+                "messaging/routing/virtual/resolver.py",
+                "            if binding.definition.local:\n                continue\n            branch",
+                "            branch",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "what a queue wants that a link keeps back is told",
+        (
+            Edit(
+                "messaging/routing/local_interest.py",
+                "        if queue and queue in self.exclude_queues:\n            return False\n",
+                "",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "composites forward what comes from neighbors",
+        (
+            Edit(
+                "messaging/routing/virtual/resolver.py",
+                "        root = self._leaf(choices, topic, matches)\n        for binding",
+                "        root = self._leaf(choices, topic, matches)\n"
+                "        for composite in self._composites_on(topic):\n"
+                "            root.forks.append(self._composite(choices, composite, 0))\n"
+                "        for binding",
+            ),
+        ),
+        seed=1,
+    ),
 )

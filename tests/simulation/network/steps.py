@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from simulation.scenario import OPTION_SHARE, OPTIONS, QUEUES, SOLE_QUEUES, Scenario, scenario_of
+from simulation.scenario import NEAR_QUEUES, OPTION_SHARE, OPTIONS, QUEUES, SOLE_QUEUES, Scenario, scenario_of
 from simulation.steps import RETURNS, WEIGHTS, Step, drawn_steps
 
 # What harms a broker beyond its crashes is for runs of one broker: here it would only hide what links do.
@@ -37,6 +37,8 @@ def network_scenario_of(seed: int) -> Scenario:
         name: plan if not any(each in plan.attributes for each in NOT_HERE) else QUEUES[name]
         for name, plan in drawn.queues.items()
     }
+    if drawn.forwards:
+        queues |= NEAR_QUEUES
     rng = Random(f"network scenario {seed}")
     elsewhere = {}
     for name, plan in SOLE_QUEUES.items():
@@ -50,7 +52,6 @@ def network_scenario_of(seed: int) -> Scenario:
         elsewhere=elsewhere,
         priorities=False,
         jobs=False,
-        forwards=False,
         reader="",
         transactions=False,
         selects=False,
