@@ -100,7 +100,7 @@ def _will(world: World, client: Client) -> Will:
 
 
 def _topics(world: World) -> tuple[str, ...]:
-    topics = TOPICS + FORWARDED_TOPICS if world.scenario.forwards else TOPICS
+    topics: tuple[str, ...] = TOPICS + FORWARDED_TOPICS if world.scenario.forwards else TOPICS
     if NEAR in world.scenario.queues:
         topics += NEAR_TOPICS
     return topics + SOLE_TOPICS if len(world.scenario.consumed) > len(NAMES) else topics

@@ -42,7 +42,7 @@ class Client(Wired):
         name: str,
         truth: Truth,
         *,
-        broker: str,
+        identifier: str,
         connect: Connect,
         later: Later,
         is_durable: bool,
@@ -50,7 +50,7 @@ class Client(Wired):
     ) -> None:
         super().__init__()
         self.name = name
-        self._identifier = f"{name}@{broker}" if broker else name  # one client in the whole network
+        self._identifier = identifier
         self.mode = PROMPT
         self.state = OFFLINE
         self.disconnected_with = 0  # the code of the last DISCONNECT

@@ -98,13 +98,13 @@ def mend(world: World) -> None:
             client.close()
 
 
-def everybody_is_willing(world: World) -> None:
-    """Have all clients come, and settle everything at once."""
+def everybody_is_willing(world: World, *, away: tuple[str, ...] = ()) -> None:
+    """Have all clients come, but for some that are elsewhere, and settle everything at once."""
     for client in world.clients.values():
         client.stall(False)
         client.mode = PROMPT
         client.settle(len(client.held), order=0, reason_code=0, twice=False)
-        if client.state == OFFLINE:
+        if client.state == OFFLINE and client.name not in away:
             client.connect(clean_start=client.name in FLEETING)
     for transactor in world.transactors.values():
         if not transactor.is_waiting:

@@ -142,6 +142,7 @@ RETURNERS = {"f0": 3, "f1": 30}  # with their windows
 RESUMERS = ("r0", "r1", "r2")
 REQUESTERS = ("h0", "h1", "h2")
 BROWSERS = ("b0", "b1")
+MOVERS = ("p1", "s1")  # of a network: one client each, that connects to any of the brokers
 FLEETING = ("p2", "c2", "c3", "s2")  # whose sessions end with their connections
 
 

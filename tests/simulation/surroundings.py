@@ -6,6 +6,7 @@ from typing import Any
 
 from simulation.course import Course
 from simulation.log_watch import LogWatch
+from simulation.scenario import MOVERS
 from simulation.virtual_loop import MONOTONIC_START_US, Outside, VirtualLoop, virtual_loop
 
 
@@ -21,3 +22,7 @@ class Surroundings:
     outside: Outside | None = None  # what it can connect to; None: the web servers of its delivery points
     ahead_ms: int = 0  # its clock, of the others' clocks
     links: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # its configuration of them, by neighbor
+
+    def identifier_of(self, client: str) -> str:
+        """Return the identifier of an MQTT client. In a network one that moves is the same client at all brokers."""
+        return f"{client}@{self.broker}" if self.broker and client not in MOVERS else client

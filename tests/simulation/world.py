@@ -133,7 +133,7 @@ class World:
             name: Client(
                 name,
                 self.truth,
-                broker=surroundings.broker,
+                identifier=surroundings.identifier_of(name),
                 connect=partial(self._dial, "mqtt"),
                 later=lambda us, callback: self._later(us, callback),
                 is_durable=name not in FLEETING,

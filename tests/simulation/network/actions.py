@@ -4,14 +4,15 @@ from collections.abc import Callable
 from typing import Final
 
 from simulation.actions import ACTIONS
-from simulation.client import OFFLINE
+from simulation.client import CONNECTING, OFFLINE, ONLINE, Client
 from simulation.network.direct_clients import KINDS
 from simulation.network.lone_clients import LoneClient
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.retaining_clients import TOPICS
 from simulation.network.ways import Pair
-from simulation.scenario import PUBLISHERS, RETURNERS
+from simulation.scenario import MOVERS, PUBLISHERS, RETURNERS
 from simulation.steps import Step
+from simulation.targets import Violation
 from simulation.world import World
 
 DOWN_US_MAX: Final = 20_000_000
@@ -20,6 +21,8 @@ PUBLISHES: Final = 9  # as what a client of the flow protocol does
 DELAY_US_MAX: Final = 400_000
 CALM_S_MAX: Final = 60
 SECOND_US: Final = 1_000_000
+ANSWER_S_MAX: Final = 10
+TAKEN_OVER: Final = 0x8E  # the reason code
 
 
 def play(network: Network, step: Step) -> None:
@@ -158,6 +161,35 @@ def _calm(network: Network, step: Step) -> None:
     is_whole = len(network.up) == len(BROKERS) and network.are_all_linked()
     if is_whole and network.wait_for_retained(CALM_S_MAX, may_be_full=True):
         network.look_at_what_is_retained()
+    _move(network, step)
+
+
+def _move(network: Network, step: Step) -> None:
+    """Have a client connect at a broker while the network is whole: that is the connection that it has then."""
+    name, broker = MOVERS[step.what % len(MOVERS)], BROKERS[step.who % len(BROKERS)]
+    clients = {at: world.clients[name] for at, world in network.up.items()}
+    for client in clients.values():
+        client.stall(False)
+    _wait_for_answers(network, list(clients.values()))
+    before = [at for at, client in clients.items() if client.state == ONLINE]
+    clients[broker].connect(clean_start=False)
+    _wait_for_answers(network, [clients[broker]])
+    if not network.are_all_linked() or clients[broker].state == CONNECTING:
+        return
+    after = [at for at, client in clients.items() if client.state == ONLINE]
+    if len(before) > 1 or after != [broker]:
+        raise Violation(f"{name} had connections at {before}, and has them at {after} since it connected at {broker}")
+    for at in before:
+        if at != broker and clients[at].disconnected_with != TAKEN_OVER:
+            raise Violation(f"{name} at {at} was disconnected with 0x{clients[at].disconnected_with:02x}")
+
+
+def _wait_for_answers(network: Network, clients: list[Client]) -> None:
+    for _ in range(ANSWER_S_MAX):
+        network.advance(SECOND_US)
+        if not any(client.state == CONNECTING for client in clients):
+            break
+    network.advance(SECOND_US)  # those that have lost their connection by that hear of it
 
 
 def _direct(network: Network, step: Step) -> None:

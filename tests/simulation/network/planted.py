@@ -270,4 +270,38 @@ FAULTS = (
         ),
         seed=1,
     ),
+    Planted(
+        "a client that connects at another broker keeps the connection that it had",
+        (
+            Edit(
+                "protocols/mqtt/session/directory.py",
+                "                run(self._runtime, self._leave_to(seen, message.broker))\n",
+                "                pass\n",
+            ),
+        ),
+        seed=2,
+    ),
+    Planted(
+        "what clients have connected during a cut is not told",
+        (
+            Edit(
+                "protocols/network/exchange/clients.py",
+                "_written(seen) for seen in self._clients.since(self._since)}\n",
+                "_written(seen) for seen in self._clients.since(self._since)[:0]}\n",
+            ),
+        ),
+        seed=11,
+    ),
+    Planted(
+        "a session ends when its client connects at another broker",
+        (
+            Edit(
+                "protocols/mqtt/session/directory.py",
+                "                await self._take_over(session, is_clean=seen.is_clean)\n",
+                "                await self._take_over(session, is_clean=seen.is_clean)\n"
+                "                self._end(session)\n",
+            ),
+        ),
+        seed=1,
+    ),
 )

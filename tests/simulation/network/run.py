@@ -13,7 +13,7 @@ from simulation.run import (
     mend,
     see_that_all_is_done,
 )
-from simulation.scenario import CONSUMERS
+from simulation.scenario import CONSUMERS, MOVERS
 from simulation.steps import Step
 from simulation.targets import Violation
 from simulation.virtual_loop import EndlessLoop
@@ -50,8 +50,8 @@ def drain(network: Network) -> None:
         mend(world)
     network.wait_for_links(LINKED_S_MAX)
     for rounds in range(DRAIN_ROUNDS_MAX):
-        for world in worlds:
-            everybody_is_willing(world)
+        for place, world in enumerate(worlds):
+            everybody_is_willing(world, away=MOVERS if place != rounds % len(worlds) else ())
         network.advance(DRAIN_ROUND_US)
         if rounds < len(CONSUMERS):
             for world in worlds:
