@@ -131,15 +131,14 @@ def _store(
         # A refused deletion would not be repeated, for nothing shows any more what was to be deleted.
         size = sum([ROW_BYTES + len(each.key) + len(each.value or b"") for each in writes])
         space.retained.row_leaves(size)
-        if stored is not None:
-            stored.posted([each.topic for each in of_run])
+        number = 0 if stored is None else stored.posted([each.topic for each in of_run])
         spool.post(
             WriteTables(
                 writes,
                 reply_to,
                 token if reply_to is not None else 0,
                 until_done=deletes,
-                left=partial(_left, space.retained, size, of_run, on_left, stored),
+                left=partial(_left, space.retained, size, of_run, on_left, stored, number),
             )
         )
     return len(runs) if reply_to is not None or on_left is not None else 0
@@ -151,11 +150,12 @@ def _left(
     changes: list[RetainedChange],
     on_left: Callable[[str], None] | None,
     posted: StoredRetained | None,
+    number: int,
     reason: str,
 ) -> None:
     """Handle rows that are written, or that the store has refused: release waiting publishers, tell links.
 
-    `posted` has counted the rows: there were links then.
+    `posted` has given the rows their number: there were links then.
     """
     for publisher in retained.row_is_done(size):
         publisher.post(Resume())
@@ -169,6 +169,6 @@ def _left(
             elif retained.version_of(change.topic) == change.version:  # else a later change is on its way
                 stored.stored(RetainedEntry(change.topic, change.version, change.message is None))
     if posted is not None:
-        posted.done([each.topic for each in changes])
+        posted.done(number, [each.topic for each in changes])
     if on_left is not None:
         on_left(reason)

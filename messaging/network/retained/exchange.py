@@ -62,7 +62,8 @@ class StoredRetained:
         self._relearned: dict[str, None] = {}  # topics whose deletion a neighbor has listed: the others may lack it too
         self._unstored: dict[str, int] = {}  # topics -> rows of them that the store was given, and is not done with
         self.posted_count = 0  # groups of rows that the store was given
-        self.done_count = 0  # of these, written or refused
+        self.done_count = 0  # of these, the first ones: each is written or refused
+        self._done_early: set[int] = set()  # numbers of later ones that are, too
 
     @property
     def digests(self) -> list[int]:
@@ -120,17 +121,24 @@ class StoredRetained:
         """
         self._relearned[topic] = None
 
-    def posted(self, topics: list[str]) -> None:
-        """Note a group of rows that the store is given. It is done with groups in this order."""
+    def posted(self, topics: list[str]) -> int:
+        """Note a group of rows that the store is given; return its number.
+
+        The store may be done with later groups before: it writes deletions again until they are stored.
+        """
         self.posted_count += 1
         unstored = self._unstored
         for topic in topics:
             if not stays_local(topic):
                 unstored[topic] = unstored.get(topic, 0) + 1
+        return self.posted_count
 
-    def done(self, topics: list[str]) -> None:
-        """Note that the store is done with the rows of the next group, and that what they say was noted."""
-        self.done_count += 1
+    def done(self, number: int, topics: list[str]) -> None:
+        """Note that the store is done with the rows of a group, and that what they say was noted."""
+        self._done_early.add(number)
+        while self.done_count + 1 in self._done_early:
+            self.done_count += 1
+            self._done_early.remove(self.done_count)
         unstored = self._unstored
         for topic in topics:
             count = unstored.get(topic, 0)

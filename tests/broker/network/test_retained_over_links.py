@@ -1,6 +1,7 @@
 """Retained messages of a network: every broker has the last one of each topic, whoever was away when it was set."""
 
 import asyncio
+from typing import Self
 
 import pytest
 
@@ -10,11 +11,35 @@ from sluicegate.gateway.operations.metrics import samples_of
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.network.retained.versions import Version
 from sluicegate.protocols.network.retained.link import PARTS_AHEAD_MAX
-from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.errors import StoreFull
+from sluicegate.storage.interface import CommitJob, Table, TableWrite
 from sluicegate.storage.records.batch import encode_batch
 from support.broker.blocked_store import BlockedStore
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
 from support.mqtt.raw_client import RawClient
+
+
+class FullStore:
+    """Has a broker's store refuse all commits, for want of room, for the length of a `with` block."""
+
+    def __init__(self, broker: LinkedBroker, patch: pytest.MonkeyPatch) -> None:
+        self.refused_count = 0
+        self._is_full = True
+        store = broker.node.services.store
+        self._commit = store.commit
+        patch.setattr(store, "commit", self._carry_out)
+
+    def _carry_out(self, job: CommitJob) -> None:
+        if self._is_full:
+            self.refused_count += 1
+            raise StoreFull("disk", "no room in this test")
+        self._commit(job)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_full = False
 
 
 async def retain(broker: LinkedBroker, topic: str, payload: bytes, *, qos: int = 1) -> None:
@@ -111,6 +136,33 @@ async def test_a_new_subscriber_gets_what_was_retained_just_before(
         assert not asked.done()
         store.let_go()
         assert await asked == {"t": b"on"}
+
+
+async def test_a_deletion_that_is_written_again_holds_back_the_answer_whatever_else_is_refused(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is full: it refuses messages, and is given deletions again. A message refused is no deletion stored."""
+    patient = "subscribe_wait_ms=60000"
+    await brokers.pair(a=(f"links.b.{patient}",), b=(f"links.a.{patient}",))
+    await brokers.are_linked()
+    await retain(brokers["a"], "t", b"on")
+    await have(brokers, {"t": b"on"})
+    publisher = await brokers["a"].connect("publisher", 5)
+    subscriber = await brokers["b"].connect("subscriber", 5)
+    with FullStore(brokers["a"], monkeypatch) as store:
+        publisher.send(mqtt.publish("t", b"", level=5, qos=1, packet_id=1, retain=True))
+        await publisher.round_trip()
+        asked = asyncio.create_task(subscriber.subscribe("t"))
+        await until(lambda: brokers["a"].wants("b") == {"t"})
+        refused_count = store.refused_count
+        await until(lambda: store.refused_count > refused_count)
+        other = await brokers["a"].connect("other", 5)
+        assert await other.publish("u", b"on", retain=True, qos=1) >= 0x80
+        await brokers["b"].connect("other", 5)  # the brokers have some turns
+        await asyncio.sleep(0.05)
+        assert not asked.done()
+    assert await asked == [0]
+    await subscriber.is_quiet()
 
 
 async def test_a_broker_that_was_away_catches_up(brokers: Brokers) -> None:

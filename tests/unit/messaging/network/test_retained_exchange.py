@@ -32,7 +32,7 @@ class Broker:
         self.name = name
         self.rows = rows
         self.memory: dict[str, Version] = {}
-        self.unstored: list[RetainedEntry] = []
+        self.unstored: dict[int, RetainedEntry] = {}  # by the number of the group of rows
         self.clock = VersionClock(name)
         self.tombstones = Tombstones()
         for topic, version, is_deleted in rows.values():
@@ -61,14 +61,13 @@ class Broker:
         else:
             self.memory[entry.topic] = entry.version
             self.tombstones.discard(entry.topic)
-        self.unstored.append(entry)
-        self.stored.posted([entry.topic])
+        self.unstored[self.stored.posted([entry.topic])] = entry
 
     def store(self) -> None:
-        for entry in self.unstored:
+        for number, entry in self.unstored.items():
             self.rows[entry.topic] = entry
             self.stored.stored(entry)
-            self.stored.done([entry.topic])
+            self.stored.done(number, [entry.topic])
         self.unstored.clear()
 
     def digests(self) -> list[int]:
@@ -165,10 +164,9 @@ class Network(RuleBasedStateMachine):
     def deletions_are_forgotten(self, name: str) -> None:
         broker = self.brokers[name]
         for topic in broker.tombstones.take_finished(self.wall_ms, 1000):
-            for each in broker.unstored:
-                if each.topic == topic:
-                    broker.stored.done([topic])
-            broker.unstored = [each for each in broker.unstored if each.topic != topic]
+            for number in [number for number, each in broker.unstored.items() if each.topic == topic]:
+                del broker.unstored[number]
+                broker.stored.done(number, [topic])
             broker.rows.pop(topic, None)
 
     @invariant()
@@ -437,11 +435,12 @@ def test_a_mark_is_passed_when_all_before_it_is_stored_and_sent() -> None:
     broker = one()
     stored, sender = broker.stored, broker.senders["b"]
     sender.connected()
-    stored.posted(["t"])
+    number = stored.posted(["t"])
     mark = sender.mark()
     assert not sender.has_passed(mark)
-    kept(broker, "t")
-    stored.done(["t"])
+    kept(broker, "t")  # the store is done with it before
+    assert not sender.has_passed(mark)
+    stored.done(number, ["t"])
     assert not sender.has_passed(mark)
     kept(broker, "u")  # later than the mark
     sender.took("t")
@@ -464,7 +463,7 @@ def test_a_deletion_is_kept_for_a_neighbor_whose_store_does_not_have_the_message
     message = RetainedEntry("t", kept(a, "t"), False)
     b.change(message, "a")
     if is_refused:
-        b.stored.done(["t"])
+        b.stored.done(1, ["t"])
         b.stored.refused("t")
     a.tombstones.end("c")
     deletion = RetainedEntry("t", a.clock.next(2000), True)
@@ -478,8 +477,9 @@ def test_a_deletion_is_kept_for_a_neighbor_whose_store_does_not_have_the_message
 
     if is_refused:
         b.stored.take_refused()
+    else:
+        b.stored.done(1, ["t"])
     b.unstored.clear()
-    b.stored.done(["t"])
     a.senders["b"].connected()
     a.arrived("b", ("digests", b.digests()), 3000)
     assert a.tombstones.take_finished(3000, 1000) == ["t"]
