@@ -68,6 +68,7 @@ class RetainedMessages:
         self.clock: Final = VersionClock()
         self.tombstones: Final = Tombstones()
         self.stored: StoredRetained | None = None  # None: there is no link
+        self.ahead: list[str] = []  # topics whose version is far ahead of all clocks: links, one or another, replace it
         self._taken_bytes: i64 = 0  # total of what was new or grew
         self._taken_count: i64 = 0
         self._messages_bytes: i64 = 0

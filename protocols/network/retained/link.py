@@ -89,7 +89,6 @@ class RetainedLink:
         self._asks: Callable[[], None] = _nothing
         self._part_bytes = 0  # that fit in a frame which the neighbor takes
         self._wanted: list[str] = []  # to ask the neighbor for
-        self._ahead: list[str] = []  # topics with a version that is far ahead of all clocks
         self._arrived: deque[_Arrived] = deque()  # in order
         self._acked_number = 0
         self._handled_number = 0
@@ -107,7 +106,7 @@ class RetainedLink:
     @property
     def is_idle(self) -> bool:
         """Whether the neighbor was sent, and has stored, everything; and what it sent is stored here."""
-        return self.sender.is_idle and not (self._arrived or self._wanted or self._ahead)
+        return self.sender.is_idle and not (self._arrived or self._wanted or self._space.retained.ahead)
 
     def rejected_counts(self) -> dict[str, int]:
         """Return the messages and deletions that are not in force at the other end, by the reason."""
@@ -153,7 +152,7 @@ class RetainedLink:
             self._acked_number = self._handled_number
             self._send(frames.ack_body(self._handled_number))
         self._ask_for_wanted()
-        if self._ahead:
+        if self._space.retained.ahead:
             self._stamp_again()
             return True
         size = 0
@@ -265,18 +264,19 @@ class RetainedLink:
         retained = self._space.retained
         if abs(sent_ms - wall_ms) <= AHEAD_MS_MAX and retained.clock.is_ahead(wall_ms):
             retained.clock.goes_back(wall_ms)
-            self._ahead = retained.topics_after(wall_ms + AHEAD_MS_MAX)
+            retained.ahead = retained.topics_after(wall_ms + AHEAD_MS_MAX)
             log.warning(
                 "message VPN %s: %d retained messages and deletions have a time that is more than an hour ahead;"
                 " they get the present one",
                 self._vpn_name,
-                len(self._ahead),
+                len(retained.ahead),
             )
 
     def _stamp_again(self) -> None:
         """Give some of what is far ahead the version of a change that is made now."""
-        taken, self._ahead = self._ahead[:ENTRIES_MAX], self._ahead[ENTRIES_MAX:]
         retained = self._space.retained
+        taken = retained.ahead[-ENTRIES_MAX:]
+        del retained.ahead[-ENTRIES_MAX:]
         wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
         changes: list[RetainedChange] = []
         for topic in taken:
