@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from support.foreign.brokers import ActiveMq, ForeignBroker, Nats, RabbitMq, running
+from support.foreign.brokers import ActiveMq, ForeignBroker, Mosquitto, Nats, RabbitMq3, RabbitMq4, running
 
 WANTED = os.environ.get("SLUICEGATE_FOREIGN_BROKERS") == "1"
-AMQP_BROKERS = (RabbitMq, ActiveMq)
-MQTT_BROKERS = (RabbitMq, ActiveMq, Nats)
+AMQP_BROKERS = (RabbitMq3, RabbitMq4, ActiveMq)
+MQTT_3_BROKERS = (Mosquitto, RabbitMq3, RabbitMq4, ActiveMq, Nats)
+MQTT_5_BROKERS = (Mosquitto, RabbitMq4)
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -24,9 +25,15 @@ def amqp_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     yield from started(request.param, tmp_path_factory)
 
 
-@pytest.fixture(params=MQTT_BROKERS, ids=lambda kind: kind.name, scope="module")
-def mqtt_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
-    """A foreign broker that speaks MQTT."""
+@pytest.fixture(params=MQTT_3_BROKERS, ids=lambda kind: kind.name, scope="module")
+def mqtt_3_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
+    """A foreign broker that speaks MQTT 3.1.1."""
+    yield from started(request.param, tmp_path_factory)
+
+
+@pytest.fixture(params=MQTT_5_BROKERS, ids=lambda kind: kind.name, scope="module")
+def mqtt_5_broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForeignBroker]:
+    """A foreign broker that speaks MQTT 5."""
     yield from started(request.param, tmp_path_factory)
 
 

@@ -42,7 +42,7 @@ def test_messages_go_there_with_their_properties(
     amqp_broker: ForeignBroker, client: BlockingConnection, tmp_path: Path
 ) -> None:
     name = f"orders-{uuid4().hex[:8]}"
-    rules = f"outgoing:\n- {{queue: q, remote_queue: {amqp_broker.queue_address(name)}}}"
+    rules = f"outgoing:\n- {{queue: q, remote_queue: {amqp_broker.new_queue(name)}}}"
     with gateway(tmp_path, amqp_broker, rules) as node:
         node.create_queue("q", subscriptions=["orders/>"])
         with PahoClient(f"p-{uuid4().hex[:12]}") as device:
@@ -64,7 +64,7 @@ def test_messages_come_here_with_their_properties(
 ) -> None:
     """The group-id is the key: messages of one group are in one partition."""
     name = f"alarms-{uuid4().hex[:8]}"
-    rules = f"incoming:\n- {{remote_queue: {amqp_broker.queue_address(name)}, queue: q}}"
+    rules = f"incoming:\n- {{remote_queue: {amqp_broker.new_queue(name)}, queue: q}}"
     with gateway(tmp_path, amqp_broker, rules) as node:
         node.create_queue("q", access_type="non-exclusive", partition_count=8)
         wait_until(lambda: node.metric("sluicegate_bridge_up") == 1, within_s=ANSWER_S, what="the bridge")

@@ -5,6 +5,7 @@ killed and started again on its data.
 """
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar, final
 
+from support.http.plain import HTTP
+from support.processes.foreign_programs import SYSTEM_PATH
 from support.processes.gateway import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,13 +48,13 @@ class ForeignBroker(ABC):
     def _command(self) -> tuple[list[str], dict[str, str]]:
         """Return the command, and what is added to the environment."""
 
-    def queue_address(self, name: str) -> str:
-        """Return the AMQP address of a queue."""
-        return name
+    def new_queue(self, name: str) -> str:
+        """Return the AMQP address of a durable queue, which is created now or when a link to the address is made."""
+        return self.known_address(name)
 
     def known_address(self, name: str) -> str:
         """Return the AMQP address of a queue that is there."""
-        return self.queue_address(name)
+        return name
 
     def credentials(self, folder: Path) -> str:
         """Return how a bridge signs in, as lines of its configuration; files go to the folder."""
@@ -85,6 +88,10 @@ class ForeignBroker(ABC):
         self._signal(signal.SIGTERM)
         self.kill()
 
+    def end(self) -> None:
+        """End it for good."""
+        self.kill()
+
     def log(self) -> str:
         """Return the end of what it has printed."""
         return (self.directory / "log").read_text(errors="replace")[-2000:]
@@ -106,26 +113,52 @@ class ForeignBroker(ABC):
             return probe.recv(4) == AMQP_HEADER[:4]
         return False
 
+    def _listens(self) -> bool:
+        """Return whether clients of MQTT reach it."""
+        with suppress(OSError), socket.create_connection(("127.0.0.1", self.mqtt_port), 1):
+            return True
+        return False
+
 
 @final
-class RabbitMq(ForeignBroker):
-    """RabbitMQ 3 of Debian, with its plugin for AMQP 1.0. Its user is `guest`, with that password."""
+class Mosquitto(ForeignBroker):
+    """mosquitto with persistence: it saves what it has when it is stopped, and every half an hour. It has no AMQP."""
 
-    name = "rabbitmq"
-    _SERVER = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # Debian's own script changes to another user
+    name = "mosquitto"
+    survives_kills = False
 
     @classmethod
     def is_installed(cls) -> bool:
         """Return whether this machine has it."""
-        return cls._SERVER.exists()
+        return shutil.which("mosquitto", path=SYSTEM_PATH) is not None
 
-    def queue_address(self, name: str) -> str:
-        """Return the AMQP address of a queue, which is created when a link is made: durable, if its terminus is."""
-        return f"/queue/{name}"
+    @property
+    def url(self) -> str:
+        """Where a bridge finds it."""
+        return f"mqtt://127.0.0.1:{self.mqtt_port}"
 
-    def known_address(self, name: str) -> str:
-        """Return the AMQP address of a queue that is there."""
-        return f"/amq/queue/{name}"
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        (self.directory / "mosquitto.conf").write_text(
+            f"user root\nlistener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\n"
+            f"persistence true\npersistence_location {self.directory}/\nmax_queued_messages 0\n"
+        )
+        return [str(shutil.which("mosquitto", path=SYSTEM_PATH)), "-c", str(self.directory / "mosquitto.conf")], {}
+
+    def _is_ready(self) -> bool:
+        return self._listens()
+
+
+class RabbitMq(ForeignBroker):
+    """RabbitMQ. Its user is `guest`, with that password."""
+
+    _ROOT: ClassVar[Path]  # the root of the system that it is installed in
+    _PLUGINS: ClassVar[str]
+    _SERVER = "usr/lib/rabbitmq/bin/rabbitmq-server"  # Debian's own script changes to another user
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        """Return whether this machine has it."""
+        return (cls._ROOT / cls._SERVER).exists()
 
     def credentials(self, folder: Path) -> str:
         """Return how a bridge signs in."""
@@ -133,21 +166,26 @@ class RabbitMq(ForeignBroker):
         password.write_text("guest\n")
         return f"username: guest\npassword_file: {password}"
 
-    def _command(self) -> tuple[list[str], dict[str, str]]:
-        node, mapper = self._ports
-        (self.directory / "plugins").write_text("[rabbitmq_amqp1_0, rabbitmq_mqtt].")
-        (self.directory / "rabbitmq.conf").write_text(
+    def _settings(self) -> str:
+        """Return the lines of its configuration."""
+        return (
             f"listeners.tcp.1 = 127.0.0.1:{self.amqp_port}\n"
             f"mqtt.listeners.tcp.1 = 127.0.0.1:{self.mqtt_port}\nlog.console = false\n"
         )
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        node, mapper = self._ports
+        (self.directory / "plugins").write_text(f"[{self._PLUGINS}].")
+        (self.directory / "rabbitmq.conf").write_text(self._settings())
+        inside = Path("/") / self.directory.relative_to(self._ROOT)
         settings = {
-            "HOME": str(self.directory),
+            "HOME": str(inside),
             "RABBITMQ_NODENAME": f"bridged{self.amqp_port}@localhost",
-            "RABBITMQ_MNESIA_BASE": str(self.directory / "mnesia"),
-            "RABBITMQ_LOG_BASE": str(self.directory / "logs"),
-            "ERL_CRASH_DUMP": str(self.directory / "erl_crash.dump"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
-            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
+            "RABBITMQ_MNESIA_BASE": str(inside / "mnesia"),
+            "RABBITMQ_LOG_BASE": str(inside / "logs"),
+            "ERL_CRASH_DUMP": str(inside / "erl_crash.dump"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(inside / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(inside / "rabbitmq.conf"),
             "RABBITMQ_CONF_ENV_FILE": "/dev/null",
             "RABBITMQ_DIST_PORT": str(node),
             "ERL_EPMD_PORT": str(mapper),
@@ -155,7 +193,64 @@ class RabbitMq(ForeignBroker):
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
         }
         # Erlang's port mapper would outlive everything; this one is of our process group.
-        return ["sh", "-c", f'epmd -port {mapper} & exec "{self._SERVER}"'], settings
+        return ["sh", "-c", f"epmd -port {mapper} & exec /{self._SERVER}"], settings
+
+
+@final
+class RabbitMq3(RabbitMq):
+    """RabbitMQ 3 of this machine, with its plugin for AMQP 1.0."""
+
+    name = "rabbitmq-3"
+    _ROOT = Path("/")
+    _PLUGINS = "rabbitmq_amqp1_0, rabbitmq_mqtt"
+
+    def new_queue(self, name: str) -> str:
+        """Return the AMQP address of a queue, which is created when a link is made: durable, if its terminus is."""
+        return f"/queue/{name}"
+
+    def known_address(self, name: str) -> str:
+        """Return the AMQP address of a queue that is there."""
+        return f"/amq/queue/{name}"
+
+
+@final
+class RabbitMq4(RabbitMq):
+    """RabbitMQ 4, of a later Debian, which has a folder as its root. It speaks AMQP 1.0 and MQTT 5 itself."""
+
+    name = "rabbitmq-4"
+    _ROOT = ROOT / "build" / "rabbitmq4"
+    _PLUGINS = "rabbitmq_mqtt, rabbitmq_management"
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(self._ROOT / "srv" / f"{directory.name}-{os.getpid()}")  # it sees nothing outside of its root
+        self._admin_port = free_port()
+
+    def new_queue(self, name: str) -> str:
+        """Create a durable queue, and return its AMQP address."""
+        url = f"http://127.0.0.1:{self._admin_port}/api/queues/%2F/{name}"
+        HTTP.put(url, json={"durable": True}, auth=("guest", "guest")).raise_for_status()
+        return self.known_address(name)
+
+    def known_address(self, name: str) -> str:
+        """Return the AMQP address of a queue that is there."""
+        return f"/queues/{name}"
+
+    def end(self) -> None:
+        """End it, and remove its data."""
+        super().end()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _settings(self) -> str:
+        # It has no /proc to ask about memory.
+        return (
+            f"{super()._settings()}management.tcp.port = {self._admin_port}\nmanagement.tcp.ip = 127.0.0.1\n"
+            "vm_memory_calculation_strategy = erlang\ntotal_memory_available_override_value = 2GB\n"
+        )
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        command, settings = super()._command()
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        return ["chroot", str(self._ROOT), *command], {**settings, "PATH": path}
 
 
 @final
@@ -205,9 +300,7 @@ class Nats(ForeignBroker):
         return [str(self._SERVER), "-c", str(self.directory / "nats.conf")], {}
 
     def _is_ready(self) -> bool:
-        with suppress(OSError), socket.create_connection(("127.0.0.1", self.mqtt_port), 1):
-            return True
-        return False
+        return self._listens()
 
 
 @contextmanager
@@ -217,4 +310,4 @@ def running(broker: ForeignBroker) -> Iterator[ForeignBroker]:
         broker.start()
         yield broker
     finally:
-        broker.kill()
+        broker.end()

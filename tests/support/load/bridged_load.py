@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
 
+from support.foreign.brokers import ForeignBroker
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.processes.gateway import GatewayProcess
@@ -65,6 +66,17 @@ class BridgedLoad:
             load.connect()
             yield load
 
+    @classmethod
+    @contextmanager
+    def over_mqtt(cls, folder: Path, broker: ForeignBroker, *, version: str, qos: int = 1) -> Iterator[Self]:
+        """Start both gateways with bridges to a foreign broker's MQTT, whose session keeps the messages."""
+        credentials = f"mqtt_version: '{version}'\n{broker.credentials(folder)}"
+        url = f"mqtt://127.0.0.1:{broker.mqtt_port}"
+        there = f"add_prefix: across/, qos: {qos}"
+        back = f"remote_topic: across/{OUT}/+, qos: {qos}"
+        with cls.between(folder, url, there=there, back=back, credentials=credentials) as load:
+            yield load
+
     def connect(self) -> None:
         """Connect those that are not connected."""
         if self.consumer.socket is None:
@@ -96,6 +108,10 @@ class BridgedLoad:
             client.read_to_the_end()
         gateway.start()
         self.connect()
+
+    def published(self) -> dict[str, int]:
+        """Return the last number of each key that was published so far."""
+        return {key: number for publisher in self.publishers for key, number in publisher.sent.items()}
 
     def drain(self) -> dict[str, int]:
         """Publish no more, and run until all has come through; return the last confirmed number of each key."""

@@ -1,9 +1,12 @@
 """The record of confirmed and delivered messages, and its checks. It uses no socket and no gateway."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from support.load.mqtt_clients import Received
+
+ALL: Final[Mapping[str, int]] = {}
 
 
 class DeliveryRecord:
@@ -39,9 +42,11 @@ class DeliveryRecord:
         """Return whether of every key the last confirmed message was delivered."""
         return all(self._highest[key] >= number for key, number in confirmed.items())
 
-    def check_nothing_is_lost(self, confirmed: dict[str, int]) -> None:
-        """Every confirmed message was delivered at least once."""
-        numbers = ((key, number) for key, last in confirmed.items() for number in range(1, last + 1))
+    def check_nothing_is_lost(self, confirmed: dict[str, int], *, since: Mapping[str, int] = ALL) -> None:
+        """Every confirmed message was delivered at least once; of the numbers of a key, those above that of `since`."""
+        numbers = (
+            (key, number) for key, last in confirmed.items() for number in range(since.get(key, 0) + 1, last + 1)
+        )
         lost = [identity for identity in numbers if identity not in self._counts]
         assert lost == [], f"{self.name}: {len(lost)} confirmed messages were lost, the first are {lost[:10]}"
 
