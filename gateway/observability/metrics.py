@@ -523,6 +523,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         "Messages that bridges did not carry",
         ("bridge", "direction", "rule", "reason", "vpn"),
     ),
+    Metric(
+        "sluicegate_bridge_lowered_total",
+        COUNTER,
+        "Times that a foreign broker gave a rule less than it asks for, such as a lower QoS",
+        ("bridge", "direction", "rule", "vpn"),
+    ),
     Metric("sluicegate_spool_commits_total", COUNTER, "Commits to the spool"),
     Metric("sluicegate_spool_commits_by_loop_total", COUNTER, "Of these, made by the event loop itself"),
     Metric(

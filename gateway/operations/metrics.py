@@ -356,6 +356,7 @@ def _bridges(bridges: Bridges) -> Iterator[Sample]:
             yield Sample("sluicegate_bridge_failures_total", counted.failures_count, labels)
             for reason, count in counted.dropped.items():
                 yield Sample("sluicegate_bridge_dropped_total", count, (*labels, reason))
+            yield Sample("sluicegate_bridge_lowered_total", counted.lowered_count, labels)
 
 
 def _amqp_transactions(accounts: TransactionAccounts) -> Iterator[Sample]:

@@ -27,11 +27,13 @@ class BridgeRuleView:
     qos: int
     up: bool
     reason: str  # why it is not up
+    shortfall: str  # what the foreign broker gives it less than it asks for; empty: nothing
     unconfirmed: int  # messages that wait for the other side
     messages: int  # that the other side has confirmed
     bytes: int  # their payloads
     failures: int  # times that the other side did not take a message now
     dropped: dict[str, int]  # by reason
+    lowered: int  # times that the foreign broker gave it less than it asks for
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,7 @@ def _outgoing_view(
         OUTGOING,
         (source, _target(rule.remote_queue, rule.remote_topic, rule.strip_prefix, rule.add_prefix)),
         rule.guarantee(),
-        _outgoing_state(side, running),
+        (*_outgoing_state(side, running), "" if side is None else side.shortfalls.text),
         0 if side is None else side.waiting_count,
         counters.get((OUTGOING, rule.label())),
     )
@@ -125,7 +127,11 @@ def _incoming_view(
         INCOMING,
         (source, _target(rule.queue, rule.topic, rule.strip_prefix, rule.add_prefix)),
         rule.qos,
-        (is_up, "" if is_up else "stopped" if side is None else side.reason or "not connected"),
+        (
+            is_up,
+            "" if is_up else "stopped" if side is None else side.reason or "not connected",
+            "" if side is None else side.shortfalls.text,
+        ),
         0 if side is None else side.waiting_count,
         counters.get((INCOMING, rule.label())),
     )
@@ -142,7 +148,7 @@ def _view(
     direction: str,
     ends: tuple[str, str],
     qos: int,
-    state: tuple[bool, str],
+    state: tuple[bool, str, str],
     unconfirmed: int,
     counted: "RuleCounters | None",
 ) -> BridgeRuleView:
@@ -154,9 +160,11 @@ def _view(
         qos=qos,
         up=state[0],
         reason=state[1],
+        shortfall=state[2],
         unconfirmed=unconfirmed,
         messages=0 if counted is None else counted.messages_count,
         bytes=0 if counted is None else counted.payload_bytes,
         failures=0 if counted is None else counted.failures_count,
         dropped={} if counted is None else dict(counted.dropped),
+        lowered=0 if counted is None else counted.lowered_count,
     )

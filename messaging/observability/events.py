@@ -129,6 +129,7 @@ VPN_BRIDGE_DOWN: Final = EventKind("VPN_BRIDGING_LINK_DOWN", WARNING)
 # Ours: of one rule of a bridge, which has a queue here, or publishes here.
 VPN_BRIDGE_RULE_UP: Final = EventKind("VPN_BRIDGING_RULE_UP", INFO)
 VPN_BRIDGE_RULE_DOWN: Final = EventKind("VPN_BRIDGING_RULE_DOWN", WARNING)
+VPN_BRIDGE_RULE_LOWERED: Final = EventKind("VPN_BRIDGING_RULE_LOWERED", WARNING)
 VPN_CURSOR_LAG_EXCEEDED: Final = EventKind("VPN_AD_CURSOR_LAG_EXCEED", WARNING)  # ours: a durable cursor was released
 VPN_CURSOR_LAG_CLEAR: Final = EventKind("VPN_AD_CURSOR_LAG_CLEAR", INFO)
 VPN_CURSOR_BINDING_LOST: Final = EventKind("VPN_AD_CURSOR_BINDING_LOST", NOTICE)  # no heartbeat in time

@@ -5,7 +5,7 @@ between them.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final, final
 
@@ -304,6 +304,10 @@ class Bridge(BridgeContext):
         for rule, count in news.dropped.items():
             if self.incoming:
                 self.incoming[rule].counters.drop(DROPPED_WINDOW_FULL, count)
+        for shortfall in news.lowered:
+            sides: Sequence[OutgoingSide | IncomingSide] = self.incoming if shortfall.is_incoming else self.outgoing
+            if sides:
+                sides[shortfall.rule].shortfalls.note(shortfall.text)
         for refusal in news.refused:
             if self.outgoing:
                 self.outgoing[refusal.number % RULES_MAX].refused([refusal])
@@ -346,7 +350,10 @@ class Bridge(BridgeContext):
         if was_open:
             for side in self.outgoing:
                 side.lost(keeps_unconfirmed=keeps_unconfirmed)
+        for side in self.outgoing:
+            side.shortfalls.clear()
         for each in self.incoming:
+            each.shortfalls.clear()
             each.lost()
         if reason and (was_open or self.reason != reason):
             self._tell(VPN_BRIDGE_DOWN, f"is not connected to {self.settings.remote.url()}: {reason}")

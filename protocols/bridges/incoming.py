@@ -48,6 +48,7 @@ class IncomingSide(LoopActor):
         self.rule = rule
         self.counters = counters
         self.reason = ""  # why nothing is published at the moment; empty: it is
+        self.shortfalls = bridge.shortfalls_of(rule.name, counters)
         self._bridge = bridge
         self._publisher = bridge.services.publisher_at(cell.inbox)
         self._last_token = 0

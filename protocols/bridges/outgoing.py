@@ -62,6 +62,7 @@ class OutgoingSide(LoopActor):
         self.counters = counters
         self.is_up = False
         self.reason = "not connected yet"  # why it is not up
+        self.shortfalls = bridge.shortfalls_of(rule.name, counters)
         self._index = index
         self._bridge = bridge
         self._outbox: list[Outgoing] = []  # of this turn

@@ -7,8 +7,8 @@ and serves the connection until that ends; the bridge decides when to call it ag
 Which thread may call what:
 
 - The remote's thread: `RemoteBroker.run`, and of the line `wake_with`, `work`, `wait`, `opened`, `confirmed`,
-  `refused`, `arrived`, `dropped`, `flush`, `has_room`. Callbacks of a library belong to this thread, so a library with
-  a thread of its own has to hand them over.
+  `refused`, `arrived`, `dropped`, `lowered`, `flush`, `has_room`. Callbacks of a library belong to this thread, so a
+  library with a thread of its own has to hand them over.
 - The loop: of the line `publish`, `settle`, `close` and `news`. These call `wake`, which the remote has set: it may do
   no more than end a wait of the remote's thread (write a byte to a socket, `call_soon_threadsafe`).
 
@@ -123,6 +123,15 @@ class Opened:
     detail: str = ""  # product and version, if it says so
 
 
+@dataclass(frozen=True, slots=True)
+class Shortfall:
+    """What the foreign broker gives a rule less than it asks for. Its messages go all the same."""
+
+    is_incoming: bool
+    rule: int  # index among the rules of this direction
+    text: str
+
+
 @dataclass(slots=True)
 class Work:
     """What the loop wants done, since the remote looked last."""
@@ -141,6 +150,7 @@ class News:
     refused: list[Refusal] = field(default_factory=list)
     arrivals: list[Arrival] = field(default_factory=list)
     dropped: dict[int, int] = field(default_factory=dict)  # incoming rule -> messages without room in the window
+    lowered: list[Shortfall] = field(default_factory=list)  # at most one of each kind in a connection
     ended: "Ended | None" = None
 
 
@@ -251,6 +261,11 @@ class Line:
         """The number of arrivals without a settlement."""
         return len(self._unsettled)
 
+    @property
+    def unsettled_bytes(self) -> int:
+        """Their payloads."""
+        return self._unsettled_bytes
+
     def opened(self, opened: Opened) -> None:
         """Report that the connection is open."""
         self._draft.opened = opened
@@ -279,6 +294,11 @@ class Line:
         self._draft.dropped[rule] = self._draft.dropped.get(rule, 0) + 1
         self._has_draft = True
 
+    def lowered(self, shortfall: Shortfall) -> None:
+        """Report that the foreign broker gives a rule less than it asks for: once in a connection."""
+        self._draft.lowered.append(shortfall)
+        self._has_draft = True
+
     def forget_arrivals(self) -> None:
         """Empty the window: the connection is gone, and what the loop has yet to settle counts no longer."""
         self._unsettled.clear()
@@ -303,6 +323,7 @@ class Line:
             news.confirmed += draft.confirmed
             news.refused += draft.refused
             news.arrivals += draft.arrivals
+            news.lowered += draft.lowered
             for rule, count in draft.dropped.items():
                 news.dropped[rule] = news.dropped.get(rule, 0) + count
             if draft.ended is not None:

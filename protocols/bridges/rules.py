@@ -12,6 +12,7 @@ from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.observability.events import VPN_BRIDGE_RULE_LOWERED, as_word
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.protocols.bridges.remote import Line
 from sluicegate.protocols.bridges.settings import BridgeSettings
@@ -50,10 +51,41 @@ class RuleCounters:
     payload_bytes: int = 0  # of these
     failures_count: int = 0  # times that the other side did not take a message now, and it is tried again
     dropped: dict[str, int] = field(default_factory=dict)  # by reason
+    lowered_count: int = 0  # times that the foreign broker gave it less than it asks for
 
     def drop(self, reason: str, count: int = 1) -> None:
         """Count messages that go no further."""
         self.dropped[reason] = self.dropped.get(reason, 0) + count
+
+
+@final
+class Shortfalls:
+    """What the foreign broker gives one rule less than it asks for, in this connection."""
+
+    def __init__(self, counters: RuleCounters, events: Events, name: str) -> None:
+        """`name` is that of the rule in events."""
+        self._counters = counters
+        self._events = events
+        self._name = name
+        self._texts: list[str] = []
+        self._told: set[str] = set()  # of all connections: each is an event once
+
+    @property
+    def text(self) -> str:
+        """All of them, for operators; empty: it has what it asks for."""
+        return "; ".join(self._texts)
+
+    def note(self, text: str) -> None:
+        """Count one, and tell of it unless an earlier connection had it."""
+        self._counters.lowered_count += 1
+        self._texts.append(text)
+        if text not in self._told:
+            self._told.add(text)
+            self._events.emit(VPN_BRIDGE_RULE_LOWERED, f"bridge rule {self._name}: {text}")
+
+    def clear(self) -> None:
+        """Forget them: the connection is gone."""
+        self._texts.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +111,10 @@ class BridgeContext:
         self.client = CLIENT_PREFIX + settings.name
         self.place = services.place()
         self.is_open = False  # there is a connection
+
+    def shortfalls_of(self, rule: str, counters: RuleCounters) -> Shortfalls:
+        """Return the shortfalls of a rule, none yet."""
+        return Shortfalls(counters, self.services.events, as_word(f"{self.settings.name}/{rule}"))
 
     def rule_failed(self, name: str) -> None:
         """A rule has failed by a fault of ours: the connection ends, and everything begins anew."""

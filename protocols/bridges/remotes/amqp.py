@@ -38,7 +38,15 @@ from cproton import (
 from proton import Endpoint, Sender, Session, Terminus
 
 from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
-from sluicegate.protocols.bridges.remote import Line, Opened, Outgoing, RemoteBroker, RemoteFailed, Settlement
+from sluicegate.protocols.bridges.remote import (
+    Line,
+    Opened,
+    Outgoing,
+    RemoteBroker,
+    RemoteFailed,
+    Settlement,
+    Shortfall,
+)
 from sluicegate.protocols.bridges.remotes.amqp_links import QUEUE, TOPIC, ReceivingLink, SendingLink, wrapped
 from sluicegate.protocols.bridges.remotes.amqp_messages import MessageWriter, address_of, form_of
 from sluicegate.protocols.bridges.remotes.proton_socket import FRAME_BYTES_MAX, ProtonSocket
@@ -233,10 +241,14 @@ class AmqpRemote(RemoteBroker):
         if receiver is not None:
             if receiver.link.remote_source.type != Terminus.UNSPECIFIED:
                 receiver.opened()
+                for text in receiver.shortfalls:
+                    self.line.lowered(Shortfall(is_incoming=True, rule=receiver.index, text=text))
             return
         sender = self._senders.get(name)
         if sender is not None and sender.link.remote_target.type != Terminus.UNSPECIFIED:
             sender.opened()
+            for text in sender.shortfalls:
+                self.line.lowered(Shortfall(is_incoming=False, rule=sender.rule, text=text))
 
     def _detached(self, name: str) -> None:
         """A link is gone. One to a mapped topic takes its messages along; any other ends the connection."""

@@ -6,6 +6,7 @@ messages in flight between two engines of Proton, without a network.
 """
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, Final, final
 
 from cproton import (
@@ -56,6 +57,7 @@ class SendingLink:
         self.address = address
         self.rule = rule
         self.is_open = False
+        self.shortfalls: list[str] = []  # what the foreign broker gives it less than it asks for
         self.unsettled: set[int] = set()  # numbers of messages without an outcome
         self.waiting: deque[Outgoing] = deque()
         self.used = 0  # the turn in which it was used last
@@ -78,6 +80,8 @@ class SendingLink:
         """The foreign broker has attached."""
         self.is_open = True
         self._message_bytes_max = self.link.remote_max_message_size
+        if self.rule >= 0:
+            self.shortfalls = [*_shortfalls(self.link, self.link.target, self.link.remote_target)]
 
     def send(self, line: Line, writer: MessageWriter, unwritten: list[int]) -> None:
         """Send what waits, as far as credit and buffers go. Numbers of QoS 0 are added to `unwritten`."""
@@ -123,8 +127,9 @@ class ReceivingLink:
     ) -> None:
         """Attach. `window`: messages that may be under way. `session_expiry_s`: for subscriptions to topics."""
         self.rule = rule
+        self.index = index
         self.is_open = False
-        self._index = index
+        self.shortfalls: list[str] = []  # what the foreign broker gives it less than it asks for
         self._window = window
         self._free = window
         self._parts = bytearray()  # of the message that is coming in
@@ -150,6 +155,7 @@ class ReceivingLink:
     def opened(self) -> None:
         """The foreign broker has attached."""
         self.is_open = True
+        self.shortfalls = [*_shortfalls(self.link, self.link.source, self.link.remote_source)]
         # RabbitMQ 3 lists the outcomes that it knows, and ends the session that has another.
         known = symbols_of(self.link.remote_source.outcomes)
         self._knows_modified = not known or _MODIFIED in known
@@ -199,7 +205,7 @@ class ReceivingLink:
         except DecodeError as error:
             fault = str(error)
         return Arrival(
-            number=number, rule=self._index, topic=topic, payload=payload, headers=headers, qos=qos, fault=fault
+            number=number, rule=self.index, topic=topic, payload=payload, headers=headers, qos=qos, fault=fault
         )
 
     def settle(self, delivery: Any, settlement: Settlement) -> None:
@@ -224,6 +230,18 @@ class ReceivingLink:
 
     def __str__(self) -> str:
         return f"rule {self.rule.name!r}"
+
+
+def _shortfalls(link: Any, asked: Any, granted: Any) -> Iterator[str]:
+    """Yield what the foreign broker's attach gives less than ours asks for. `asked`, `granted`: the terminus there."""
+    if link.remote_snd_settle_mode == Link.SND_SETTLED != link.snd_settle_mode:
+        yield "the foreign broker settles messages before they are stored: at most once"
+    if granted.durability < asked.durability:
+        yield f"the foreign broker keeps no messages of {asked.address!r} over a restart or while the bridge is away"
+    known = symbols_of(granted.capabilities)
+    for each in symbols_of(asked.capabilities):
+        if known and each not in known:  # many brokers list none
+            yield f"{asked.address!r} is no {each} at the foreign broker: its capabilities are {', '.join(known)}"
 
 
 def wrapped(delivery: Any) -> Any:

@@ -10,14 +10,12 @@ import ssl
 import struct
 import time
 from collections import OrderedDict, deque
-from contextlib import suppress
 from typing import Any, Final, final
 
 from paho.mqtt import MQTTException
 from paho.mqtt.enums import MQTTErrorCode
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
-from paho.mqtt.reasoncodes import ReasonCode
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
@@ -30,6 +28,7 @@ from sluicegate.protocols.bridges.remote import (
     RemoteBroker,
     RemoteFailed,
     Settlement,
+    Shortfall,
     Work,
 )
 from sluicegate.protocols.bridges.remotes.mqtt_messages import (
@@ -45,7 +44,6 @@ from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID,
 
 _TICK_S: Final = 1.0  # between two looks at the keep-alive
 _REFUSED: Final = 0x80
-_RECEIVE_MAXIMUM_EXCEEDED: Final = 0x93
 _NEVER_TAKEN: Final = (TOPIC_NAME_INVALID, PAYLOAD_FORMAT_INVALID)  # codes that blame the message itself
 _PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
 
@@ -99,6 +97,7 @@ class Mqtt5Remote(RemoteBroker):
         self._retains = True
         self._failure = ""  # why the connection is refused, or ends
         self._is_connected = False
+        self._exceeds = False  # the foreign broker has sent more than Receive Maximum allows
         self._subscription_id = 0  # packet id of SUBSCRIBE; 0: SUBACK has come, or nothing is subscribed to
         self._is_known_session = False  # what the foreign broker has of ours, it has of this object
 
@@ -156,6 +155,7 @@ class Mqtt5Remote(RemoteBroker):
         properties.RequestProblemInformation = 1
         self._failure = ""
         self._is_connected = False
+        self._exceeds = False
         self._subscription_id = 0
         try:
             client.connect(remote.host, remote.port, remote.keep_alive_s, clean_start=False, properties=properties)
@@ -170,6 +170,9 @@ class Mqtt5Remote(RemoteBroker):
         self._in_flight_max = min(self._window, getattr(properties, "ReceiveMaximum", 65_535))
         self._packet_bytes_max = getattr(properties, "MaximumPacketSize", 0)
         self._qos_max = getattr(properties, "MaximumQoS", 2)
+        for index, outgoing in enumerate(self.settings.outgoing):
+            if outgoing.qos > self._qos_max:
+                self._granted(index, outgoing.qos, self._qos_max, is_incoming=False)
         self._retains = bool(getattr(properties, "RetainAvailable", 1))
         if not self._client.session_present:
             self._orphans.clear()
@@ -203,11 +206,17 @@ class Mqtt5Remote(RemoteBroker):
         if packet_id != self._subscription_id:
             return
         self._subscription_id = 0
-        for rule, reason in zip(self.settings.incoming, reasons, strict=False):
+        for index, (rule, reason) in enumerate(zip(self.settings.incoming, reasons, strict=False)):
             if reason.is_failure:
                 self._failure = f"the subscription {rule.source!r} was refused: {reason} (0x{reason.value:02x})"
                 return
+            if reason.value < rule.qos:
+                self._granted(index, rule.qos, reason.value, is_incoming=True)
         self._opened()
+
+    def _granted(self, rule: int, asked: int, granted: int, *, is_incoming: bool) -> None:
+        text = f"the foreign broker grants QoS {granted}; the rule asks for {asked}"
+        self.line.lowered(Shortfall(is_incoming=is_incoming, rule=rule, text=text))
 
     def _opened(self) -> None:
         self._is_connected = True
@@ -225,16 +234,17 @@ class Mqtt5Remote(RemoteBroker):
         client, line = self._client, self.line
         looked_s = time.monotonic()
         connected_until_s = looked_s + CONNECT_S_MAX
-        writes = False
+        watched = selectors.EVENT_READ
         while True:
-            events = selector.select(0 if client.may_have_more else _TICK_S)
+            is_held = self._holds_back()
+            events = selector.select(0 if client.may_have_more and not is_held else _TICK_S)
             is_readable = client.may_have_more
             for key, _ in events:
                 if key.fileobj is waker.socket:
                     waker.clear()
                 else:
                     is_readable = True
-            if is_readable:
+            if is_readable and not is_held:
                 self._check(self._read())
             work = self._take_work()
             if work.settlements:
@@ -244,6 +254,8 @@ class Mqtt5Remote(RemoteBroker):
             now_s = time.monotonic()
             if now_s - looked_s >= _TICK_S:
                 looked_s = now_s
+                if is_held:
+                    client.misses_nothing()
                 self._check(client.loop_misc())
                 if not self._is_connected and now_s > connected_until_s:
                     raise RemoteFailed(f"no answer to CONNECT within {CONNECT_S_MAX} s")
@@ -251,8 +263,15 @@ class Mqtt5Remote(RemoteBroker):
                 client.disconnect()
                 client.write()
                 return
-            writes = self._write(selector, sock, writes=writes)
+            watched = self._write(selector, sock, watched)
             line.flush()
+
+    def _holds_back(self) -> bool:
+        """Return whether nothing is read for now: the foreign broker ignores Receive Maximum, and fills our memory.
+
+        Others are always read from, for what they have confirmed is among what comes.
+        """
+        return len(self._unacknowledged) > self._window and self.line.unsettled_bytes >= self.settings.window_bytes
 
     def _read(self) -> MQTTErrorCode:
         """Read and handle what is there. Raises RemoteFailed for a packet that MQTT does not have."""
@@ -266,17 +285,24 @@ class Mqtt5Remote(RemoteBroker):
         self._queue += work.messages
         return work
 
-    def _write(self, selector: selectors.BaseSelector, sock: Any, *, writes: bool) -> bool:
-        """Write what there is; return whether the socket takes no more for now."""
+    def _write(self, selector: selectors.BaseSelector, sock: Any, watched: int) -> int:
+        """Write what there is; return what the socket is watched for from now on, after `watched`."""
         try:
             is_all = self._client.write()
         except OSError as error:
             raise RemoteFailed(why(error)) from None
         self._confirm_written()
-        if is_all == writes:
-            events = selectors.EVENT_READ if is_all else selectors.EVENT_READ | selectors.EVENT_WRITE
+        events = 0 if self._holds_back() else selectors.EVENT_READ
+        events |= 0 if is_all else selectors.EVENT_WRITE
+        if events == watched:
+            return watched
+        if not events:
+            selector.unregister(sock)
+        elif not watched:
+            selector.register(sock, events)
+        else:
             selector.modify(sock, events)
-        return not is_all
+        return events
 
     def _confirm_written(self) -> None:
         """Confirm messages of QoS 0 that the socket has taken, so that they go at most once."""
@@ -350,8 +376,8 @@ class Mqtt5Remote(RemoteBroker):
         if qos == 0 and not self.line.has_room():
             self.line.dropped(rule)
             return
-        if qos and len(self._unacknowledged) >= self._window:
-            self._refuse_more()
+        if qos and len(self._unacknowledged) == self._window:
+            self._is_exceeded(rule)
         if qos == 2 and packet_id in self._orphans:  # it is being stored
             self._unacknowledged[self._orphans.pop(packet_id)] = _Unacknowledged(packet_id, qos)
             return
@@ -378,15 +404,15 @@ class Mqtt5Remote(RemoteBroker):
             )
         )
 
-    def _refuse_more(self) -> None:
-        """Disconnect from a broker that sends more than Receive Maximum allows [MQTT 3.3.4-9]."""
-        client = self._client
-        client.disconnect(ReasonCode(PacketTypes.DISCONNECT, identifier=_RECEIVE_MAXIMUM_EXCEEDED))
-        with suppress(OSError):
-            client.write()
-        raise RemoteFailed(
-            f"the foreign broker has sent more than {self._window} unacknowledged messages, the Receive Maximum"
-        )
+    def _is_exceeded(self, rule: int) -> None:
+        """Tell of a broker that sends more than Receive Maximum allows [MQTT 3.3.4-9].
+
+        mosquitto 2.0.11 does so whenever it has more messages for us, and to disconnect would bring them again.
+        """
+        if not self._exceeds:
+            self._exceeds = True
+            text = f"the foreign broker sends more than {self._window} unconfirmed messages, the Receive Maximum"
+            self.line.lowered(Shortfall(is_incoming=True, rule=rule, text=text))
 
     def _acknowledge(self, settlements: list[Settlement]) -> None:
         """Acknowledge in the order in which the messages came [MQTT 4.6.0-2].

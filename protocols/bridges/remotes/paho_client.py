@@ -95,6 +95,7 @@ class PahoClient(Client):
         self._is_publishing = False
         self._input = b""
         self._input_pos = 0
+        self._read_bytes = 0  # in this turn
         self._output = bytearray()
         self.written_bytes = 0  # to all sockets
         self.may_have_more = False  # the socket, or the TLS above it
@@ -104,13 +105,11 @@ class PahoClient(Client):
     def read(self) -> MQTTErrorCode:
         """Read and handle what is there, up to a bound."""
         self.may_have_more = True
-        read_count = 0
-        while self.may_have_more and read_count < TURN_BYTES_MAX:
+        self._read_bytes = 0
+        while self.may_have_more and self._read_bytes < TURN_BYTES_MAX:
             result = self.loop_read()
             if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 return result
-            if self._input_pos >= len(self._input):
-                read_count += READ_BYTES
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
     def write(self) -> bool:
@@ -118,6 +117,11 @@ class PahoClient(Client):
         if self._out_packet:
             self.loop_write()
         return self._flush()
+
+    def misses_nothing(self) -> None:
+        """Wait for no answer to PINGREQ: nothing is read at present, so it may lie in the socket."""
+        self._ping_t = 0.0
+        self._last_msg_in = self._last_bytes_received = time.monotonic()  # its names in releases of paho
 
     def _packet_queue(
         self,
@@ -174,6 +178,7 @@ class PahoClient(Client):
             except BlockingIOError:
                 self.may_have_more = False
                 raise
+            self._read_bytes += len(self._input)
             pos = 0
         chunk = self._input[pos : pos + bufsize]
         self._input_pos = pos + len(chunk)

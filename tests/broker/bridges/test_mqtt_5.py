@@ -160,6 +160,30 @@ async def test_qos_2_goes_from_end_to_end(broker: RunningBroker, tmp_path: Path)
         assert (got.payload, got.qos) == (b"2", 2)
 
 
+async def test_a_lower_qos_than_a_rule_asks_for_is_told(
+    broker: RunningBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """3.2.2.3.4, 3.9.3. Messages go all the same; each connection counts, and there is one event."""
+    text = "the foreign broker grants QoS 1; the rule asks for 2"
+    async with another_broker(tmp_path, "mqtt.maximum_qos=1") as other:
+        await create(broker, "q", subscriptions=["out/>"])
+        reader = await other.connect()
+        await reader.subscribe("out/#", qos=1)
+        view = await connect(
+            broker,
+            remote_url=mqtt_url(other),
+            outgoing=[{"queue": "q", "qos": 2}],
+            incoming=[{"remote_topic": "in/#", "qos": 2}],
+        )
+        assert [(each.up, each.shortfall, each.lowered) for each in view.rules] == [(True, text, 1)] * 2
+        await (await broker.connect()).publish("out/x", b"1", qos=1)
+        assert (await reader.message()).payload == b"1"
+        other.node.disconnect(other.node.default, "sluicegate-b")
+        await shows(broker, lambda view: all_up(view) and all(each.lowered == 2 for each in view.rules))
+    assert caplog.text.count(f"bridge rule b/q: {text}") == 1
+    assert caplog.text.count(f"bridge rule b/in/#: {text}") == 1
+
+
 @pytest.mark.parametrize("qos", [1, 2])
 async def test_nothing_is_lost_and_qos_2_not_doubled_when_connections_are_lost(
     broker: RunningBroker, tmp_path: Path, qos: int

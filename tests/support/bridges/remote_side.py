@@ -67,6 +67,7 @@ class RemoteSide:
             mine.confirmed += news.confirmed
             mine.refused += news.refused
             mine.arrivals += news.arrivals
+            mine.lowered += news.lowered
             for rule, count in news.dropped.items():
                 mine.dropped[rule] = mine.dropped.get(rule, 0) + count
             mine.ended = news.ended or mine.ended

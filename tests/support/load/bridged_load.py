@@ -1,6 +1,6 @@
 """Load that crosses a foreign broker: published at one gateway, bridged there, bridged on, consumed at another one."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Self
@@ -8,7 +8,7 @@ from typing import Self
 from support.foreign.brokers import ForeignBroker
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
-from support.processes.gateway import GatewayProcess
+from support.processes.gateway import GatewayProcess, wait_until
 
 DRAIN_S = 90
 AHEAD_MAX = 500  # messages under way: a slow broker is not to have all of them at the end
@@ -28,12 +28,21 @@ def bridge_to(url: str, rules: str, *, name: str, credentials: str = "") -> str:
     return "\n".join(lines) + "\n"
 
 
+def _connections(gateway: GatewayProcess) -> float:
+    return gateway.metric("sluicegate_bridge_connections_total", bridge="across")
+
+
+def _is_connected_since(gateway: GatewayProcess, count: float) -> bool:
+    return _connections(gateway) > count and gateway.metric("sluicegate_bridge_up", bridge="across") == 1
+
+
 class BridgedLoad:
     """Two gateways, and clients that publish to the one and consume from the other."""
 
     def __init__(self, first: GatewayProcess, second: GatewayProcess) -> None:
         self.first = first
         self.second = second
+        self._lost_count = 0  # messages that are not expected any more
         self.record = DeliveryRecord("the queue behind both bridges")
         keys = [f"k{number}" for number in range(8)]
         self.publishers = [
@@ -98,7 +107,7 @@ class BridgedLoad:
     def _has(self, count: int) -> bool:
         confirmed = sum(publisher.confirmed_count for publisher in self.publishers)
         for publisher in self.publishers:
-            publisher.publishing = confirmed < len(self.record.received) + AHEAD_MAX
+            publisher.publishing = confirmed < len(self.record.received) + self._lost_count + AHEAD_MAX
         return len(self.record.received) >= count
 
     def kill(self, gateway: GatewayProcess) -> None:
@@ -109,8 +118,20 @@ class BridgedLoad:
         gateway.start()
         self.connect()
 
-    def published(self) -> dict[str, int]:
-        """Return the last number of each key that was published so far."""
+    def losing(self, lose: Callable[[], None]) -> dict[str, int]:
+        """Have the broker between the gateways lose what it has, and wait until both bridges are connected again.
+
+        Returns the last number of each key that was published until then: nothing up to there is expected any more.
+        """
+        gateways = (self.first, self.second)
+        before = [_connections(gateway) for gateway in gateways]
+        lose()
+        wait_until(
+            lambda: all(_is_connected_since(gateway, count) for gateway, count in zip(gateways, before, strict=True)),
+            within_s=DRAIN_S,
+            what="both bridges",
+        )
+        self._lost_count = sum(publisher.confirmed_count for publisher in self.publishers) - len(self.record.received)
         return {key: number for publisher in self.publishers for key, number in publisher.sent.items()}
 
     def drain(self) -> dict[str, int]:

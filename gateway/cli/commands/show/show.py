@@ -93,8 +93,17 @@ def bridge(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: 
         rows.append((each.name, "bridge", each.remote_url, f"({each.origin})", state, each.reason, ""))
         for rule in each.rules:
             counts = {"messages": rule.messages, "unconfirmed": rule.unconfirmed, "failures": rule.failures}
+            counts["lowered"] = rule.lowered
             shown = {name: count for name, count in (counts | rule.dropped).items() if count}
-            rows.append((each.name, rule.direction, rule.source, rule.target, *_state(rule.up, rule.reason, shown)))
+            rows.append(
+                (
+                    each.name,
+                    rule.direction,
+                    rule.source,
+                    rule.target,
+                    *_state(rule.up, rule.reason or rule.shortfall, shown),
+                )
+            )
     print_table(("Bridge", "Part", "From", "To", "State", "Reason", "Counts"), rows)
 
 

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from proton import Delivery, Message, symbol
+from proton import Delivery, Link, Message, Terminus, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
@@ -24,7 +24,7 @@ ANSWER_S = 20
 class Peer(MessagingHandler):
     """A broker: what it does with a message is the body of the message; what it sends is given."""
 
-    def __init__(self, port: int, to_send: list[Message], knows: tuple[str, ...]) -> None:
+    def __init__(self, port: int, to_send: list[Message], knows: tuple[str, ...], *, lowers: bool = False) -> None:
         super().__init__(prefetch=1000, auto_accept=False, auto_settle=False)
         self.outcomes: SimpleQueue[tuple[Any, Any, Any]] = (
             SimpleQueue()
@@ -34,6 +34,7 @@ class Peer(MessagingHandler):
         self._port = port
         self._to_send = to_send
         self._knows = knows
+        self._lowers = lowers
         self._acceptor: Any = None
         self._container: Any = None
 
@@ -47,10 +48,15 @@ class Peer(MessagingHandler):
         link = event.link
         if link.is_sender:
             link.source.address = link.remote_source.address
+            link.source.durability = Terminus.NONDURABLE if self._lowers else link.remote_source.durability
+            if self._lowers:
+                link.snd_settle_mode = Link.SND_SETTLED
+                link.source.capabilities.put_object(symbol("topic"))
             for each in self._knows:
                 link.source.outcomes.put_object(symbol(each))
         else:
             link.target.address = link.remote_target.address
+            link.target.durability = Terminus.NONDURABLE if self._lowers else link.remote_target.durability
 
     def on_sendable(self, event: Any) -> None:
         while self._to_send and event.sender.credit:
@@ -113,6 +119,7 @@ class Side:
             mine.confirmed += news.confirmed
             mine.refused += news.refused
             mine.arrivals += news.arrivals
+            mine.lowered += news.lowered
             mine.ended = mine.ended or news.ended
         return self.news
 
@@ -136,11 +143,11 @@ class Side:
 
 @contextmanager
 def bridged(
-    *, to_send: list[Message] | None = None, knows: tuple[str, ...] = (), **rules: Any
+    *, to_send: list[Message] | None = None, knows: tuple[str, ...] = (), lowers: bool = False, **rules: Any
 ) -> Iterator[tuple[Peer, Side]]:
     """Run a peer and a remote."""
     port = free_port()
-    peer = Peer(port, to_send or [], knows)
+    peer = Peer(port, to_send or [], knows, lowers=lowers)
     container = Container(peer)
     thread = threading.Thread(target=container.run, daemon=True)
     thread.start()
@@ -195,6 +202,24 @@ def settle(side: Side, arrivals: list[Arrival], outcomes: tuple[tuple[int, str],
     """Settle arrivals, each with an outcome and a reason."""
     pairs = zip(arrivals, outcomes, strict=True)
     side.line.settle([Settlement(each.number, outcome, reason) for each, (outcome, reason) in pairs])
+
+
+def test_an_attach_that_gives_less_than_was_asked_for_is_told() -> None:
+    """2.6.3: the attach of the foreign broker says what it really does."""
+    rules: dict[str, Any] = {
+        "outgoing": [{"queue": "q", "remote_queue": "q"}],
+        "incoming": [{"remote_queue": "r", "queue": "r"}],
+    }
+    with bridged(**rules) as (_, side):
+        assert side.news.lowered == []
+    with bridged(lowers=True, **rules) as (_, side):
+        got = sorted((each.is_incoming, each.rule, each.text) for each in side.news.lowered)
+    assert got == [
+        (False, 0, "the foreign broker keeps no messages of 'q' over a restart or while the bridge is away"),
+        (True, 0, "'r' is no queue at the foreign broker: its capabilities are topic"),
+        (True, 0, "the foreign broker keeps no messages of 'r' over a restart or while the bridge is away"),
+        (True, 0, "the foreign broker settles messages before they are stored: at most once"),
+    ]
 
 
 def test_no_more_messages_come_than_the_window_has_room_for() -> None:

@@ -10,7 +10,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.outcomes import RELEASED
 from sluicegate.protocols.bridges.remotes.mqtt_5 import Mqtt5Remote
-from sluicegate.protocols.bridges.remotes.paho_client import Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.paho_client import READ_BYTES, TURN_BYTES_MAX, Packed, PahoClient
 from support.bridges.remote_side import RemoteSide
 from support.bridges.scripted_mqtt import (
     DISCONNECT,
@@ -237,18 +237,56 @@ def test_a_malformed_packet_is_a_fault_of_the_foreign_broker(broker: ScriptedBro
     assert not ended.is_fault
 
 
-def test_a_foreign_broker_that_ignores_receive_maximum_is_disconnected(broker: ScriptedBroker) -> None:
+def test_a_foreign_broker_that_ignores_receive_maximum_is_served_and_told_of(broker: ScriptedBroker) -> None:
+    """[MQTT 3.3.4-9]. mosquitto 2.0.11 would send the same messages again, as many, after each disconnection."""
     side = side_of(broker, incoming=[{"remote_topic": "a/#", "qos": 1}], window_messages=2)
     side.connect()
     with broker.accepts() as connection:
         connection.grants(1)
+        connection.send(*[publish("a/1", b"%d" % number, number, qos=1) for number in (1, 2, 3, 4)])
+        side.arrived(b"1", b"2", b"3", b"4")
+        side.settle(b"1", b"2", b"3", b"4")
+        assert connection.gets(PUBACK, 4) == [1, 2, 3, 4]
+        side.close()
+    assert [each.text for each in side.news.lowered] == [
+        "the foreign broker sends more than 2 unconfirmed messages, the Receive Maximum"
+    ]
+
+
+def test_a_foreign_broker_that_ignores_receive_maximum_does_not_fill_the_memory(broker: ScriptedBroker) -> None:
+    """Beyond `window_bytes` nothing more is read. Its answers to PINGREQ wait there, and are not missed."""
+    payloads = [b"%d" % number * 25_000 for number in range(10, 30)]
+    side = side_of(broker, incoming=[{"remote_topic": "a/#"}], window_messages=2, window_bytes=65_536, keep_alive_s=2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(*[publish("a/1", each, number, qos=1) for number, each in enumerate(payloads, start=1)])
+        for _ in range(2):  # longer than keep-alive: it would be given up
+            connection.pinged()
+        count = len(side.until(lambda news: len(news.arrivals) > 2).arrivals)
+        assert count * 50_000 <= 65_536 + TURN_BYTES_MAX + READ_BYTES
+        side.settle(*payloads[:count])
+        assert connection.gets(PUBACK, count) == [*range(1, count + 1)]
+        while count < len(payloads):
+            side.until(lambda news, count=count: len(news.arrivals) > count)  # type: ignore[misc]
+            before, count = count, len(side.news.arrivals)
+            side.settle(*payloads[before:count])
+        side.arrived(*payloads)
+        side.close()
+
+
+def test_a_lower_qos_than_a_rule_asks_for_is_told(broker: ScriptedBroker) -> None:
+    """3.9.3: SUBACK says which QoS is granted. 3.2.2.3.4: CONNACK has the Maximum QoS."""
+    side = side_of(broker, outgoing=OUT_2, incoming=TWO_IN_2)
+    side.connect()
+    with broker.accepts(properties=mqtt.byte_property(36, 1)) as connection:
+        connection.grants(2, 1)
         side.is_open()
-        connection.send(*[publish("a/1", b"%d" % number, number, qos=1) for number in (1, 2, 3)])
-        refused = connection.packet()
-        assert (refused.kind, refused.body[:1]) == (DISCONNECT, b"\x93")
-        ended = side.ends()
-    assert "Receive Maximum" in ended.reason
-    assert not ended.is_fault
+        side.close()
+    assert [(each.is_incoming, each.rule, each.text) for each in side.news.lowered] == [
+        (False, 0, "the foreign broker grants QoS 1; the rule asks for 2"),
+        (True, 1, "the foreign broker grants QoS 1; the rule asks for 2"),
+    ]
 
 
 # --- time ---
