@@ -23,6 +23,7 @@ from sluicegate.actors.messages.readers import (
     CursorBound,
     CursorOverview,
     CursorPosition,
+    CursorSeen,
     CursorStatus,
     DeleteCursor,
     DescribeLog,
@@ -30,6 +31,7 @@ from sluicegate.actors.messages.readers import (
     HoldLog,
     ListCursors,
     LogOverview,
+    LookAtCursor,
     PartitionRequest,
     PinCursor,
     ReleaseQueue,
@@ -112,6 +114,7 @@ class CursorDirectory(LoopActor):
             HeartbeatCursor: lambda message: self._live(message.queue, message.cursor, message.epoch),
             UnbindCursor: lambda message: run(self.runtime, self._unbind(message)),
             DeleteCursor: lambda message: run(self.runtime, self._delete(message)),
+            LookAtCursor: lambda message: run(self.runtime, self._look(message)),
             ListCursors: lambda message: run(self.runtime, self._list(message)),
             CommitSeen: lambda _: self._waiters.commit_seen(),
             Confirmed: lambda message: self._writing.pop(message.token).set(""),
@@ -222,6 +225,11 @@ class CursorDirectory(LoopActor):
     async def _delete(self, message: DeleteCursor) -> None:
         await self._until_deleted(message.queue, message.cursor)
         await self._forget(self._known(message.queue, message.cursor))
+
+    async def _look(self, message: LookAtCursor) -> CursorSeen:
+        cursor = self._known(message.queue, message.cursor)
+        epoch, batch_ref = cursor.epoch, cursor.batch_ref
+        return CursorSeen(epoch, batch_ref, await self._positions(cursor))
 
     async def _list(self, message: ListCursors) -> list[CursorOverview]:
         names = self._book.queues() if message.queue is None else [message.queue]

@@ -219,6 +219,7 @@ class QueueHandle:
     definition_lost: bool = False  # the broker chose the definition, until an operator decides
     incarnation: int = 0  # of the spool that gives sequences; 0: this broker's
     broker: str = ""  # the neighbor that has the queue; empty: this broker
+    vpn: str = ""  # the name that its message VPN has at its broker; empty: this broker's
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Requests of range readers, durable cursors and replays to a partition. Each goes through the partition's queue."""
 
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 from sluicegate.messaging.bulk.durable_cursors import EARLIEST, LIMITS_DEFAULT, CursorLimits
 from sluicegate.messaging.bulk.range_reads import RangeRun
@@ -255,6 +256,26 @@ class DeleteCursor:
 
 
 @dataclass(slots=True)
+class LookAtCursor:
+    """Ask how a cursor stands, whoever has bound it. Answered with a CursorSeen; counts as no heartbeat.
+
+    Raises CursorRefused: NO_SUCH_CURSOR.
+    """
+
+    queue: str
+    cursor: str
+
+
+@dataclass(frozen=True, slots=True)
+class CursorSeen:
+    """A cursor as other readers see it."""
+
+    epoch: int
+    batch_ref: str
+    positions: list[CursorPosition]
+
+
+@dataclass(slots=True)
 class ListCursors:
     """Answered with a list of CursorOverview: of one queue, or with None of all queues."""
 
@@ -305,3 +326,47 @@ class WatchCommits:
 @dataclass(slots=True)
 class CommitSeen:
     """Spool -> directory of cursors, partition: new rows are in the store."""
+
+
+# A queue of a neighbor broker: there its requests are carried out.
+
+
+ReaderRequest: TypeAlias = (
+    AskPartitions
+    | BindCursor
+    | AckCursor
+    | PinCursor
+    | CursorStatus
+    | HeartbeatCursor
+    | UnbindCursor
+    | DeleteCursor
+    | LookAtCursor
+)
+
+
+@dataclass(slots=True)
+class AskHome:
+    """Ask of a queue of a neighbor: carry out a request there, with the rights of a user of this broker.
+
+    Of requests to partitions it takes ReadRange, FindRangeEnd and DescribeLog. Answered as the request is at its own
+    broker; an overview of a log says nothing of holds. Raises what the request raises, and ReaderRefused.
+    """
+
+    user: str
+    request: ReaderRequest
+
+
+AWAY: Final = "away"  # the link is down; it makes sense to ask again
+UNSERVED: Final = "unserved"  # the queue's broker has a release that does not know the request
+BUSY: Final = "busy"  # the queue's broker has too many requests of this one; it makes sense to ask again
+DENIED: Final = "denied"  # the user lacks a right to the queue
+GONE: Final = "gone"  # the queue was deleted
+TOO_LARGE: Final = "too_large"  # a message or an answer that no frame of the link takes
+
+
+class ReaderRefused(Exception):
+    """A request to a queue of a neighbor was not carried out. `code` is one of those above, or of a later release."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code

@@ -34,12 +34,19 @@ class _StateElsewhere(QueueState):
         return ""
 
 
-def queue_elsewhere(home: QueueHome, cell: ActorCell, clients: Callable[[], set[str]], incarnation: int) -> QueueHandle:
-    """Return the handle of a queue of a neighbor. Its gate says nothing of its messages."""
+def queue_elsewhere(
+    home: QueueHome, cell: ActorCell, clients: Callable[[], set[str]], incarnation: int, vpn: str
+) -> QueueHandle:
+    """Return the handle of a queue of a neighbor. Its gate says nothing of its messages.
+
+    `incarnation` is that of the neighbor's spool, and `vpn` the name of the message VPN there.
+    """
     facts = home.facts
     config = QueueConfig(home.name, access_type=facts.access_type, partition_count=facts.partition_count)
     gate = QueueGate(None, usage_bytes_max=0, message_bytes_max=facts.message_bytes_max)
     state = _StateElsewhere(clients, is_partitioned=config.partitioned())
     definition = QueueDefinition(config)
-    broker = home.output.neighbor
-    return QueueHandle(home.name, NAMED, cell, gate, True, definition, state, incarnation=incarnation, broker=broker)
+    where = home.output.neighbor
+    return QueueHandle(
+        home.name, NAMED, cell, gate, True, definition, state, incarnation=incarnation, broker=where, vpn=vpn
+    )

@@ -188,6 +188,7 @@ class LinkQueues:
                 kept=self._stored.pop(vpn.name, {}),
                 was_clean=services.recovered.was_clean,
                 queues=vpn.queues,
+                cursors=vpn.cursors,
                 selectors=vpn.selectors,
                 credit=services.credit,
                 answerer=self.answerer,

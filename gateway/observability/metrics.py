@@ -432,6 +432,12 @@ METRICS: Final[tuple[Metric, ...]] = (
         ("neighbor", "vpn"),
     ),
     Metric(
+        "sluicegate_link_range_messages_total",
+        COUNTER,
+        "Messages of ranges sent to readers at a neighbor broker",
+        ("neighbor", "vpn"),
+    ),
+    Metric(
         "sluicegate_link_refused_early_total",
         COUNTER,
         "Messages refused to publishers because the queue of a neighbor broker would have refused them, by reason",

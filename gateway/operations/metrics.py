@@ -313,6 +313,7 @@ def _links(node: Node) -> Iterator[Sample]:
                 "sluicegate_link_neighbor_consumers": each.home_flows.flows_count,
                 "sluicegate_link_deliveries_total": each.home_flows.delivered_count,
                 "sluicegate_link_deliveries_unwritable_total": each.home_flows.unwritable_count,
+                "sluicegate_link_range_messages_total": each.home_readers.read_count,
             }
             for metric, value in figures.items():
                 yield Sample(metric, value, labels, vpn=each.vpn.name)

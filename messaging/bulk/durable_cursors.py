@@ -44,6 +44,12 @@ NOT_STORED: Final = "not_stored"
 NO_SUCH_CURSOR: Final = "cursor_not_found"
 NO_SUCH_PARTITION: Final = "partition_not_found"
 AHEAD: Final = "ahead"
+CODES: Final = frozenset(
+    {
+        *(BAD_CURSOR, FENCED, NO_SUCH_QUEUE, NOT_DURABLE, MODE_DIFFERS, TOO_MANY, QUEUE_IN_USE, NOT_STORED),
+        *(NO_SUCH_CURSOR, NO_SUCH_PARTITION, AHEAD),
+    }
+)
 
 
 class CursorRefused(Exception):

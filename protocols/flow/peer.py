@@ -221,9 +221,10 @@ class FlowPeer(Behaviour):
         self.ids.answered(flow_id)
         self.send(Error(flow_id, request_id, code, text, retry_after_ms).encode())
 
-    def refuse_by_code(self, flow_id: int, request_id: int, code: int, text: str) -> None:
-        """Answer a request with an error; the code says whether a retry makes sense."""
-        self.refuse_request(flow_id, request_id, code, text, RETRY_AFTER_MS if code in _FOR_NOW else None)
+    def refuse_by_code(self, flow_id: int, request_id: int, code: int, text: str, *, may_retry: bool = False) -> None:
+        """Answer a request with an error; the code says whether a retry makes sense, unless it does in any case."""
+        retry_after_ms = RETRY_AFTER_MS if may_retry or code in _FOR_NOW else None
+        self.refuse_request(flow_id, request_id, code, text, retry_after_ms)
 
     def close_publisher(self, flow: PublisherFlow) -> None:
         """Close a publisher; the directory keeps the state of a named one."""

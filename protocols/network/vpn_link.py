@@ -25,6 +25,7 @@ from sluicegate.messaging.network.interest import Change, text_of
 from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, InterestWaiter, LinkOutput, LinkTargets
 from sluicegate.messaging.network.times import arriving, leaving
 from sluicegate.messaging.queues.credit import CreditPool
+from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
@@ -47,7 +48,13 @@ from sluicegate.protocols.flow.codec.frames.link import (
     LinkStored,
     VpnFrame,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import ANSWERS, SERVES_CONSUMERS, LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.codec.frames.link_flow import (
+    ANSWERS,
+    SERVES_CONSUMERS,
+    SERVES_READERS,
+    LinkDeliver,
+    LinkFlow,
+)
 from sluicegate.protocols.flow.codec.limits import LINK_GROUPS_MAX
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.arrivals import LinkArrivals
@@ -58,7 +65,8 @@ from sluicegate.protocols.network.interests import InterestLink
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
 from sluicegate.protocols.network.queues.home import HomeFlows
-from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, OF_OPERATORS, note_in
+from sluicegate.protocols.network.queues.home_readers import HomeReaders
+from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, OF_OPERATORS, READER, TO_READERS, note_in
 from sluicegate.protocols.network.queues.questions import Answerer, Questions
 from sluicegate.protocols.network.queues.remote import RemoteQueues
 from sluicegate.protocols.network.retained.link import RetainedLink
@@ -93,6 +101,7 @@ class LinkedVpn:
         kept: dict[str, KeptLink],
         was_clean: bool,
         queues: ActorCell,
+        cursors: ActorCell,
         selectors: Selectors,
         credit: CreditPool[Address],
         answerer: Answerer,
@@ -107,6 +116,7 @@ class LinkedVpn:
         self.spool = spool
         self.kept = kept
         self.queues = queues
+        self.cursors = cursors
         self.selectors = selectors
         self.credit = credit
         self.answerer = answerer
@@ -163,7 +173,7 @@ class LinkedVpn:
         if home is None or remote is None:
             return None
         cell, queue = remote.queue(name)
-        return queue_elsewhere(home, cell, queue.clients, remote.incarnation)
+        return queue_elsewhere(home, cell, queue.clients, remote.incarnation, remote.vpn)
 
     def forget(self, neighbor: str) -> None:
         """Forget what was kept of a neighbor that has no link."""
@@ -215,7 +225,8 @@ class VpnLink(LinkOutput, Flushed):
         self.home_flows: Final = HomeFlows(
             cell, neighbor, queues=vpn.queues, selectors=vpn.selectors, credit=vpn.credit
         )
-        self.remote_queues: Final = RemoteQueues(cell, neighbor)
+        self.home_readers: Final = HomeReaders(cell, neighbor, queues=vpn.queues, cursors=vpn.cursors)
+        self.remote_queues: Final = RemoteQueues(cell, neighbor, there)
         self.questions: Final = Questions(cell, neighbor, vpn.name, vpn.answerer)
         vpn.links[neighbor] = self.remote_queues
         self.interests: Final = InterestLink(
@@ -231,9 +242,14 @@ class VpnLink(LinkOutput, Flushed):
             ask_flush=self._ask_flush,
         )
         self.clients: Final = ClientsLink(vpn.clients, neighbor, self._ask_flush)
-        vpn.link_begins(neighbor)
-        vpn.space.change_neighbor(self, Change(list(kept.interests), []))
-        vpn.space.keep_for(self, queue.target)
+        self._begin(queue.target, rules)
+
+    def _begin(self, target: QueueTarget, rules: ExportRules) -> None:
+        """Have messages routed to the neighbor and stored for it, and tell it what is wanted here."""
+        vpn = self.vpn
+        vpn.link_begins(self.neighbor)
+        vpn.space.change_neighbor(self, Change(list(self.kept.interests), []))
+        vpn.space.keep_for(self, target)
         self.interests.change(vpn.space.exported().export_to(self, self.interests.change, rules))
 
     def stop(self) -> None:
@@ -269,9 +285,18 @@ class VpnLink(LinkOutput, Flushed):
             self.remote_queues.connected(wire, flow_id, greeting.incarnation)
         else:
             self.remote_queues.connected_unserved()
+        self._connect_readers(wire, greeting)
         self.questions.connected(wire, flow_id, frame_bytes_max, is_answered=ANSWERS in greeting.features)
         self._set_up(True)
         self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in greeting.features else None)
+
+    def _connect_readers(self, wire: LinkWire, greeting: Link) -> None:
+        is_served, limit = SERVES_READERS in greeting.features, self._frame_bytes_max
+        if is_served:
+            self.home_readers.connected(wire, self._flow_id, limit)
+        self.remote_queues.readers.connected(
+            wire, self._flow_id, limit, incarnation=greeting.incarnation, is_served=is_served
+        )
 
     def disconnected(self) -> None:
         """The connection is gone."""
@@ -283,6 +308,7 @@ class VpnLink(LinkOutput, Flushed):
             self.retained.disconnected()
             self.clients.disconnected(self._cell.runtime.clock.now_ms())
             self.home_flows.disconnected()
+            self.home_readers.disconnected()
             self.remote_queues.disconnected()
             self.questions.disconnected()
             self._set_up(False)
@@ -327,6 +353,10 @@ class VpnLink(LinkOutput, Flushed):
                     self.home_flows.received(note)
                 elif note.kind in OF_OPERATORS:
                     self.questions.received(note)
+                elif note.kind == READER:
+                    self.home_readers.received(note)
+                elif note.kind in TO_READERS:
+                    self.remote_queues.readers.received(note)
                 else:
                     self.remote_queues.received(note)
             elif isinstance(frame, LinkInterests):

@@ -142,11 +142,15 @@ class LocalMisuse(Exception):
 
 @final
 class RequestRefused(Exception):
-    """A request of the peer is refused with ERROR; nothing else is affected."""
+    """A request of the peer is refused with ERROR; nothing else is affected.
 
-    def __init__(self, code: int, text: str) -> None:
+    `may_retry`: it makes sense to try again, whatever the code.
+    """
+
+    def __init__(self, code: int, text: str, *, may_retry: bool = False) -> None:
         super().__init__(text)
         self.code = code
+        self.may_retry = may_retry
 
 
 @final

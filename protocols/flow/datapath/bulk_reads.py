@@ -12,7 +12,20 @@ from typing import Any, Final, final
 
 import pykka
 
-from sluicegate.actors.messages.readers import AskPartitions, RangeChunk, ReadFailed, ReadRange
+from sluicegate.actors.messages.readers import (
+    AWAY,
+    BUSY,
+    DENIED,
+    GONE,
+    TOO_LARGE,
+    UNSERVED,
+    AskHome,
+    AskPartitions,
+    RangeChunk,
+    ReaderRefused,
+    ReadFailed,
+    ReadRange,
+)
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec import codes
@@ -22,7 +35,17 @@ from sluicegate.protocols.flow.datapath.output import Output
 
 log = logging.getLogger("sluicegate.flow")
 
-READ_AGAIN_MS: Final = 1_000  # when a client may retry a failed read of the store
+READ_AGAIN_MS: Final = 1_000  # when a client may retry a failed read of the store, or over a link
+# Codes for requests to queues of neighbors that were not carried out; others, of later releases, are as UNSERVED.
+READER_CODES: Final[dict[str, int]] = {
+    AWAY: codes.DISABLED,
+    UNSERVED: codes.DISABLED,
+    BUSY: codes.TOO_MANY,
+    DENIED: codes.PERMISSION_DENIED,
+    GONE: codes.NOT_FOUND,
+    TOO_LARGE: codes.MESSAGE_TOO_LARGE,
+}
+READERS_FOR_NOW: Final = frozenset({AWAY, BUSY})  # it makes sense to try these again
 
 
 @final
@@ -33,6 +56,7 @@ class BulkReadFlow:
         self,
         flow_id: int,
         queue: ActorCell,
+        user: str | None,
         *,
         partition: int,
         first: int,
@@ -43,6 +67,7 @@ class BulkReadFlow:
     ) -> None:
         self.flow_id = flow_id
         self.queue = queue
+        self.user = user  # whose rights count at the queue's broker; None: it is this one, where they were checked
         self.partition = partition
         self.next_sequence = first
         self.end = end
@@ -116,14 +141,22 @@ class BulkReads:
                 self._waiting.appendleft(flow)
             return
         chunk: RangeChunk | None = None
-        problem, code = "the partition is gone", codes.NOT_FOUND
+        problem, code, may_retry = "the partition is gone", codes.NOT_FOUND, False
         try:
-            request = ReadRange(flow.next_sequence, flow.end, flow.chunk_bytes)
-            chunks: list[RangeChunk] = await flow.queue.ask(AskPartitions(flow.partition, request))
+            request = AskPartitions(flow.partition, ReadRange(flow.next_sequence, flow.end, flow.chunk_bytes))
+            asked = request if flow.user is None else AskHome(flow.user, request)
+            chunks: list[RangeChunk] = await flow.queue.ask(asked)
             chunk = chunks[0]
         except ReadFailed as failure:
-            problem, code = str(failure), codes.UNREADABLE
-        except (LookupError, pykka.ActorDeadError):
+            problem, code, may_retry = str(failure), codes.UNREADABLE, True
+        except ReaderRefused as refused:
+            problem, code = str(refused), READER_CODES.get(refused.code, codes.DISABLED)
+            may_retry = refused.code in READERS_FOR_NOW
+        except LookupError:
+            log.debug("%r: %s", flow, problem)
+        except pykka.ActorDeadError:
+            if flow.user is not None:  # its stand-in here is gone, after a long pause or with its link
+                problem, code, may_retry = "the way to the queue's broker was given up", codes.DISABLED, True
             log.debug("%r: %s", flow, problem)
         finally:
             self._is_reading = False
@@ -131,7 +164,7 @@ class BulkReads:
             if chunk is not None:
                 self._send(flow, chunk)
             else:
-                self._fail(flow, code, problem)
+                self._fail(flow, code, problem, may_retry=may_retry)
         self._go_on()
 
     def _send(self, flow: BulkReadFlow, chunk: RangeChunk) -> None:
@@ -147,10 +180,10 @@ class BulkReads:
         else:
             self._queue_up(flow)
 
-    def _fail(self, flow: BulkReadFlow, code: int, problem: str) -> None:
+    def _fail(self, flow: BulkReadFlow, code: int, problem: str, *, may_retry: bool) -> None:
         """End a flow whose range cannot be read any further. Chunks that were sent stay valid."""
         del self.flows[flow.flow_id]
-        retry_after_ms = READ_AGAIN_MS if code == codes.UNREADABLE else None
+        retry_after_ms = READ_AGAIN_MS if may_retry else None
         self._output.send(Error(flow.flow_id, NO_REQUEST, code, problem, retry_after_ms).encode())
 
 

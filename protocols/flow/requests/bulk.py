@@ -1,29 +1,33 @@
 """Carry out bulk requests: reads, cursors, staged publishing.
 
 Flow: bulk reading, cursors, staged publishing. The rights of the user on a queue are checked here, because the actors
-also serve operators: reading needs `read-only`, and a cursor, for which the queue keeps messages, needs `consume`.
+also serve operators: reading needs `read-only`, and a cursor, for which the queue keeps messages, needs `consume`. The
+broker of a neighbor's queue checks them itself.
 """
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pykka
 
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue, QueueHandle
 from sluicegate.actors.messages.readers import (
     AckCursor,
+    AskHome,
     AskPartitions,
     BindCursor,
     CursorBound,
-    CursorOverview,
     CursorPosition,
+    CursorSeen,
     CursorStatus,
     DeleteCursor,
     DescribeLog,
     FindRangeEnd,
     HeartbeatCursor,
-    ListCursors,
     LogOverview,
+    LookAtCursor,
     PinCursor,
+    ReaderRefused,
+    ReaderRequest,
     UnbindCursor,
 )
 from sluicegate.actors.messages.staging import AbortStaged, CommitStaged, Stage, Staged, StagedCommitted
@@ -48,7 +52,7 @@ from sluicegate.protocols.flow.codec.frames.cursor import CutRange as CutRangeFr
 from sluicegate.protocols.flow.codec.frames.rows import Read, Reading
 from sluicegate.protocols.flow.codec.frames.stage import AbortRows, CommitRows, StageRows, StagingAnswer
 from sluicegate.protocols.flow.codec.limits import CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX
-from sluicegate.protocols.flow.datapath.bulk_reads import BulkReadFlow
+from sluicegate.protocols.flow.datapath.bulk_reads import READER_CODES, READERS_FOR_NOW, BulkReadFlow
 from sluicegate.protocols.flow.datapath.bulk_rows import batches_of
 from sluicegate.protocols.flow.peer import REFUSAL_CODES, FlowPeer
 
@@ -64,13 +68,14 @@ async def begin_reading(peer: FlowPeer, request: Read) -> None:
             text = f"sequences {request.first} to {request.end}, columns {request.columns:#x}; known are {ALL:#x}"
             raise RequestRefused(codes.REQUEST_INVALID, text)
         if request.cursor:
-            await peer.services.cursors.ask(HeartbeatCursor(request.queue, request.cursor, request.epoch))
-        overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
+            await _ask(peer, handle, HeartbeatCursor(request.queue, request.cursor, request.epoch))
+        overviews: list[LogOverview] = await _ask(peer, handle, AskPartitions(None, DescribeLog()))
         if request.partition >= len(overviews):
             text = f"{request.queue!r} has no partition {request.partition}, but 0 to {len(overviews) - 1}"
             raise RequestRefused(codes.NOT_FOUND, text)
     except RequestRefused as refusal:
-        peer.refuse_by_code(request.flow_id, request.request_id, refusal.code, str(refusal))
+        code, may_retry = refusal.code, refusal.may_retry
+        peer.refuse_by_code(request.flow_id, request.request_id, code, str(refusal), may_retry=may_retry)
     except CursorRefused as refused:
         peer.refuse_by_code(request.flow_id, request.request_id, REFUSAL_CODES[refused.code], str(refused))
     except pykka.ActorDeadError:
@@ -79,13 +84,14 @@ async def begin_reading(peer: FlowPeer, request: Read) -> None:
         if peer.is_released:
             return
         chunk_bytes = min(request.chunk_bytes or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
-        incarnation = peer.services.incarnation
+        incarnation = handle.incarnation or peer.services.incarnation
         peer.ids.answered(request.flow_id)
         peer.send(Reading(request.flow_id, request.request_id, incarnation, chunk_bytes).encode())
         peer.bulk_reads.add(
             BulkReadFlow(
                 request.flow_id,
                 handle.cell,
+                None if isinstance(handle, LocalQueue) else peer.identity.user,
                 partition=request.partition,
                 first=request.first,
                 end=request.end,
@@ -109,17 +115,17 @@ async def answer_bulk(peer: FlowPeer, request: BulkRequest) -> bytes:
         handle = await _queue(peer, request.queue, READ_ONLY)
         cut = AskPartitions(request.partition, FindRangeEnd(request.first, request.usage_bytes, request.messages_count))
         try:
-            ends: list[int] = await handle.cell.ask(cut)
+            ends: list[int] = await _ask(peer, handle, cut)
         except LookupError as error:
             raise RequestRefused(codes.NOT_FOUND, str(error)) from None
         return RangeCut(request.request_id, ends[0]).encode()
     if isinstance(request, QueueStatus):
         handle = await _queue(peer, request.queue, READ_ONLY)
-        overviews: list[LogOverview] = await handle.cell.ask(AskPartitions(None, DescribeLog()))
+        overviews: list[LogOverview] = await _ask(peer, handle, AskPartitions(None, DescribeLog()))
         positions = tuple(
             [Position(each.number, each.low, each.low, each.synced_end, 0, each.partition_id) for each in overviews]
         )
-        incarnation, vpn = peer.services.incarnation, peer.services.clients.vpn
+        incarnation, vpn = _spool_of(peer, handle)
         return Positions(frames.QUEUE_STATUS, request.request_id, 0, incarnation, "", positions, vpn).encode()
     if isinstance(request, CursorBind):
         return (await _bind_cursor(peer, request)).encode()
@@ -130,7 +136,7 @@ async def answer_bulk(peer: FlowPeer, request: BulkRequest) -> bytes:
 
 
 async def _bind_cursor(peer: FlowPeer, request: CursorBind) -> Positions:
-    await _queue(peer, request.queue, CONSUME)
+    handle = await _queue(peer, request.queue, CONSUME)
     default = CursorLimits()
     bind_cursor = BindCursor(
         request.queue,
@@ -144,35 +150,31 @@ async def _bind_cursor(peer: FlowPeer, request: CursorBind) -> Positions:
             request.heartbeat_ms or default.heartbeat_ms,
         ),
     )
-    bound: CursorBound = await peer.services.cursors.ask(bind_cursor)
-    positions, vpn = _positions_of(bound.positions), peer.services.clients.vpn
+    bound: CursorBound = await _ask(peer, handle, bind_cursor)
+    positions, vpn = _positions_of(bound.positions), _spool_of(peer, handle)[1]
     return Positions(frames.BIND_CURSOR, request.request_id, bound.epoch, bound.incarnation, "", positions, vpn)
 
 
 async def _ask_cursor(peer: FlowPeer, request: CursorRequest) -> Positions:
-    await _queue(peer, request.queue, CONSUME)
-    directory = peer.services.cursors
+    handle = await _queue(peer, request.queue, CONSUME)
     kind, queue, cursor, epoch = request.kind, request.queue, request.cursor, request.epoch
     by_partition = dict(request.sequences)
     found: list[CursorPosition] = []
     batch_ref = ""
     if kind == frames.ACK_CURSOR:
-        found = await directory.ask(AckCursor(queue, cursor, epoch, by_partition, request.batch_ref))
+        found = await _ask(peer, handle, AckCursor(queue, cursor, epoch, by_partition, request.batch_ref))
     elif kind == frames.PIN_CURSOR:
-        await directory.ask(PinCursor(queue, cursor, epoch, by_partition))
+        await _ask(peer, handle, PinCursor(queue, cursor, epoch, by_partition))
     elif kind == frames.UNBIND_CURSOR:
-        await directory.ask(UnbindCursor(queue, cursor, epoch))
+        await _ask(peer, handle, UnbindCursor(queue, cursor, epoch))
     elif kind == frames.DELETE_CURSOR:
-        await directory.ask(DeleteCursor(queue, cursor))
+        await _ask(peer, handle, DeleteCursor(queue, cursor))
     elif epoch:
-        found = await directory.ask(CursorStatus(queue, cursor, epoch, request.wait_ms, by_partition))
+        found = await _ask(peer, handle, CursorStatus(queue, cursor, epoch, request.wait_ms, by_partition))
     else:
-        overviews: list[CursorOverview] = await directory.ask(ListCursors(queue))
-        named = [each for each in overviews if each.name == cursor]
-        if not named:
-            raise RequestRefused(codes.NOT_FOUND, f"queue {queue!r} has no cursor {cursor!r}")
-        found, epoch, batch_ref = named[0].positions, named[0].epoch, named[0].batch_ref
-    incarnation, vpn = peer.services.incarnation, peer.services.clients.vpn
+        seen: CursorSeen = await _ask(peer, handle, LookAtCursor(queue, cursor))
+        found, epoch, batch_ref = seen.positions, seen.epoch, seen.batch_ref
+    incarnation, vpn = _spool_of(peer, handle)
     return Positions(kind, request.request_id, epoch, incarnation, batch_ref, _positions_of(found), vpn)
 
 
@@ -221,15 +223,35 @@ def _check_rights(peer: FlowPeer, batches: list[MessageBatch]) -> None:
 
 
 async def _queue(peer: FlowPeer, name: str, needed: str) -> QueueHandle:
-    """Return a queue that the client has a right to, and may receive from. Raises RequestRefused."""
+    """Return a queue that the client has a right to, and may receive from. Raises RequestRefused.
+
+    It may be a neighbor's, whose broker decides about the right to the queue with each request.
+    """
     try:
         peer.identity.rights.check_receiving()
     except ClientDenied as denied:
         raise RequestRefused(codes.PERMISSION_DENIED, denied.text) from None
-    handle: QueueHandle | None = await peer.services.queues.ask(FindQueue(name, peer.identity.rights))
+    handle: QueueHandle | None = await peer.services.queues.ask(FindQueue(name, peer.identity.rights, anywhere=True))
     if handle is None:
         raise RequestRefused(codes.NOT_FOUND, f"there is no queue {name!r}")
     reason = handle.state.denial(peer.identity.rights, peer.identity.user, needed)
     if reason:
         raise RequestRefused(codes.PERMISSION_DENIED, reason)
     return handle
+
+
+async def _ask(peer: FlowPeer, handle: QueueHandle, request: ReaderRequest) -> Any:
+    """Ask a queue, or the cursors of its broker. Raises RequestRefused, and what the request raises."""
+    if isinstance(handle, LocalQueue):
+        target = handle.cell if isinstance(request, AskPartitions) else peer.services.cursors
+        return await target.ask(request)
+    try:
+        return await handle.cell.ask(AskHome(peer.identity.user, request))
+    except ReaderRefused as refused:
+        code, may_retry = READER_CODES.get(refused.code, codes.DISABLED), refused.code in READERS_FOR_NOW
+        raise RequestRefused(code, str(refused), may_retry=may_retry) from None
+
+
+def _spool_of(peer: FlowPeer, handle: QueueHandle) -> tuple[int, str]:
+    """Return the incarnation of the spool that has a queue, and the name of its message VPN there."""
+    return handle.incarnation or peer.services.incarnation, handle.vpn or peer.services.clients.vpn

@@ -52,14 +52,14 @@ class SessionRequests:
         peer.carry_out(self._carry_out(peer, request))
 
     async def _carry_out(self, peer: FlowPeer, request: SessionRequest) -> None:
-        code, text, answer = codes.NONE, "", b""
+        code, text, answer, may_retry = codes.NONE, "", b"", False
         try:
             if isinstance(request, Provision):
                 answer = await answer_provision(peer, request)
             else:
                 answer = await answer_bulk(peer, request)
         except RequestRefused as refusal:
-            code, text = refusal.code, str(refusal)
+            code, text, may_retry = refusal.code, str(refusal), refusal.may_retry
         except PeerViolation as violation:
             code, text = violation.code, violation.text
         except (CursorRefused, StagingRefused) as refused:
@@ -72,7 +72,7 @@ class SessionRequests:
         if code == codes.NONE:
             peer.send(answer)
         else:
-            peer.refuse_by_code(SESSION, request.request_id, code, text)
+            peer.refuse_by_code(SESSION, request.request_id, code, text, may_retry=may_retry)
 
 
 def take_flow_request(peer: FlowPeer, event: FlowEvent) -> None:

@@ -6,7 +6,7 @@ that the consumer's broker gave to the flow. Values of later releases are at the
 The consumer's broker sends BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN and UNBIND; the others come from the
 broker that has the queue, in order with deliveries. A browser is a flow too: BROWSE binds it, and it has no credit but
 what BROWSE and SHOW grant; BOUND, REFUSED, DRAIN, DRAINED, UNBIND and GONE are said of it as of consumers. ASK and
-ANSWER come from either end.
+ANSWER come from either end. READER is a request of a reader (`reader_notes`), and CHUNK, TOLD and UNREAD are answers.
 """
 
 import struct
@@ -36,11 +36,16 @@ SHOW: Final = 17  # further messages that a browser may show
 RENEWED: Final = 18  # token, messages that the flow holds of those that it named
 ASK: Final = 19  # what, names; for "consumer", the number of the question
 ANSWER: Final = 20  # text, and why there is none (one is empty); the same number
+READER: Final = 21  # what, queue, user, and more by what is asked; for "consumer", the number of the request
+CHUNK: Final = 22  # next sequence, end of what can be read now, gaps: first, end, reason; the same number
+TOLD: Final = 23  # what was asked for; the same number
+UNREAD: Final = 24  # code, text; the same number
 
-KINDS: Final = frozenset(range(BIND, ANSWER + 1))
+KINDS: Final = frozenset(range(BIND, UNREAD + 1))
 OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND, BROWSE, SHOW})
 
 OF_OPERATORS: Final = frozenset({ASK, ANSWER})
+TO_READERS: Final = frozenset({CHUNK, TOLD, UNREAD})
 
 NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue
 BAD_SELECTOR: Final = "bad_selector"
@@ -117,6 +122,20 @@ class FlowNote:
         found = [(row[0], row[1]) for row in self.rows(place, 2)]
         if not found or any(first >= end for first, end in found):
             raise self._wrong(place)
+        return found
+
+    def reasons(self, place: int) -> list[tuple[int, int, str]]:
+        """Return half-open ranges, each with a text; there may be none."""
+        value = self._value(place)
+        if not isinstance(value, list):
+            raise self._wrong(place)
+        found: list[tuple[int, int, str]] = []
+        for row in value:
+            if not isinstance(row, list) or len(row) != 3 or not (_is_number(row[0]) and _is_number(row[1])):
+                raise self._wrong(place)
+            if row[0] >= row[1] or not isinstance(row[2], str):
+                raise self._wrong(place)
+            found.append((row[0], row[1], row[2]))
         return found
 
     def _value(self, place: int) -> Any:

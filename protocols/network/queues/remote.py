@@ -41,6 +41,7 @@ from sluicegate.actors.messages.queues import (
     FlowState,
     UnbindFlow,
 )
+from sluicegate.actors.messages.readers import AskHome
 from sluicegate.actors.network.link_batches import link_batch
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -53,12 +54,19 @@ from sluicegate.messaging.network.times import arriving
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.queues.credit import CreditWindow
-from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.codec.frames.link_flow import (
+    FIRST_OF_GROUP,
+    OF_READER,
+    REDELIVERED,
+    LinkDeliver,
+    LinkFlow,
+)
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.interface import QueueLink
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body
 from sluicegate.protocols.network.queues.remote_browsers import RemoteBrowsers
+from sluicegate.protocols.network.queues.remote_readers import RemoteReaders
 
 log = logging.getLogger("sluicegate.network")
 
@@ -156,6 +164,9 @@ class RemoteQueue(Behaviour):
             self._link.say(notes.HANDOFF, message.flow_id, message.partitions)
         elif isinstance(message, BindBrowser):
             return self._bind_browser(message)
+        elif isinstance(message, AskHome):
+            self.is_found = True
+            return self._link.readers.ask(self.name, message)
         return None
 
     def turn_ended(self) -> None:
@@ -464,9 +475,12 @@ class _RemotePartition(Behaviour):
 class RemoteQueues(QueueLink):
     """The queues of one neighbor that consumers of this broker use, in one message VPN."""
 
-    def __init__(self, cell: ActorCell, neighbor: str) -> None:
+    def __init__(self, cell: ActorCell, neighbor: str, vpn: str) -> None:
+        """`vpn` is the name of the message VPN at the neighbor."""
         self.neighbor: Final = neighbor
+        self.vpn: Final = vpn
         self.incarnation = 0  # of the neighbor's spool: sequences are valid within it
+        self.readers: Final = RemoteReaders(cell, neighbor)
         self._cell = cell
         self._wire: LinkWire | None = None
         self._link_flow_id = 0
@@ -539,6 +553,7 @@ class RemoteQueues(QueueLink):
         """End all flows, and refuse settlements that wait: consumers bind anew."""
         self._wire = None
         self._is_unserved = False
+        self.readers.disconnected()
         awaited, self._awaited = self._awaited, {}
         for _, reply_to in awaited.values():
             reply_to.post(PublishFailed(0, AWAY.format(neighbor=self.neighbor)))
@@ -620,6 +635,8 @@ class RemoteQueues(QueueLink):
         queue = self._by_flow.get(frame.consumer)
         if queue is not None:
             queue.deliver(frame)
+        elif frame.flags & OF_READER:
+            self.readers.delivered(frame)
         else:  # its end may have failed to reach the neighbor, where it would hold the messages for ever
             self.say(notes.UNBIND, frame.consumer, False, True)
 

@@ -13,11 +13,13 @@ from sluicegate.protocols.flow.codec.frame import LINK_DELIVER, LINK_FLOW, Frame
 
 SERVES_CONSUMERS: Final = "consumers"  # the feature of those that know these frames
 ANSWERS: Final = "questions"  # the feature of those that answer for their queues
+SERVES_READERS: Final = "readers"  # the feature of those that serve range reads and cursors
 
 # Flags of LINK_DELIVER.
 REDELIVERED: Final = 0x01  # the messages may have been delivered before
 FIRST_OF_GROUP: Final = 0x02  # the first is the first of its message group for this consumer
 IN_FLIGHT: Final = 0x04  # a consumer holds the messages, of which these are copies
+OF_READER: Final = 0x08  # the messages are a part of a range, and in place of a consumer stands the number of the read
 
 _DELIVER: Final = struct.Struct(">BBHIQQQQI")
 ANNOTATION_BYTES_MAX: Final = 65_535

@@ -73,7 +73,7 @@ class Home:
         self.bound: list[BindFlow] = []
         queue = spawned(runtime, lambda cell: Queue(cell, self.bound))
         facts = QueueFacts("exclusive", 0, 0, True, True, 0)
-        handle = queue_elsewhere(QueueHome("q", LinkOutput("a"), facts), queue, set, 1)
+        handle = queue_elsewhere(QueueHome("q", LinkOutput("a"), facts), queue, set, 1, "default")
         self.link = spawned(runtime, Idle)
         self.pool: CreditPool[Address] = CreditPool(1_000_000)
         self.flows = HomeFlows(

@@ -29,7 +29,7 @@ class Socket(FullSocket):
 def connected(runtime: Runtime) -> tuple[RemoteQueues, LinkWire, Socket]:
     cell, socket = spawned(runtime, Idle), Socket()
     wire = lone_wire(cell, socket)
-    queues = RemoteQueues(cell, "b")
+    queues = RemoteQueues(cell, "b", "default")
     queues.connected(wire, 1, 1)
     return queues, wire, socket
 

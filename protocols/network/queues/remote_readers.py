@@ -1,0 +1,150 @@
+"""Readers of this broker's clients at queues of a neighbor: their requests cross the link, and so do the answers.
+
+Messages of a range come as they are at rest, and are not changed: times in them are those of their own broker's clock,
+so a range that is read again, here or there, gives the same rows.
+"""
+
+from typing import Any, Final, final
+
+from sluicegate.actors.messages.readers import (
+    AWAY,
+    TOO_LARGE,
+    UNSERVED,
+    AskHome,
+    AskPartitions,
+    RangeChunk,
+    ReaderRefused,
+    ReaderRequest,
+    ReadFailed,
+    ReadRange,
+)
+from sluicegate.actors.network.link_batches import link_batch
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.bulk.durable_cursors import CODES, FENCED, CursorFenced, CursorRefused
+from sluicegate.messaging.bulk.range_reads import RangeRun
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.home_readers import NO_PARTITION, UNREADABLE
+from sluicegate.protocols.network.queues.notes import FRAME_HEAD_BYTES, FlowNote, note_body
+from sluicegate.protocols.network.queues.reader_notes import answer_in, gaps_in, request_values
+
+
+@final
+class _Pending:
+    """A request without answer."""
+
+    def __init__(self, request: ReaderRequest) -> None:
+        self.request: Final = request
+        self.answer: Final[LoopFuture[Any]] = LoopFuture()
+        self.runs: Final[list[RangeRun]] = []  # of a range, what has come
+
+    def read(self) -> tuple[int, ReadRange]:
+        """Return the partition and the range that were asked for. Raises ValueError: it was something else."""
+        request = self.request
+        if isinstance(request, AskPartitions) and isinstance(request.request, ReadRange):
+            return request.number or 0, request.request
+        raise ValueError("a part of a range for a reader that asked for something else")
+
+
+@final
+class RemoteReaders:
+    """The requests of this broker's readers to queues of one neighbor, in one message VPN."""
+
+    def __init__(self, cell: ActorCell, neighbor: str) -> None:
+        self._cell = cell
+        self._neighbor = neighbor
+        self._wire: LinkWire | None = None
+        self._link_flow_id = 0
+        self._frame_bytes_max = 0
+        self._incarnation = 0
+        self._is_unserved = False  # the neighbor is linked, and does not know of readers
+        self._pending: dict[int, _Pending] = {}
+
+    @property
+    def count(self) -> int:
+        """The number of requests without answer."""
+        return len(self._pending)
+
+    def connected(
+        self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int, *, incarnation: int, is_served: bool
+    ) -> None:
+        """Begin on a new connection, to a broker with a spool of this incarnation. `is_served`: it knows readers."""
+        self._wire = wire
+        self._link_flow_id = link_flow_id
+        self._frame_bytes_max = frame_bytes_max
+        self._incarnation = incarnation
+        self._is_unserved = not is_served
+
+    def disconnected(self) -> None:
+        """Tell all who wait that the link is lost: whether their requests were carried out is not known."""
+        self._wire = None
+        pending, self._pending = self._pending, {}
+        for each in pending.values():
+            _fail(each, ReaderRefused(AWAY, f"the link to its broker {self._neighbor} went down"))
+
+    def ask(self, queue: str, asked: AskHome) -> LoopFuture[Any]:
+        """Ask the neighbor for what a queue there is asked here. Raises ReaderRefused."""
+        wire = self._wire
+        if wire is None:
+            text = f"queue {queue!r} cannot be reached: the link to its broker {self._neighbor} is down"
+            raise ReaderRefused(AWAY, text)
+        if self._is_unserved:
+            text = f"queue {queue!r}: its broker {self._neighbor} has a release that serves no readers of other brokers"
+            raise ReaderRefused(UNSERVED, f"{text}: connect there")
+        number = self._cell.runtime.next_urn()
+        body = note_body(notes.READER, number, *request_values(queue, asked))
+        if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
+            raise ReaderRefused(TOO_LARGE, f"the request has {len(body)} bytes, more than the link takes")
+        pending = self._pending[number] = _Pending(asked.request)
+        wire.control(LinkFlow(self._link_flow_id, body).encode())
+        return pending.answer
+
+    # --- what the neighbor says ---
+
+    def delivered(self, frame: LinkDeliver) -> None:
+        """Take a part of a range. Raises ValueError."""
+        pending = self._pending.get(frame.consumer)
+        if pending is None:
+            raise ValueError(f"LINK_DELIVER for request {frame.consumer} of a reader, which there is not")
+        _, asked = pending.read()
+        batch = link_batch(frame.batch)
+        runs = pending.runs
+        floor = runs[-1].first_sequence + runs[-1].stop_row if runs else asked.first
+        if frame.first < floor or frame.first + batch.count > asked.end:
+            text = f"messages {frame.first} to {frame.first + batch.count - 1} of a range from {floor} to {asked.end}"
+            raise ValueError(text)
+        runs.append(RangeRun(frame.first, batch, 0, batch.count))
+
+    def received(self, note: FlowNote) -> None:
+        """Take an answer. Raises ValueError."""
+        pending = self._pending.get(note.consumer)
+        if pending is None:
+            raise ValueError(f"LINK_FLOW of kind {note.kind} for request {note.consumer}, which there is not")
+        if note.kind == notes.UNREAD:
+            _fail(self._pending.pop(note.consumer), _error_of(note.text(0), note.text(1)))
+            return
+        if note.kind == notes.CHUNK:
+            number, asked = pending.read()
+            next_sequence, synced_end, gaps = note.number(0), note.number(1), gaps_in(note, 2)
+            answer: Any = [RangeChunk(number, asked.first, next_sequence, synced_end, pending.runs, gaps)]
+        else:
+            answer = answer_in(pending.request, note, self._incarnation)
+        del self._pending[note.consumer]
+        pending.answer.set(answer)
+
+
+def _fail(pending: _Pending, error: Exception) -> None:
+    pending.answer.set_exception((type(error), error, None))
+
+
+def _error_of(code: str, text: str) -> Exception:
+    """Return what the queue or its cursor raised where it is."""
+    if code == FENCED:
+        return CursorFenced(text)
+    if code in CODES:
+        return CursorRefused(code, text)
+    if code == UNREADABLE:
+        return ReadFailed(text)
+    return LookupError(text) if code == NO_PARTITION else ReaderRefused(code, text)
