@@ -1,75 +1,30 @@
 """Bridges of the gateway to mosquitto: in both directions and versions, while mosquitto is killed and started again."""
 
 import json
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.foreign.brokers import Mosquitto, running
 from support.foreign.paho_client import PahoClient
+from support.load.bridged_load import BridgedLoad
 from support.processes.foreign_programs import program
-from support.processes.gateway import GatewayProcess, free_port, wait_until
+from support.processes.gateway import GatewayProcess, wait_until
 
 ANSWER_S = 60
 COUNT = 300
+BACKLOG = 900  # messages: more than a window, and less than what mosquitto keeps by default
+BETWEEN = 150  # messages that come through before the next restart
 
 pytestmark = [pytest.mark.interop]
-
-CONFIGURATION = """
-listener {port} 127.0.0.1
-allow_anonymous true
-persistence true
-persistence_location {folder}/
-max_queued_messages 0
-log_dest none
-"""
-
-
-class Mosquitto:
-    """A mosquitto with persistence, on one port."""
-
-    def __init__(self, folder: Path) -> None:
-        self.port = free_port()
-        self._file = folder / "mosquitto.conf"
-        self._file.write_text(f"user root{CONFIGURATION.format(port=self.port, folder=folder)}")
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"mqtt://127.0.0.1:{self.port}"
-
-    def start(self) -> None:
-        """Start, and wait until it listens."""
-        self._process = subprocess.Popen([program("mosquitto"), "-c", self._file])
-        wait_until(self._listens, within_s=ANSWER_S, what="mosquitto")
-
-    def _listens(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port), ANSWER_S).close()
-        except ConnectionRefusedError:
-            return False
-        return True
-
-    def stop(self) -> None:
-        """Stop in good order: it saves its sessions."""
-        assert self._process is not None
-        self._process.terminate()
-        self._process.wait(ANSWER_S)
-
-    def kill9(self) -> None:
-        assert self._process is not None
-        self._process.kill()
-        self._process.wait(ANSWER_S)
 
 
 @pytest.fixture
 def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
-    broker = Mosquitto(tmp_path)
-    broker.start()
-    yield broker
-    broker.kill9()
+    program("mosquitto")
+    with running(Mosquitto(tmp_path / "mosquitto")) as broker:
+        yield broker
 
 
 def is_up(node: GatewayProcess, name: str) -> bool:
@@ -94,7 +49,7 @@ def test_messages_go_both_ways(node: GatewayProcess, mosquitto: Mosquitto, topic
     bridge(node, queue, mosquitto, mqtt_version=version, outgoing=outgoing, incoming=incoming)
     with PahoClient("here") as here, PahoClient("there") as there:
         here.connect(node.mqtt_port)
-        there.connect(mosquitto.port)
+        there.connect(mosquitto.mqtt_port)
         here.subscribe(f"{topic}/down", 1)
         there.subscribe("from-gateway/#", 1)
         here.publish(f"{topic}/up", b"up", 1)
@@ -114,7 +69,7 @@ def test_nothing_is_lost_while_mosquitto_restarts(
     queue = topic.replace("/", "-")
     node.create_queue(queue, subscriptions=[f"{topic}/#"])
     reader = PahoClient("reader", persistent=True)
-    reader.connect(mosquitto.port)
+    reader.connect(mosquitto.mqtt_port)
     reader.subscribe("hq/#", 2)
     reader.vanish()
     bridge(node, queue, mosquitto, mqtt_version=version, outgoing=[{"queue": queue, "qos": qos, "add_prefix": "hq/"}])
@@ -130,7 +85,7 @@ def test_nothing_is_lost_while_mosquitto_restarts(
     published = {*range(COUNT), *[COUNT + number for number in range(COUNT) if number % 120 == 60]}
     again = PahoClient("reader", persistent=True)
     with again:
-        assert again.connect(mosquitto.port)
+        assert again.connect(mosquitto.mqtt_port)
         got: list[int] = []
         while set(got) != published:
             got.append(int(again.next().payload))
@@ -148,14 +103,61 @@ def test_a_bridge_goes_on_after_mosquitto_was_killed(node: GatewayProcess, mosqu
     with PahoClient("publisher") as publisher:
         publisher.connect(node.mqtt_port)
         for round_number in range(3):
-            mosquitto.kill9()
+            mosquitto.kill()
             for number in range(20):
                 publisher.publish(f"{topic}/x", b"%d %d" % (round_number, number), 1)
             mosquitto.start()
             wait_until(lambda: node.held_count(queue) == 0, within_s=ANSWER_S, what="an empty queue")
         publisher.subscribe("back/#", 1)
         with PahoClient("there") as there:
-            there.connect(mosquitto.port)
+            there.connect(mosquitto.mqtt_port)
             there.publish("back/x", b"alive", 1)
             assert publisher.next().payload == b"alive"
     assert node.command("bridge", "delete", queue).returncode == 0
+
+
+def test_a_backlog_larger_than_the_window_comes_over(node: GatewayProcess, mosquitto: Mosquitto, topic: str) -> None:
+    """mosquitto 2.0.11 ignores Receive Maximum, and sends all that it has for a session at once."""
+    queue = topic.replace("/", "-")
+    node.create_queue(queue)
+    bridge(node, queue, mosquitto, incoming=[{"remote_topic": f"{topic}/#", "queue": queue}], window_messages=50)
+    assert node.command("bridge", "pause", queue).returncode == 0
+    with PahoClient("there") as there:
+        there.connect(mosquitto.mqtt_port)
+        for number in range(BACKLOG):
+            there.publish(f"{topic}/x", b"%d" % number, 1)
+    assert node.command("bridge", "resume", queue).returncode == 0
+    wait_until(lambda: node.held_count(queue) >= BACKLOG, within_s=ANSWER_S, what="the backlog")
+    assert node.held_count(queue) == BACKLOG
+    assert node.metric("sluicegate_bridge_connections_total", bridge=queue) == 2
+    assert node.command("bridge", "delete", queue).returncode == 0
+
+
+@pytest.mark.crash
+@pytest.mark.slow
+def test_no_confirmed_message_is_lost_under_load(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    """Out of one gateway, and into another. Both are killed; mosquitto is stopped, for it saves its sessions then."""
+    with BridgedLoad.over_mqtt(tmp_path, mosquitto, version="5") as load:
+        load.deliver(BETWEEN)
+        mosquitto.stop()
+        mosquitto.start()
+        load.deliver(BETWEEN)
+        load.kill(load.first)
+        load.kill(load.second)
+        load.deliver(BETWEEN)
+        load.record.check_nothing_is_lost(load.drain())
+        load.record.check_order()
+        assert load.first.held_count("load") == 0
+
+
+@pytest.mark.slow
+def test_messages_of_qos_2_cross_exactly_once_under_load(mosquitto: Mosquitto, tmp_path: Path) -> None:
+    with BridgedLoad.over_mqtt(tmp_path, mosquitto, version="5", qos=2) as load:
+        for _ in range(3):
+            load.deliver(BETWEEN)
+            mosquitto.stop()
+            mosquitto.start()
+        load.deliver(BETWEEN)
+        load.record.check_nothing_is_lost(load.drain())
+        load.record.check_order()
+        load.record.check_nothing_is_repeated()

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, final
+from typing import ClassVar, TypeVar, final
 
 from support.http.plain import HTTP
 from support.processes.foreign_programs import SYSTEM_PATH
@@ -24,6 +24,9 @@ ROOT = Path(__file__).resolve().parents[3]
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 20
 AMQP_HEADER = b"AMQP\x03\x01\x00\x00"  # with SASL
+
+
+AnyBroker = TypeVar("AnyBroker", bound="ForeignBroker")
 
 
 class ForeignBroker(ABC):
@@ -304,7 +307,7 @@ class Nats(ForeignBroker):
 
 
 @contextmanager
-def running(broker: ForeignBroker) -> Iterator[ForeignBroker]:
+def running(broker: AnyBroker) -> Iterator[AnyBroker]:
     """Start a broker, and end it after the block."""
     try:
         broker.start()
