@@ -20,6 +20,7 @@ from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, matches,
 from sluicegate.protocols.bridges.path import PATH
 from sluicegate.protocols.bridges.remote import Arrival, Line, Opened, Outgoing, RemoteBroker, RemoteFailed, Settlement
 from sluicegate.protocols.bridges.remotes.mqtt_messages import wall_ms
+from sluicegate.protocols.bridges.remotes.sockets import ResolvingLoop
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.flow.client.aio.client import Client
 from sluicegate.protocols.flow.client.aio.consumer import Consumer
@@ -91,7 +92,7 @@ class FlowRemote(RemoteBroker):
 
     def run(self) -> None:
         """Connect and serve."""
-        loop = asyncio.new_event_loop()
+        loop = ResolvingLoop()
         try:
             loop.run_until_complete(self._run(loop))
         except FlowClientError as error:

@@ -1,10 +1,12 @@
 """What remotes with a loop of their own need of sockets: to be woken by the other thread, and to say what failed."""
 
+import asyncio
 import os
 import socket
 import ssl
+import threading
 from contextlib import suppress
-from typing import Final, final
+from typing import Any, Final, final
 
 _DRAIN_BYTES: Final = 4096
 
@@ -33,6 +35,47 @@ class Waker:
         """Close both ends."""
         self.socket.close()
         self._theirs.close()
+
+
+@final
+class ResolvingLoop(asyncio.SelectorEventLoop):
+    """A loop that resolves names in threads which end with the program.
+
+    asyncio resolves in threads that the program waits for at its end, and a resolver may take half a minute.
+    """
+
+    async def getaddrinfo(
+        self,
+        host: bytes | str | None,
+        port: bytes | str | int | None,
+        *,
+        family: int = 0,
+        type: int = 0,
+        proto: int = 0,
+        flags: int = 0,
+    ) -> list[Any]:
+        """Return the addresses of a host, as `socket.getaddrinfo` does. Raises OSError and UnicodeError."""
+        found: asyncio.Future[list[Any]] = self.create_future()
+
+        def tell(result: list[Any] | OSError | UnicodeError) -> None:
+            if found.done():  # nobody waits any more
+                return
+            if isinstance(result, list):
+                found.set_result(result)
+            else:
+                found.set_exception(result)
+
+        def resolve() -> None:
+            result: list[Any] | OSError | UnicodeError
+            try:
+                result = socket.getaddrinfo(host, port, family, type, proto, flags)
+            except (OSError, UnicodeError) as error:
+                result = error
+            with suppress(RuntimeError):  # the loop is closed
+                self.call_soon_threadsafe(tell, result)
+
+        threading.Thread(target=resolve, name="resolver", daemon=True).start()
+        return await found
 
 
 def why(error: Exception) -> str:

@@ -24,8 +24,16 @@ ANSWER_S: Final = 20
 class RemoteSide:
     """Runs one connection of a remote after the other."""
 
-    def __init__(self, make: Callable[[BridgeSettings, Line], RemoteBroker], port: int, **given: Any) -> None:
-        made = settings(remote_url=f"mqtt://127.0.0.1:{port}", **given)
+    def __init__(
+        self,
+        make: Callable[[BridgeSettings, Line], RemoteBroker],
+        port: int,
+        *,
+        scheme: str = "mqtt",
+        host: str = "127.0.0.1",
+        **given: Any,
+    ) -> None:
+        made = settings(remote_url=f"{scheme}://{host}:{port}", **given)
         self._has_news = threading.Event()
         self.line = Line(
             window_messages=made.window_messages, window_bytes=made.window_bytes, has_news=self._has_news.set
