@@ -70,8 +70,8 @@ class StoredRetained:
         """The digest of each bucket."""
         return self._set.digests
 
-    def digests_to_tell(self) -> list[int]:
-        """Return the digests for a neighbor; none: there is nothing.
+    def digests_to_tell(self, digests: list[int]) -> list[int]:
+        """Return the digests for a neighbor, of those of all that crosses; none: there is nothing.
 
         Where a topic's message or deletion is in force and not stored yet, the digest of its bucket is one that no
         neighbor has, which makes the neighbor list the bucket. With the digest of what is stored, a neighbor could take
@@ -80,7 +80,7 @@ class StoredRetained:
         unstored = {bucket_of(topic_hash(topic)) for topic in chain(self._unstored, self._refused)}
         if not self.versions and not unstored:
             return []
-        return [digest ^ DIGEST_MASK if number in unstored else digest for number, digest in enumerate(self.digests)]
+        return [digest ^ DIGEST_MASK if number in unstored else digest for number, digest in enumerate(digests)]
 
     def bucket(self, number: int) -> list[str]:
         """Return the topics of a bucket that have a message."""
@@ -89,20 +89,29 @@ class StoredRetained:
     def begin(self, topic: str, version: Version) -> None:
         """Take over a message that is stored."""
         if not stays_local(topic):
+            digest = entry_hash(topic, version)
             self.versions[topic] = version
-            self._set.put(topic, entry_hash(topic, version))
+            self._set.put(topic, digest)
+            for sender in self.senders:
+                sender.counts(topic, digest)
+
+    def _end(self, topic: str) -> None:
+        """Note that the store has the message of a topic no longer, if it had one."""
+        version = self.versions.pop(topic, None)
+        if version is not None:
+            digest = entry_hash(topic, version)
+            self._set.remove_from(bucket_of(digest), topic)
+            for sender in self.senders:
+                sender.counts(topic, -digest)
 
     def stored(self, entry: RetainedEntry) -> None:
         """Note what the store has now and is in force, and tell neighbors if it is this broker's own."""
         topic, version, is_deleted = entry
         if stays_local(topic):
             return
-        before = self.versions.get(topic)
-        if before == version:
+        if self.versions.get(topic) == version:
             return
-        if before is not None:
-            del self.versions[topic]
-            self._set.remove_from(bucket_of(topic_hash(topic)), topic)
+        self._end(topic)
         if not is_deleted:
             self.begin(topic, version)
         is_told = version.broker == self._broker
@@ -167,18 +176,24 @@ class StoredRetained:
 
     def removed(self, topic: str) -> None:
         """Note that the store has deleted a message without a deletion: it could not be replaced, for want of room."""
-        if self.versions.pop(topic, None) is not None:
-            self._set.remove_from(bucket_of(topic_hash(topic)), topic)
+        self._end(topic)
         for sender in self.senders:
             sender.owes(topic)
 
     def check(self) -> None:
         """Assert the invariants; for tests."""
-        digests = [0] * BUCKETS
-        for topic, version in self.versions.items():
-            digest = entry_hash(topic, version)
-            digests[bucket_of(digest)] = (digests[bucket_of(digest)] + digest) & DIGEST_MASK
-        assert digests == self.digests, "the digests are not those of the versions"
+        assert _digests_of(self.versions) == self.digests, "the digests are not those of the versions"
+        for sender in self.senders:
+            sender.check()
+
+
+def _digests_of(versions: dict[str, Version]) -> list[int]:
+    """Return the digest of each bucket of messages."""
+    digests = [0] * BUCKETS
+    for topic, version in versions.items():
+        digest = entry_hash(topic, version)
+        digests[bucket_of(digest)] = (digests[bucket_of(digest)] + digest) & DIGEST_MASK
+    return digests
 
 
 @final
@@ -194,7 +209,10 @@ class RetainedMark:
 
 @final
 class RetainedSender:
-    """Decides what to send to one neighbor: lists of what it may lack, and messages and deletions."""
+    """Decides what to send to one neighbor: lists of what it may lack, and messages and deletions.
+
+    Invariant: with export rules, `_exported` are the digests of what the store has on the topics that cross.
+    """
 
     def __init__(self, neighbor: str, stored: StoredRetained, exports: Callable[[str], bool] | None) -> None:
         """`exports` says which topics cross the link; None: all."""
@@ -215,6 +233,7 @@ class RetainedSender:
         self._changed: OrderedDict[str, None] = OrderedDict()
         self._owed: dict[str, None] = {}  # topics that were to be sent when there was a later message, not stored yet
         self._unanswered: deque[tuple[int, list[RetainedEntry]]] = deque()  # deletions that were sent
+        self._exported: Final = self._digests_of_exported()
 
     def connected(self) -> None:
         """Begin on a new connection: nothing that was sent before counts."""
@@ -244,7 +263,7 @@ class RetainedSender:
         """Take the digests of what the neighbor has: 256, else ValueError is raised."""
         if len(digests) != BUCKETS:
             raise ValueError(f"{len(digests)} digests of retained messages; there are {BUCKETS}")
-        own = self._stored.digests if self._exports is None else self._exported_digests()
+        own = self._stored.digests if self._exports is None else self._exported
         self._buckets = [number for number in range(BUCKETS - 1, -1, -1) if digests[number] != own[number]]
         differing = set(self._buckets)
         stored = self._stored
@@ -255,6 +274,16 @@ class RetainedSender:
                 self._listing.append(RetainedEntry(topic, version, True))
             else:
                 stored.tombstones.is_known(self._neighbor, topic, version)  # the neighbor has no message there
+
+    def counts(self, topic: str, digest: int) -> None:
+        """Note that the store has a message, by its hash, or has it no longer: the negative."""
+        if self._exports is not None and self._exports(topic):
+            number = bucket_of(abs(digest))
+            self._exported[number] = (self._exported[number] + digest) & DIGEST_MASK
+
+    def digests_to_tell(self) -> list[int]:
+        """Return the digests for the neighbor, of what crosses; none: there is nothing."""
+        return self._stored.digests_to_tell(self._stored.digests if self._exports is None else self._exported)
 
     def changed(self, topic: str) -> None:
         """Send a topic's message or deletion."""
@@ -359,13 +388,16 @@ class RetainedSender:
     def _crosses(self, topic: str) -> bool:
         return self._exports is None or self._exports(topic)
 
-    def _exported_digests(self) -> list[int]:
-        digests = [0] * BUCKETS
-        for topic, version in self._stored.versions.items():
-            if self._crosses(topic):
-                digest = entry_hash(topic, version)
-                digests[bucket_of(digest)] = (digests[bucket_of(digest)] + digest) & DIGEST_MASK
-        return digests
+    def _digests_of_exported(self) -> list[int]:
+        """Return the digests of what crosses, where that is not all: else none."""
+        if self._exports is None:
+            return []
+        versions = self._stored.versions
+        return _digests_of({topic: version for topic, version in versions.items() if self._crosses(topic)})
+
+    def check(self) -> None:
+        """Assert the invariant; for tests."""
+        assert self._exported == self._digests_of_exported(), "the digests are not those of what crosses"
 
 
 @final

@@ -133,7 +133,7 @@ class RetainedLink:
         self._has_warned = False
         self.sender.connected()
         wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
-        self._send(frames.digests_body(self._stored.digests_to_tell(), wall_ms))
+        self._send(frames.digests_body(self.sender.digests_to_tell(), wall_ms))
 
     def disconnected(self) -> None:
         """The connection is gone."""

@@ -72,7 +72,7 @@ class Broker:
 
     def digests(self) -> list[int]:
         """Return what a neighbor is told after a connect."""
-        return self.stored.digests_to_tell() or [0] * BUCKETS
+        return next(iter(self.senders.values())).digests_to_tell() or [0] * BUCKETS
 
     def arrived(self, sender: str, part: Part, wall_ms: int) -> list[Part]:
         """Handle a part; return the answers."""
@@ -357,6 +357,43 @@ def test_export_rules_leave_topics_out() -> None:
     assert [each.topic for each in sender.next_list(1 << 20)] == ["open/1"]
     kept(broker, "secret/2")
     assert sender.next_changed() is None
+
+
+def test_a_connect_looks_at_no_topic_though_there_are_export_rules() -> None:
+    """The digests of what crosses are kept up to date as the store changes."""
+    asked: list[str] = []
+
+    def exports(topic: str) -> bool:
+        asked.append(topic)
+        return topic.startswith("open")
+
+    ours, theirs = one("a"), one("b")
+    kept(ours, "open/0")
+    kept(ours, "secret/0")
+    sender = RetainedSender("b", ours.stored, exports)
+    ours.stored.senders.append(sender)
+    ours.stored.check()
+    for topic in ("open/1", "open/2", "secret/1"):
+        version = kept(ours, topic)
+        if topic == "open/1":
+            ours.stored.removed(topic)
+        elif topic == "open/2":
+            theirs.change(RetainedEntry(topic, version, False))
+    theirs.change(RetainedEntry("open/0", ours.memory["open/0"], False))
+    theirs.store()
+    ours.stored.check()
+
+    asked.clear()
+    sender.connected()
+    told = sender.digests_to_tell()
+    sender.told(theirs.digests())
+    assert (asked, told, sender.is_idle) == ([], theirs.digests(), True)
+
+    ours.change(RetainedEntry("open/2", ours.clock.next(2000), True))
+    ours.store()
+    ours.stored.check()
+    sender.told(theirs.digests())
+    assert [each.topic for each in sender.next_list(1 << 20)] == ["open/2"]
 
 
 def test_what_the_store_refused_is_written_again_once() -> None:
