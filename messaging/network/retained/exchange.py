@@ -18,7 +18,6 @@ from sluicegate.messaging.network.retained.tombstones import Tombstones
 from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, Version, VersionClock
 
 ENTRIES_MAX: Final = 1000  # in one list
-ENTRY_BYTES: Final = 18  # of an entry in a frame, beside its names
 
 
 class RetainedEntry(NamedTuple):
@@ -218,7 +217,6 @@ class RetainedSender:
         """`exports` says which topics cross the link; None: all."""
         self.sent_number = 0
         self.acknowledged_number = 0
-        self.too_large_count = 0  # messages and deletions of which no frame of the neighbor takes even the topic
         self.on_change: Callable[[], None] = _nothing  # called when there is more to send
         self.is_waited_for = False  # somebody has a mark that is not passed: `on_change` is called for progress as well
         self._changed_count = 0  # topics that came into `_changed`
@@ -310,30 +308,18 @@ class RetainedSender:
             return True
         return False
 
-    def next_list(self, bytes_max: int) -> list[RetainedEntry]:
-        """Return the next of what the neighbor may lack, in entries of so many bytes; nothing: it was told everything.
-
-        An entry that is larger alone is left out.
-        """
+    def next_listed(self) -> RetainedEntry | None:
+        """Return the next of what the neighbor may lack; None: it was told everything. It stays the next."""
         listing = self._listing
-        while self._buckets and len(listing) < ENTRIES_MAX:
+        while self._buckets and not listing:
             for topic in self._stored.bucket(self._buckets.pop()):
                 if self._crosses(topic):
                     listing.append(RetainedEntry(topic, self._stored.versions[topic], False))
-        found: list[RetainedEntry] = []
-        size = 0
-        while listing and len(found) < ENTRIES_MAX:
-            entry = listing[0]
-            entry_bytes = ENTRY_BYTES + len(entry.topic.encode()) + len(entry.version.broker.encode())
-            if entry_bytes > bytes_max:
-                listing.popleft()
-                self.too_large_count += 1
-                continue
-            if size + entry_bytes > bytes_max:
-                break
-            size += entry_bytes
-            found.append(listing.popleft())
-        return found
+        return listing[0] if listing else None
+
+    def listed(self) -> None:
+        """Note that the next of these is in a list, or is left out."""
+        self._listing.popleft()
 
     def next_changed(self) -> RetainedEntry | None:
         """Return the next message or deletion to send, as the store has it; None: there is none. It stays the next."""

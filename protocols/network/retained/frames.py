@@ -50,9 +50,9 @@ def digests_body(digests: list[int], sent_ms: int) -> bytes:
     return _HEAD.pack(DIGESTS, 0, 0, len(digests), 0, sent_ms) + struct.pack(f">{len(digests)}Q", *digests)
 
 
-def list_body(number: int, entries: list[RetainedEntry]) -> bytes:
-    """Return the bytes of a list."""
-    return b"".join([_HEAD.pack(LIST, 0, 0, len(entries), number, 0), *[entry_bytes(each) for each in entries]])
+def list_body(number: int, entries: list[bytes]) -> bytes:
+    """Return the bytes of a list; each entry is made by `entry_bytes`."""
+    return b"".join([_HEAD.pack(LIST, 0, 0, len(entries), number, 0), *entries])
 
 
 def wanted_body(topics: list[bytes]) -> bytes:

@@ -68,7 +68,7 @@ class RetainedLink:
         self.received_count = 0  # messages and deletions that are in force here, or were
         self.no_room_count = 0  # messages for which the message VPN has no room
         self.excluded_count = 0  # messages and deletions of topics that the export rules leave out
-        self.too_large_count = 0  # messages that no frame of the neighbor takes
+        self.too_large_count = 0  # messages that no frame of the neighbor takes, or not even their topics
         retained = space.retained
         self.receiver: Final = RetainedReceiver(retained.clock)
         self._cell = cell
@@ -117,7 +117,7 @@ class RetainedLink:
             "local_topic": receiver.local_count,
             "clock_ahead": receiver.ahead_count,
             "outdated": receiver.outdated_count,
-            "too_large": self.too_large_count + self.sender.too_large_count,
+            "too_large": self.too_large_count,
         }
 
     # --- the connection ---
@@ -194,11 +194,32 @@ class RetainedLink:
 
     def _send_part(self) -> int:
         """Send a list, or changes; return its bytes. 0: there is nothing."""
-        listed = self.sender.next_list(self._part_bytes)
-        if listed:
-            body = frames.list_body(self.sender.sent(listed), listed)
-            self._send(body)
-            return len(body)
+        return self._send_list() or self._send_changes()
+
+    def _send_list(self) -> int:
+        """Send a list of what the neighbor may lack; return its bytes. 0: there is nothing."""
+        entries: list[RetainedEntry] = []
+        listed: list[bytes] = []
+        size = 0
+        while len(entries) < ENTRIES_MAX and (entry := self.sender.next_listed()) is not None:
+            encoded = frames.entry_bytes(entry)
+            if len(encoded) > self._part_bytes:
+                self.too_large_count += 1
+            elif size + len(encoded) > self._part_bytes:
+                break  # with the next list
+            else:
+                entries.append(entry)
+                listed.append(encoded)
+                size += len(encoded)
+            self.sender.listed()
+        if not entries:
+            return 0
+        body = frames.list_body(self.sender.sent(entries), listed)
+        self._send(body)
+        return len(body)
+
+    def _send_changes(self) -> int:
+        """Send messages and deletions; return the bytes. 0: there are none."""
         entries: list[RetainedEntry] = []
         changes: list[bytes] = []
         size = 0

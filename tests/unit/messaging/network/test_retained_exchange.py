@@ -25,6 +25,15 @@ TOPICS = [f"plant/{number}" for number in range(6)]
 Part = tuple[str, list[int] | list[RetainedEntry] | list[str]]  # its kind, and what it has
 
 
+def listed(sender: RetainedSender) -> list[RetainedEntry]:
+    """Return, once, what a neighbor may lack."""
+    found: list[RetainedEntry] = []
+    while (entry := sender.next_listed()) is not None:
+        sender.listed()
+        found.append(entry)
+    return found
+
+
 class Broker:
     """A broker without bytes: what is retained in memory and in its store, and the exchange with its neighbors."""
 
@@ -96,9 +105,9 @@ class Broker:
         """Return what is to be sent to a neighbor now."""
         sender = self.senders[neighbor]
         found: list[Part] = []
-        while listed := sender.next_list(1 << 20):
-            sender.sent(listed)
-            found.append(("list", listed))
+        if entries := listed(sender):
+            sender.sent(entries)
+            found.append(("list", entries))
         while (entry := sender.next_changed()) is not None:
             sender.took(entry.topic)
             if entry.is_deleted or self.memory.get(entry.topic) == entry.version:
@@ -243,17 +252,16 @@ def test_equal_sets_are_not_listed_and_one_difference_lists_its_bucket_only() ->
     sender = ours.senders["b"]
     sender.connected()
     sender.told(list(ours.stored.digests))
-    assert sender.next_list(1 << 20) == []
+    assert listed(sender) == []
     sender.told([0] * BUCKETS)
-    assert len(sender.next_list(1 << 20)) == 1000
-    assert len(sender.next_list(1 << 20)) == 1000
+    assert len(listed(sender)) == 2000
     assert theirs.stored.digests == [0] * BUCKETS
 
     digests = list(ours.stored.digests)
     bucket = bucket_of(topic_hash("plant/7"))
     digests[bucket] -= 1
     sender.told(digests)
-    assert {bucket_of(topic_hash(each.topic)) for each in sender.next_list(1 << 20)} == {bucket}
+    assert {bucket_of(topic_hash(each.topic)) for each in listed(sender)} == {bucket}
 
 
 def test_a_message_has_the_bucket_of_its_topic() -> None:
@@ -354,7 +362,7 @@ def test_export_rules_leave_topics_out() -> None:
     broker.stored.senders.append(sender)
     sender.connected()
     sender.told([0] * BUCKETS)
-    assert [each.topic for each in sender.next_list(1 << 20)] == ["open/1"]
+    assert [each.topic for each in listed(sender)] == ["open/1"]
     kept(broker, "secret/2")
     assert sender.next_changed() is None
 
@@ -393,7 +401,7 @@ def test_a_connect_looks_at_no_topic_though_there_are_export_rules() -> None:
     ours.store()
     ours.stored.check()
     sender.told(theirs.digests())
-    assert [each.topic for each in sender.next_list(1 << 20)] == ["open/2"]
+    assert [each.topic for each in listed(sender)] == ["open/2"]
 
 
 def test_what_the_store_refused_is_written_again_once() -> None:
@@ -435,21 +443,6 @@ def test_what_is_owed_is_forgotten_with_the_topic() -> None:
     sender.owe("t")
     broker.stored.removed("t")
     assert sender.is_idle
-
-
-def test_lists_are_cut_where_a_frame_of_the_neighbor_ends() -> None:
-    broker = one()
-    for number in range(10):
-        kept(broker, f"t/{number}")
-    kept(broker, "long/" + 200 * "x")
-    sender = broker.senders["b"]
-    sender.connected()
-    sender.told([0] * BUCKETS)
-    sizes = []
-    while listed := sender.next_list(100):
-        sizes.append(len(listed))
-    assert sizes == [4, 4, 2]
-    assert sender.too_large_count == 1
 
 
 def test_what_a_neighbor_asks_for_and_nobody_has_is_ignored() -> None:

@@ -23,22 +23,11 @@ from sluicegate.protocols.network.queues.home import HomeFlows
 from sluicegate.protocols.network.queues.notes import note_body, note_in
 from support.cores.lone_actors import Idle, recorder, spawned, turn
 from support.cores.messages import batch_of, flow_of
-from support.flow.golden import decoded
-from support.network.full_socket import FullSocket
+from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 CONSUMER = 5  # number of the consumer at its own broker
 FRAME_BYTES_MAX = 1024 * 1024
-
-
-class Socket(FullSocket):
-    """Records what is written."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
 
 
 class Directory(LoopActor):
@@ -83,7 +72,7 @@ class Home:
             selectors=Selectors({}),
             credit=self.pool,
         )
-        self.socket = Socket()
+        self.socket = FrameSocket()
         self.wire = lone_wire(self.link, self.socket)
         self.flows.connected(self.wire, 1, FRAME_BYTES_MAX)
         self.settled: list[object] = []
@@ -105,15 +94,9 @@ class Home:
         return Deliveries(flow, self.partition, number, [delivery])
 
     def crossed(self) -> int:
-        """Return how many messages were written to the link."""
+        """Return how many messages were written to the link since the last time."""
         self.wire.flush()
-        found, data = 0, b"".join(self.socket.written)
-        while data:
-            size = 4 + int.from_bytes(data[:4], "big")
-            frame = decoded(data[:size])
-            found += 1 if isinstance(frame, LinkDeliver) else 0
-            data = data[size:]
-        return found
+        return len([each for each in self.socket.take() if isinstance(each, LinkDeliver)])
 
 
 @pytest.fixture

@@ -9,22 +9,11 @@ from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
 from sluicegate.protocols.network.queues.notes import ANSWER, ASK, FlowNote, note_body, note_in
 from sluicegate.protocols.network.queues.questions import ANSWER_MS_MAX, Answerer, QuestionFailed, Questions
 from support.cores.lone_actors import Idle, lone_runtime, spawned, turn
-from support.flow.golden import decoded
 from support.network.event_loops import ForwardLoop
-from support.network.full_socket import FullSocket
+from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 FRAME_BYTES_MAX = 1024 * 1024
-
-
-class Socket(FullSocket):
-    """Records what is written."""
-
-    def __init__(self, written: list[bytes]) -> None:
-        self._written = written
-
-    def write(self, data: bytes) -> None:
-        self._written.append(data)
 
 
 class Asker:
@@ -33,10 +22,10 @@ class Asker:
     def __init__(self, runtime: Runtime, loop: ForwardLoop) -> None:
         self._runtime = runtime
         self._loop = loop
-        self._written: list[bytes] = []
+        self._socket = FrameSocket()
         cell = spawned(runtime, Idle)
         self.questions = Questions(cell, "b", "default", Answerer())
-        self._wire = lone_wire(cell, Socket(self._written))
+        self._wire = lone_wire(cell, self._socket)
         self.questions.connected(self._wire, 1, FRAME_BYTES_MAX, is_answered=True)
 
     def passes(self, ms: int) -> None:
@@ -48,16 +37,11 @@ class Asker:
     def asked(self) -> list[FlowNote]:
         """Return the questions that were written since the last time."""
         self._wire.flush()
-        frames = []
-        data = b"".join(self._written)
-        self._written.clear()
-        while data:
-            size = 4 + int.from_bytes(data[:4], "big")
-            frame = decoded(data[:size])
+        notes = []
+        for frame in self._socket.take():
             assert isinstance(frame, LinkFlow)
-            frames.append(note_in(frame.batch))
-            data = data[size:]
-        return frames
+            notes.append(note_in(frame.batch))
+        return notes
 
     def answers(self, number: int, text: str) -> None:
         self.questions.received(note_in(note_body(ANSWER, number, text, "")))

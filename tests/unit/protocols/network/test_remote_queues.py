@@ -9,25 +9,14 @@ from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.notes import note_body, note_in
 from sluicegate.protocols.network.queues.remote import RemoteQueues
 from support.cores.lone_actors import Idle, recorder, spawned, turn
-from support.flow.golden import decoded
-from support.network.full_socket import FullSocket
+from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 CONSUMER = 5
 
 
-class Socket(FullSocket):
-    """Records what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-
-def connected(runtime: Runtime) -> tuple[RemoteQueues, LinkWire, Socket]:
-    cell, socket = spawned(runtime, Idle), Socket()
+def connected(runtime: Runtime) -> tuple[RemoteQueues, LinkWire, FrameSocket]:
+    cell, socket = spawned(runtime, Idle), FrameSocket()
     wire = lone_wire(cell, socket)
     queues = RemoteQueues(cell, "b", "default")
     queues.connected(wire, 1, 1)
@@ -49,7 +38,7 @@ def test_a_neighbor_that_delivers_to_a_consumer_that_is_gone_is_told_so(runtime:
     queues, wire, socket = connected(runtime)
     queues.delivered(LinkDeliver(1, CONSUMER, 0, 0, 1, 1, 1, 0, b"", b"messages"))
     wire.flush()
-    frame = decoded(socket.written)
+    (frame,) = socket.take()
     assert isinstance(frame, LinkFlow)
     note = note_in(frame.batch)
     assert (note.kind, note.consumer, note.values) == (notes.UNBIND, CONSUMER, [False, True])
@@ -72,7 +61,7 @@ def test_locks_are_renewed_when_the_neighbor_says_so(runtime: Runtime) -> None:
     queues.begin(CONSUMER, queues.queue("q")[1])
     renewed = queues.renew(0, RenewLock(CONSUMER, 1, [(1, 3)], 1))
     wire.flush()
-    frame = decoded(socket.written)
+    (frame,) = socket.take()
     assert isinstance(frame, LinkFlow)
     assert not renewed.done
     queues.received(note_in(note_body(notes.RENEWED, CONSUMER, note_in(frame.batch).number(4), 2)))

@@ -11,11 +11,14 @@ from sluicegate.messaging.network.retained.exchange import ENTRIES_MAX
 from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, Version
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.protocols.flow.codec.frames.link import LinkRetained
+from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.retained import frames
+from sluicegate.protocols.network.retained.frames import retained_part
 from sluicegate.protocols.network.retained.link import RetainedLink
 from support.cores.lone_actors import Idle, recorder, spawned
 from support.cores.messages import batch_of
-from support.network.full_socket import FullSocket
+from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 MESSAGES = 2 * ENTRIES_MAX + 1  # three turns' work
@@ -23,20 +26,24 @@ FRAME_BYTES_MAX = 1024 * 1024
 
 
 class Broker:
-    """A broker whose clock was two hours ahead when its clients retained messages."""
+    """A broker with retained messages of its clients."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self.now_ms = runtime.clock.wall_ms()
         self.space = TopicSpace()
         self.space.retained.clock.broker = "a"
-        ahead_ms = self.now_ms + 2 * AHEAD_MS_MAX
-        for number in range(MESSAGES):
-            topic = f"t/{number}"
-            self.space.retained.restore(topic, Version(ahead_ms, number, "a"), batch_of([b"on"], topic=topic))
+        self.wires: dict[str, tuple[LinkWire, FrameSocket]] = {}  # of links, by neighbor
 
-    def link(self, neighbor: str) -> RetainedLink:
-        """Return a link that is connected to a neighbor whose clock is right."""
+    def retains(self, count: int, *, ahead_ms: int = 0) -> None:
+        """Retain messages on the topics t/0, t/1 and so on."""
+        for number in range(count):
+            topic = f"t/{number}"
+            version = Version(self.now_ms + ahead_ms, number, "a")
+            self.space.retained.restore(topic, version, batch_of([b"on"], topic=topic))
+
+    def link(self, neighbor: str, frame_bytes_max: int = FRAME_BYTES_MAX) -> RetainedLink:
+        """Return a link that is connected to a neighbor whose clock is right, and which has nothing."""
         cell = spawned(self._runtime, Idle)
         link = RetainedLink(
             cell,
@@ -47,17 +54,51 @@ class Broker:
             rules=ExportRules(),
             events=Events(self._runtime.clock),
         )
-        link.connected(lone_wire(cell, FullSocket()), 1, FRAME_BYTES_MAX, lambda: None)
+        socket = FrameSocket()
+        wire = lone_wire(cell, socket)
+        self.wires[neighbor] = (wire, socket)
+        link.connected(wire, 1, frame_bytes_max, lambda: None)
         link.received(frames.digests_body([], self.now_ms))
         return link
 
     def ahead_count(self) -> int:
         return len(self.space.retained.topics_after(self.now_ms + AHEAD_MS_MAX))
 
+    def lists(self, neighbor: str) -> list[list[str]]:
+        """Return the topics in each list that was sent to a neighbor."""
+        wire, socket = self.wires[neighbor]
+        wire.flush()
+        parts = [retained_part(each.body) for each in socket.take() if isinstance(each, LinkRetained)]
+        return [[entry.topic for entry in part.entries] for part in parts if part.kind == frames.LIST]
+
 
 @pytest.fixture
 def broker(runtime: Runtime) -> Broker:
-    return Broker(runtime)
+    """Return a broker whose clock was two hours ahead when its clients retained messages."""
+    broker = Broker(runtime)
+    broker.retains(MESSAGES, ahead_ms=2 * AHEAD_MS_MAX)
+    return broker
+
+
+def test_lists_are_cut_where_a_frame_of_the_neighbor_ends(runtime: Runtime) -> None:
+    """Each entry has 18 bytes, and 4 here for the names; a frame keeps 96 free."""
+    broker = Broker(runtime)
+    broker.retains(10)
+    long = "long/" + 200 * "x"
+    broker.space.retained.restore(long, Version(broker.now_ms, 0, "a"), batch_of([b"on"], topic=long))
+    link = broker.link("b", frame_bytes_max=96 + 100)
+    link.flush()
+    lists = broker.lists("b")
+    assert [len(each) for each in lists] == [4, 4, 2]
+    assert {topic for each in lists for topic in each} == {f"t/{number}" for number in range(10)}
+    assert link.rejected_counts()["too_large"] == 1
+
+
+def test_a_list_has_no_more_topics_than_the_neighbor_takes_in_one(runtime: Runtime) -> None:
+    broker = Broker(runtime)
+    broker.retains(2 * ENTRIES_MAX + 1)
+    broker.link("b").flush()
+    assert [len(each) for each in broker.lists("b")] == [ENTRIES_MAX, ENTRIES_MAX, 1]
 
 
 def test_some_messages_are_stamped_anew_in_each_turn(broker: Broker) -> None:
