@@ -148,7 +148,6 @@ def refused_rules(bridge: Bridge) -> Iterator[Finding]:
         filters.append((incoming, found))
     if bridge.mqtt_version == "5":
         return  # No Local, and the path of each message
-    yield from _too_much_guaranteed(bridge)
     yield from _circles(bridge, filters)
 
 
@@ -166,16 +165,6 @@ def _impossible_topics(bridge: Bridge, scheme: str) -> Iterator[Finding]:
             check_published_topic(f"{incoming.add_prefix}x")
         except TopicError as error:
             yield Finding(("incoming", index, "add_prefix"), f"no message can have such a topic: {error}")
-
-
-def _too_much_guaranteed(bridge: Bridge) -> Iterator[Finding]:
-    guarantees = {"outgoing": [each.guarantee() for each in bridge.outgoing]}
-    guarantees["incoming"] = [each.qos for each in bridge.incoming]
-    for direction, values in guarantees.items():
-        for index, qos in enumerate(values):
-            if qos == 2:
-                text = "the client library for MQTT 3.1.1 keeps no state of QoS 2 over a lost connection"
-                yield Finding((direction, index, "qos"), text, "0 or 1, or mqtt_version '5'")
 
 
 def _too_much_of_flow(bridge: Bridge) -> Iterator[Finding]:

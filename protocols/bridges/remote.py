@@ -7,8 +7,8 @@ and serves the connection until that ends; the bridge decides when to call it ag
 Which thread may call what:
 
 - The remote's thread: `RemoteBroker.run`, and of the line `wake_with`, `work`, `wait`, `opened`, `confirmed`,
-  `refused`, `arrived`, `dropped`, `lowered`, `flush`, `has_room`. Callbacks of a library belong to this thread, so a
-  library with a thread of its own has to hand them over.
+  `refused`, `arrived`, `dropped`, `unmatched`, `lowered`, `flush`, `has_room`, `is_crowded`. Callbacks of a library
+  belong to this thread, so a library with a thread of its own has to hand them over.
 - The loop: of the line `publish`, `settle`, `close` and `news`. These call `wake`, which the remote has set: it may do
   no more than end a wait of the remote's thread (write a byte to a socket, `call_soon_threadsafe`).
 
@@ -151,6 +151,7 @@ class News:
     arrivals: list[Arrival] = field(default_factory=list)
     dropped: dict[int, int] = field(default_factory=dict)  # incoming rule -> messages without room in the window
     lowered: list[Shortfall] = field(default_factory=list)  # at most one of each kind in a connection
+    unmatched_count: int = 0  # messages of a subscription that no rule has: they are confirmed, and go no further
     ended: "Ended | None" = None
 
 
@@ -256,6 +257,13 @@ class Line:
         """Return whether another message may arrive: the window is not used up. `work` makes room."""
         return len(self._unsettled) < self._window_messages and self._unsettled_bytes < self._window_bytes
 
+    def is_crowded(self) -> bool:
+        """Return whether two windows are used up. Protocols without a window of their own are not read any more then.
+
+        Between one window and two, outcomes of outgoing messages come in: they are behind arrivals in the stream.
+        """
+        return len(self._unsettled) >= 2 * self._window_messages or self._unsettled_bytes >= 2 * self._window_bytes
+
     @property
     def unsettled_count(self) -> int:
         """The number of arrivals without a settlement."""
@@ -299,6 +307,11 @@ class Line:
         self._draft.lowered.append(shortfall)
         self._has_draft = True
 
+    def unmatched(self) -> None:
+        """Report that a message was dropped, because it is of no rule."""
+        self._draft.unmatched_count += 1
+        self._has_draft = True
+
     def forget_arrivals(self) -> None:
         """Empty the window: the connection is gone, and what the loop has yet to settle counts no longer."""
         self._unsettled.clear()
@@ -326,6 +339,7 @@ class Line:
             news.lowered += draft.lowered
             for rule, count in draft.dropped.items():
                 news.dropped[rule] = news.dropped.get(rule, 0) + count
+            news.unmatched_count += draft.unmatched_count
             if draft.ended is not None:
                 news.ended = draft.ended
             is_told, self._is_told = self._is_told, True
@@ -359,8 +373,9 @@ class RemoteBroker:
         `flush`.
 
         Back-pressure is the protocol's: the foreign broker is granted no more unsettled messages than
-        `settings.window_messages`. It never stops outcomes of outgoing messages from being read. A message of QoS 0
-        that the line has no room for is dropped, and counted by `Line.dropped`.
+        `settings.window_messages`. It never stops outcomes of outgoing messages from being read. A protocol that grants
+        nothing (MQTT 3.1.1) is not read while `Line.is_crowded`. A message of QoS 0 that the line has no room for is
+        dropped, and counted by `Line.dropped`.
         """
         raise AssertionError("run is abstract")
 

@@ -56,6 +56,8 @@ class RemoteSettings:
     client_id: str  # client identifier, container id or client name
     keep_alive_s: int
     session_expiry_s: int  # how long the foreign broker is to keep subscriptions and messages while we are away
+    # Topic filters that its session may have from an earlier configuration, and that no rule has: MQTT unsubscribes.
+    stale_filters: tuple[str, ...] = field(default=(), compare=False)
 
     def url(self) -> str:
         """Return the URL, without credentials."""

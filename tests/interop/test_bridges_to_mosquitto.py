@@ -61,7 +61,7 @@ def test_messages_go_both_ways(node: GatewayProcess, mosquitto: Mosquitto, topic
     assert node.command("bridge", "delete", queue).returncode == 0
 
 
-@pytest.mark.parametrize(("version", "qos"), [("5", 1), ("5", 2), ("3.1.1", 1)])
+@pytest.mark.parametrize(("version", "qos"), [("5", 1), ("5", 2), ("3.1.1", 1), ("3.1.1", 2)])
 def test_nothing_is_lost_while_mosquitto_restarts(
     node: GatewayProcess, mosquitto: Mosquitto, topic: str, version: str, qos: int
 ) -> None:

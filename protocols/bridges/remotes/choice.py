@@ -8,8 +8,8 @@ from sluicegate.protocols.bridges.settings import BridgeSettings, Protocol
 
 _REMOTES: Final = {
     Protocol.FLOW: ("flow", "FlowRemote", "sluicegate"),
-    Protocol.MQTT_3: ("mqtt_3", "Mqtt3Remote", "amqtt"),
-    Protocol.MQTT_5: ("mqtt_5", "Mqtt5Remote", "paho-mqtt"),
+    Protocol.MQTT_3: ("mqtt.mqtt_3", "Mqtt3Remote", "amqtt"),
+    Protocol.MQTT_5: ("mqtt.mqtt_5", "Mqtt5Remote", "paho-mqtt"),
     Protocol.AMQP: ("amqp", "AmqpRemote", "python-qpid-proton"),
 }
 

@@ -19,7 +19,7 @@ from sluicegate.messaging.message.outcomes import ACCEPTED, FAILED, REJECTED
 from sluicegate.messaging.topics.syntax import TopicError, TopicFilter, matches, parse_filter, syntax_of
 from sluicegate.protocols.bridges.path import PATH
 from sluicegate.protocols.bridges.remote import Arrival, Line, Opened, Outgoing, RemoteBroker, RemoteFailed, Settlement
-from sluicegate.protocols.bridges.remotes.mqtt_messages import wall_ms
+from sluicegate.protocols.bridges.remotes.mqtt.messages import wall_ms
 from sluicegate.protocols.bridges.remotes.sockets import ResolvingLoop
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.flow.client.aio.client import Client

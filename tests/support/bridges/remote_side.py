@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from sluicegate.messaging.message.outcomes import ACCEPTED
@@ -31,9 +32,11 @@ class RemoteSide:
         *,
         scheme: str = "mqtt",
         host: str = "127.0.0.1",
+        stale_filters: tuple[str, ...] = (),
         **given: Any,
     ) -> None:
         made = settings(remote_url=f"{scheme}://{host}:{port}", **given)
+        made = replace(made, remote=replace(made.remote, stale_filters=stale_filters))
         self._has_news = threading.Event()
         self.line = Line(
             window_messages=made.window_messages, window_bytes=made.window_bytes, has_news=self._has_news.set
@@ -78,6 +81,7 @@ class RemoteSide:
             mine.lowered += news.lowered
             for rule, count in news.dropped.items():
                 mine.dropped[rule] = mine.dropped.get(rule, 0) + count
+            mine.unmatched_count += news.unmatched_count
             mine.ended = news.ended or mine.ended
         return self.news
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Self
 
-from support.mqtt.packets import Packet, packet, packet_id_of, take_packets, u16
+from support.mqtt.packets import Packet, Published, packet, packet_id_of, published, take_packets, u16
 
 ANSWER_S: Final = 20
 CONNECT, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, UNSUBSCRIBE = 1, 3, 4, 5, 6, 7, 8, 10
@@ -61,6 +61,24 @@ class Connection:
         assert asked.kind == SUBSCRIBE, asked
         self.send(packet(0x90, u16(packet_id_of(asked)) + (b"\x00" if self._level == 5 else b"") + bytes(codes)))
         return asked
+
+    def lets_go(self) -> list[str]:
+        """Answer the next packet, an UNSUBSCRIBE, and return its filters."""
+        asked = self.packet()
+        assert asked.kind == UNSUBSCRIBE, asked
+        pos = 2 + (1 if self._level == 5 else 0)
+        filters: list[str] = []
+        while pos < len(asked.body):
+            end = pos + 2 + int.from_bytes(asked.body[pos : pos + 2], "big")
+            filters.append(asked.body[pos + 2 : end].decode())
+            pos = end
+        section = b"\x00" + bytes(len(filters)) if self._level == 5 else b""
+        self.send(packet(0xB0, u16(packet_id_of(asked)) + section))
+        return filters
+
+    def published(self) -> Published:
+        """Return the next packet, a PUBLISH."""
+        return published(self.packet(), self._level)
 
     def send(self, *packets: bytes) -> None:
         self._peer.sendall(b"".join(packets))

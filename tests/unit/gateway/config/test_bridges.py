@@ -111,10 +111,9 @@ def test_a_queue_may_hold_any_topic_and_so_may_go_in_circles() -> None:
     load(None, settings=(NAMED, bridge(mqtt_version="3.1.1", outgoing=prefixed, incoming=incoming)))
 
 
-def test_qos_2_is_refused_where_the_client_library_does_not_keep_it() -> None:
-    said = refusal(mqtt_version="3.1.1", outgoing=[{"queue": "q", "qos": 2}])
-    assert "bridges.0.outgoing.0.qos" in said
-    assert "allowed: 0 or 1, or mqtt_version '5'" in said
+def test_qos_2_goes_over_both_versions_of_mqtt() -> None:
+    for version in ("3.1.1", "5"):
+        load(None, settings=(NAMED, bridge(mqtt_version=version, outgoing=[{"queue": "q", "qos": 2}])))
 
 
 @pytest.mark.parametrize(

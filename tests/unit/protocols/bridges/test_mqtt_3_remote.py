@@ -1,4 +1,4 @@
-"""The MQTT 3.1.1 remote beside a foreign broker whose every packet is scripted."""
+"""The MQTT 3.1.1 remote beside a foreign broker whose every packet is scripted: limits, silence, and subscriptions."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,11 +7,12 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.outcomes import RELEASED
-from sluicegate.protocols.bridges.remotes.mqtt_3 import Mqtt3Remote
+from sluicegate.protocols.bridges.remotes.mqtt.mqtt_3 import Mqtt3Remote
 from support.bridges.remote_side import RemoteSide
-from support.bridges.scripted_mqtt import DISCONNECT, PUBACK, ScriptedBroker, scripted
+from support.bridges.scripted_mqtt import DISCONNECT, PUBACK, PUBLISH, PUBREC, SUBSCRIBE, ScriptedBroker, scripted
 
 IN_1 = [{"remote_topic": "a/#", "qos": 1}]
+OUT_1 = [{"queue": "q", "qos": 1}]
 
 
 @pytest.fixture
@@ -41,6 +42,9 @@ def test_a_released_message_is_not_acknowledged_nor_what_came_behind_it(broker: 
     side.ends()
 
 
+# --- silence, and slowness that is none ---
+
+
 def test_a_broker_that_falls_silent_is_given_up(broker: ScriptedBroker) -> None:
     """It is pinged, and answers nothing: the connection may be half open."""
     side = side_of(broker, incoming=IN_1, keep_alive_s=1)
@@ -61,3 +65,229 @@ def test_a_broker_that_answers_pings_is_kept(broker: ScriptedBroker) -> None:
         connection.send(mqtt.publish("a/1", b"1", qos=1, packet_id=1))
         side.arrived(b"1")
         side.close()
+
+
+@pytest.mark.slow
+def test_a_broker_may_confirm_as_late_as_it_likes(broker: ScriptedBroker) -> None:
+    """amqtt's own client waits for five seconds."""
+    side = side_of(broker, outgoing=OUT_1, keep_alive_s=1)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1")
+        got = connection.published()
+        for _ in range(6):
+            connection.pinged()
+        connection.send(mqtt.puback(got.packet_id))
+        side.until(lambda news: news.confirmed == [256])
+        side.close()
+
+
+# --- back-pressure ---
+
+
+def test_no_more_than_two_windows_wait_for_the_bridge(broker: ScriptedBroker) -> None:
+    """MQTT 3.1.1 has no Receive Maximum: the socket is not read until there is room."""
+    side = side_of(broker, incoming=IN_1, window_messages=2, keep_alive_s=1)
+    payloads = [b"%d" % number for number in range(1, 51)]
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(
+            *[mqtt.publish("a/1", each, qos=1, packet_id=index) for index, each in enumerate(payloads, start=1)]
+        )
+        side.until(lambda news: len(news.arrivals) >= 4)
+        for _ in range(3):  # a peer that is not listened to is not silent, and is told that the bridge lives
+            connection.pinged()
+        side.arrived(*payloads[:4])
+        for index, each in enumerate(payloads):
+            side.until(lambda news, count=index: len(news.arrivals) > count)  # type: ignore[misc]  # bound at once
+            side.settle(each)
+        assert connection.gets(PUBACK, 50) == [*range(1, 51)]
+        side.arrived(*payloads)
+        side.close()
+
+
+def test_large_messages_use_the_window_in_bytes(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_1, window_bytes=65_536, keep_alive_s=1)
+    payloads = [bytes([number]) * 40_000 for number in range(10)]
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(
+            *[mqtt.publish("a/1", each, qos=1, packet_id=index) for index, each in enumerate(payloads, start=1)]
+        )
+        connection.pinged()
+        side.arrived(*payloads[:4])
+        side.settle(payloads[0])
+        side.arrived(*payloads[:5])
+        side.close()
+
+
+def test_confirmations_are_read_while_one_window_is_used_up(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_1, outgoing=OUT_1, window_messages=2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(*[mqtt.publish("a/1", b"%d" % number, qos=1, packet_id=number) for number in (1, 2)])
+        side.arrived(b"1", b"2")
+        side.send(b"out")
+        connection.send(mqtt.puback(connection.published().packet_id))
+        side.until(lambda news: news.confirmed == [256])
+        side.close()
+
+
+def test_no_more_messages_than_the_window_are_under_way(broker: ScriptedBroker) -> None:
+    side = side_of(broker, outgoing=OUT_1, window_messages=2, keep_alive_s=1)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1", b"2", b"3")
+        assert [connection.published().payload for _ in range(2)] == [b"1", b"2"]
+        connection.pinged()  # nothing else is sent
+        connection.send(mqtt.puback(1))
+        third = connection.published()
+        assert (third.payload, third.packet_id) == (b"3", 1)
+        side.close()
+
+
+# --- the connection and its subscriptions ---
+
+
+@pytest.mark.parametrize(
+    ("code", "text"), [(5, "Not authorized (5)"), (2, "Identifier rejected (2)"), (77, "code (77)")]
+)
+def test_a_refused_connection_says_why(broker: ScriptedBroker, code: int, text: str) -> None:
+    side = side_of(broker, outgoing=OUT_1)
+    side.connect()
+    with broker.accepts(reason=code):
+        assert side.ends().reason == f"the connection was refused: {text}"
+
+
+def test_a_session_is_kept_unless_it_is_to_expire_at_once(broker: ScriptedBroker) -> None:
+    """[MQTT 3.1.2-4]: a session of MQTT 3.1.1 is kept for good, or not at all."""
+    for expiry_s, clean in ((86_400, 0), (0, 2)):
+        side = side_of(broker, outgoing=OUT_1, session_expiry_s=expiry_s)
+        side.connect()
+        with broker.accepts():
+            side.is_open()
+            side.close()
+        assert broker.connect.body[7] == clean
+
+
+def test_a_lower_qos_than_a_rule_wants_is_reported(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=[*IN_1, {"remote_topic": "b/#", "qos": 2}])
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(0, 2)
+        side.is_open()
+        [shortfall] = side.news.lowered
+        assert shortfall.is_incoming
+        assert (shortfall.rule, shortfall.text) == (0, "the foreign broker grants QoS 0; the rule asks for 1")
+        side.close()
+
+
+def test_a_refused_subscription_ends_the_connection(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=[*IN_1, {"remote_topic": "b/#"}])
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1, 0x80)
+        assert side.ends().reason == "the subscription 'b/#' was refused"
+
+
+def test_filters_of_an_earlier_configuration_are_unsubscribed_from(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_1, stale_filters=("old/#", "older/+"))
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        assert connection.lets_go() == ["old/#", "older/+"]
+        connection.grants(1)
+        side.is_open()
+        side.close()
+
+
+def test_a_new_session_has_nothing_to_unsubscribe_from(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_1, stale_filters=("old/#",))
+    side.connect()
+    with broker.accepts() as connection:
+        assert connection.grants(1).kind == SUBSCRIBE
+        side.is_open()
+        side.close()
+
+
+@pytest.mark.parametrize(("qos", "answer"), [(1, PUBACK), (2, PUBREC)])
+def test_a_message_of_no_rule_is_counted_and_acknowledged(broker: ScriptedBroker, qos: int, answer: int) -> None:
+    side = side_of(broker, incoming=IN_1)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(mqtt.publish("old/1", b"1", qos=qos, packet_id=7), mqtt.publish("old/1", b"2"))
+        assert connection.gets(answer) == [7]
+        side.until(lambda news: news.unmatched_count == 2)
+        assert not side.news.arrivals
+        side.close()
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        b"\x50\x01\x00",
+        b"\x40\x02\x00\x00",
+        b"\x41\x02\x00\x01",
+        b"\x40\x03\x00\x01\x00",
+        b"\x36\x07\x00\x01a\x00\x01hi",
+        b"\x30\x04\x00\x02\xff\xfe",
+        b"\x30\x03\x00\x01#",
+        b"\x32\x05\x00\x01a\x00\x00",
+        b"\x30\x02\x00\x09",
+        b"\x10\xff\xff\xff\x7f",
+        b"\x30\xff\xff\xff\xff\x7f",
+        b"\x90\x03\xff\xff\x03",
+    ],
+    ids=[
+        "short",
+        "no identifier",
+        "flags",
+        "bytes behind it",
+        "QoS 3",
+        "no UTF-8",
+        "wildcard",
+        "PUBLISH without identifier",
+        "topic beyond the end",
+        "a client's packet",
+        "length",
+        "granted QoS 3",
+    ],
+)
+def test_a_malformed_packet_is_a_fault_of_the_foreign_broker(broker: ScriptedBroker, malformed: bytes) -> None:
+    side = side_of(broker, outgoing=OUT_1)
+    side.connect()
+    with broker.accepts() as connection:
+        side.is_open()
+        connection.send(malformed)
+        ended = side.ends()
+    assert "malformed packet" in ended.reason
+    assert not ended.is_fault
+
+
+def test_a_packet_may_come_in_pieces(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_1)
+    whole = mqtt.publish("a/1", b"x" * 300, qos=1, packet_id=1)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        side.is_open()
+        for byte in whole:
+            connection.send(bytes([byte]))
+        side.arrived(b"x" * 300)
+        side.close()
+
+
+def test_a_message_of_qos_0_that_the_socket_has_taken_goes_at_most_once(broker: ScriptedBroker) -> None:
+    """The connection ends while the socket takes no more: what was written is not sent again."""
+    side = side_of(broker, outgoing=[{"queue": "q", "qos": 0}])
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(*[b"%d" % number * 200_000 for number in range(60)], qos=0)
+        received = [connection.packet() for _ in range(20)]
+        assert [each.kind for each in received] == [PUBLISH] * 20
+    side.ends()
+    assert len(side.news.confirmed) >= 20
+    assert not {*side.news.confirmed} & {each.number for each in side.news.refused}

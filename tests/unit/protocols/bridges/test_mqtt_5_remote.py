@@ -9,8 +9,8 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.outcomes import RELEASED
-from sluicegate.protocols.bridges.remotes.mqtt_5 import Mqtt5Remote
-from sluicegate.protocols.bridges.remotes.paho_client import READ_BYTES, TURN_BYTES_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.mqtt.mqtt_5 import Mqtt5Remote
+from sluicegate.protocols.bridges.remotes.mqtt.paho_client import READ_BYTES, TURN_BYTES_MAX, Packed, PahoClient
 from support.bridges.remote_side import RemoteSide
 from support.bridges.scripted_mqtt import (
     DISCONNECT,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluicegate.protocols.bridges.remotes.mqtt_messages import decoded_headers, encoded_properties
+from sluicegate.protocols.bridges.remotes.mqtt.messages import decoded_headers, encoded_properties
 from sluicegate.protocols.mqtt.codec.properties import user_property
 
 DELAYED = user_property("sluicegate-delivery-delay-ms", "5000") + user_property("unit", "K")
@@ -12,7 +12,7 @@ DELAYED = user_property("sluicegate-delivery-delay-ms", "5000") + user_property(
 def test_a_delay_that_is_over_does_not_go_on(monkeypatch: pytest.MonkeyPatch, later_ms: int, names: list[str]) -> None:
     """Another Sluicegate would delay the message a second time."""
     clock = [1_000_000]
-    monkeypatch.setattr("sluicegate.protocols.bridges.remotes.mqtt_messages.wall_ms", lambda: clock[0])
+    monkeypatch.setattr("sluicegate.protocols.bridges.remotes.mqtt.messages.wall_ms", lambda: clock[0])
     headers = decoded_headers(DELAYED)
     assert headers is not None
     clock[0] += later_ms

@@ -31,13 +31,13 @@ from sluicegate.protocols.bridges.remote import (
     Shortfall,
     Work,
 )
-from sluicegate.protocols.bridges.remotes.mqtt_messages import (
+from sluicegate.protocols.bridges.remotes.mqtt.messages import (
     RuleFinder,
     decoded_headers,
     encoded_properties,
     filter_of,
 )
-from sluicegate.protocols.bridges.remotes.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.mqtt.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID, PeerViolation

@@ -1,0 +1,398 @@
+"""A foreign broker that speaks MQTT 3.1.1: amqtt's packets, over a session and a socket of ours.
+
+amqtt's own client is not used. It waits five seconds for a PUBACK and no longer, reads without end, and forgets the
+states of messages with their connection.
+
+QoS 1 goes over at least once. QoS 2 goes over exactly once through lost connections and restarts of a foreign broker
+that keeps its sessions. After a crash of ours the messages that were under way may come a second time, for their state
+is gone; and so they may when the foreign broker loses its session.
+
+MQTT 3.1.1 has no properties: of a message, topic, payload and RETAIN travel. It has no Receive Maximum either: a
+foreign broker that sends too much is not read for a while.
+"""
+
+import selectors
+import socket
+import ssl
+import time
+from collections import deque
+from typing import Final, final
+
+from sluicegate.actors.runtime.ticker import Stalls
+from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
+from sluicegate.messaging.topics.syntax import TopicError
+from sluicegate.protocols.bridges.remote import (
+    Arrival,
+    Line,
+    Opened,
+    Outgoing,
+    RemoteBroker,
+    RemoteFailed,
+    Shortfall,
+    Work,
+)
+from sluicegate.protocols.bridges.remotes.connecting import Connector, LineClosed
+from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
+from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import PINGS_MAX, KeepAlive, Look
+from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing, filter_of
+from sluicegate.protocols.bridges.remotes.mqtt.session import (
+    OUTPUT_BYTES_MAX,
+    ClientSession,
+    Confirmed,
+    Connected,
+    Granted,
+    Received,
+    SessionEvent,
+    Unsubscribed,
+)
+from sluicegate.protocols.bridges.remotes.sockets import Waker, why
+from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
+
+READ_BYTES: Final = 65_536
+TURN_BYTES_MAX: Final = 262_144  # read before anything else has its turn
+_TICK_MS: Final = 1_000  # between two looks at the time, at most
+_REFUSALS: Final = {
+    1: "Unacceptable protocol version",
+    2: "Identifier rejected",
+    3: "Server unavailable",
+    4: "Bad user name or password",
+    5: "Not authorized",
+}
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
+
+
+@final
+class Mqtt3Remote(RemoteBroker):
+    """A foreign broker that speaks MQTT 3.1.1."""
+
+    keeps_unconfirmed = True
+
+    def __init__(self, settings: BridgeSettings, line: Line) -> None:
+        super().__init__(settings, line)
+        for incoming in settings.incoming:
+            try:
+                filter_of(incoming.source)
+            except TopicError as error:
+                raise ValueError(f"incoming rule {incoming.name!r}: {error}") from None
+        remote = settings.remote
+        self._finder = RuleFinder(settings)
+        self._session = ClientSession(
+            window_messages=settings.window_messages, has_qos_2=any(rule.qos == 2 for rule in settings.outgoing)
+        )
+        self._connector = Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context())
+        self._queue: deque[Outgoing] = deque()  # to be published
+        self._last_arrival = 0
+
+    def forget(self) -> None:
+        """Forget messages without an outcome."""
+        self._session.forget()
+        self._queue.clear()
+
+    def run(self) -> None:
+        """Connect and serve."""
+        waker = Waker()
+        self.line.wake_with(waker.wake)
+        sock: socket.socket | None = None
+        serving: _Serving | None = None
+        try:
+            sock = self._connector.connect(waker, lambda: self.take_work().is_closed)
+            serving = _Serving(self, self._session, sock, waker)
+            serving.run()
+        except LineClosed:
+            pass
+        finally:
+            self.line.wake_with(None)
+            if serving is not None:
+                serving.close()
+            if sock is not None:
+                sock.close()
+            waker.close()
+            self._session.connection_lost()
+
+    # --- what a connection uses ---
+
+    def take_work(self) -> Work:
+        """Take what the bridge wants done, and acknowledge what it has settled."""
+        work = self.line.work()
+        self._queue += work.messages
+        if work.settlements:
+            self._session.settle(work.settlements)
+        return work
+
+    def next_message(self) -> Outgoing | None:
+        """Take the next message that may be published now."""
+        queue, session = self._queue, self._session
+        while queue and len(session.output) < OUTPUT_BYTES_MAX:
+            message = queue[0]
+            if not session.can_publish(message.qos):
+                return None
+            queue.popleft()
+            refusal = check_outgoing(message)
+            if not refusal:
+                return message
+            self.line.refused(message.number, REJECTED, refusal)
+        return None
+
+    def received(self, message: Received) -> None:
+        """Report an arrival; one of QoS 0 if there is room."""
+        qos, acknowledgements = message.qos, self._session.acknowledgements
+        rule = self._finder.rule(message.topic)
+        if rule < 0:  # a subscription of an earlier configuration
+            self.line.unmatched()
+            if qos:
+                acknowledgements.ignored(message.packet_id, qos)
+            return
+        if not qos and not self.line.has_room():
+            self.line.dropped(rule)
+            return
+        self._last_arrival += 1
+        if qos:
+            acknowledgements.add(self._last_arrival, message.packet_id, qos)
+        self.line.arrived(
+            Arrival(
+                number=self._last_arrival,
+                rule=rule,
+                topic=message.topic,
+                payload=message.payload,
+                headers=None,
+                qos=qos,
+                retain=message.retain,
+            )
+        )
+
+
+@final
+class _Serving:
+    """Serves one connection: a socket, and what is read from it and written to it."""
+
+    def __init__(self, remote: Mqtt3Remote, session: ClientSession, sock: socket.socket, waker: Waker) -> None:
+        self._remote = remote
+        self._session = session
+        self._socket = sock
+        self._waker = waker
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(waker.socket, selectors.EVENT_READ)
+        self._watched = 0  # what the selector waits for at the socket
+        self._input = PacketInput()
+        self._may_have_more = True  # the socket, or the TLS above it
+        self._reads = True  # False: too much waits for the bridge
+        self._loss = ""  # why nothing more can be read; what came before is handled first
+        self._is_open = False  # the subscriptions are made
+        self._is_connected = False  # CONNACK has come
+        self._session_present = False
+        self._written_bytes = 0
+        self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
+        now_ms, keep_alive_s = _now_ms(), remote.settings.remote.keep_alive_s
+        self._tick_ms = min(_TICK_MS, keep_alive_s * 250)
+        self._keep_alive = KeepAlive(keep_alive_s, now_ms)
+        self._stalls = Stalls(self._tick_ms)
+        self._stalls.begin(time.monotonic_ns())
+        self._looked_ms = now_ms
+        self._answer_until_ms = now_ms + CONNECT_S_MAX * 1000  # to CONNECT; then to SUBSCRIBE, or PUBREL
+
+    def close(self) -> None:
+        """End: messages of QoS 0 that the socket has not taken are not sent."""
+        self._selector.close()
+        self._confirm_written()
+        for number, _ in self._unwritten:
+            self._remote.line.refused(number, RELEASED, "the connection was lost")
+        self._unwritten.clear()
+
+    def run(self) -> None:
+        """Serve until the bridge closes the line. Raises RemoteFailed."""
+        remote, session = self._remote, self._session
+        settings = remote.settings.remote
+        session.connect(
+            client_id=settings.client_id,
+            keep_alive_s=settings.keep_alive_s,
+            username=settings.username,
+            password=settings.password,
+            is_clean=settings.session_expiry_s == 0,
+        )
+        while True:
+            self._write()
+            remote.line.flush()
+            self._wait()
+            if self._reads and self._may_have_more:
+                self._read()
+            work = remote.take_work()
+            self._handle()
+            if self._loss:
+                raise RemoteFailed(self._loss)
+            if self._is_open:
+                self._publish()
+            now_ms = _now_ms()
+            if now_ms - self._looked_ms >= self._tick_ms:
+                self._look(now_ms)
+            if work.is_closed:
+                session.disconnect()
+                self._write()
+                return
+
+    # --- the socket ---
+
+    def _wait(self) -> None:
+        """Wait for the socket or the bridge, at most until the next look at the time."""
+        self._watch()
+        is_ready = self._reads and self._may_have_more
+        for key, events in self._selector.select(0 if is_ready else self._tick_ms / 1000):
+            if key.fileobj is self._waker.socket:
+                self._waker.clear()
+            elif events & selectors.EVENT_READ:
+                self._may_have_more = True
+
+    def _watch(self) -> None:
+        """Have the selector wait for what can be done: an end of the connection that nobody reads is seen later."""
+        wanted = (selectors.EVENT_READ if self._reads else 0) | (selectors.EVENT_WRITE if self._session.output else 0)
+        if wanted == self._watched:
+            return
+        if not wanted:
+            self._selector.unregister(self._socket)
+        elif not self._watched:
+            self._selector.register(self._socket, wanted)
+        else:
+            self._selector.modify(self._socket, wanted)
+        self._watched = wanted
+
+    def _read(self) -> None:
+        taken = 0
+        try:
+            while taken < TURN_BYTES_MAX:
+                data = self._socket.recv(READ_BYTES)
+                if not data:
+                    self._loss = "the connection was lost"
+                    break
+                taken += len(data)
+                self._input.add(data)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            self._may_have_more = False
+        except OSError as error:
+            self._loss = why(error)
+        if taken:
+            self._keep_alive.heard(_now_ms())
+
+    def _write(self) -> None:
+        """Write what the socket takes."""
+        output = self._session.output
+        if not output:
+            return
+        before = self._written_bytes
+        try:
+            while output:
+                sent = self._socket.send(output)
+                del output[:sent]
+                self._written_bytes += sent
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            pass
+        except OSError as error:
+            raise RemoteFailed(why(error)) from None
+        if self._written_bytes > before:
+            self._keep_alive.sent(_now_ms())
+            self._confirm_written()
+
+    def _confirm_written(self) -> None:
+        """Confirm messages of QoS 0 that the socket has taken, so that they go at most once."""
+        unwritten = self._unwritten
+        while unwritten and unwritten[0][1] <= self._written_bytes:
+            self._remote.line.confirmed(unwritten.popleft()[0])
+
+    # --- what is to be sent ---
+
+    def _publish(self) -> None:
+        session = self._session
+        session.repeat()
+        while (message := self._remote.next_message()) is not None:
+            session.publish(message)
+            if not message.qos:
+                self._unwritten.append((message.number, self._written_bytes + len(session.output)))
+
+    def _look(self, now_ms: int) -> None:
+        """Look at the time: what should have come by now, and whether the broker is pinged."""
+        self._looked_ms = now_ms
+        stalled_ms = self._stalls.look(time.monotonic_ns())
+        self._answer_until_ms += stalled_ms
+        look = self._keep_alive.look(now_ms, stalled_ms, is_listening=self._reads)
+        if look is Look.SILENT:
+            silent_s = PINGS_MAX * self._remote.settings.remote.keep_alive_s
+            raise RemoteFailed(f"the broker has been silent for {silent_s} s, and did not answer a ping")
+        if look is Look.PING and self._is_connected:
+            self._session.ping()
+        if now_ms <= self._answer_until_ms or not self._reads:
+            return
+        if self._is_open:
+            self._session.give_up_releases()
+        else:
+            packet = "SUBSCRIBE" if self._is_connected else "CONNECT"
+            raise RemoteFailed(f"no answer to {packet} within {CONNECT_S_MAX} s")
+
+    # --- what comes ---
+
+    def _handle(self) -> None:
+        """Handle packets, until none is complete or too much waits for the bridge."""
+        line, session, packets = self._remote.line, self._session, self._input
+        try:
+            while not line.is_crowded():
+                packet = packets.next()
+                if packet is None:
+                    self._reads = True
+                    return
+                event = session.receive(packet)
+                if event is not None:
+                    self._take(event)
+        except Malformed as malformed:
+            raise RemoteFailed(f"the foreign broker has sent a malformed packet: {malformed}") from None
+        self._reads = False
+
+    def _take(self, event: SessionEvent) -> None:
+        match event:
+            case Received():
+                self._remote.received(event)
+            case Confirmed():
+                self._remote.line.confirmed(event.number)
+            case Connected():
+                self._connected(event)
+            case Granted():
+                self._granted(event)
+            case Unsubscribed():
+                self._subscribe()
+
+    def _connected(self, event: Connected) -> None:
+        if event.code:
+            reason = _REFUSALS.get(event.code, "code")
+            raise RemoteFailed(f"the connection was refused: {reason} ({event.code})")
+        self._is_connected = True
+        self._session_present = event.session_present
+        self._answer_until_ms = _now_ms() + CONNECT_S_MAX * 1000
+        stale = self._remote.settings.remote.stale_filters
+        if stale and event.session_present:
+            self._session.unsubscribe(stale)
+        else:
+            self._subscribe()
+
+    def _subscribe(self) -> None:
+        rules = self._remote.settings.incoming
+        if rules:
+            self._session.subscribe([(rule.source, rule.qos) for rule in rules])
+        else:
+            self._opened()
+
+    def _granted(self, event: Granted) -> None:
+        rules = self._remote.settings.incoming
+        if len(event.qos) != len(rules):
+            raise RemoteFailed(
+                f"the foreign broker has answered {len(rules)} subscriptions with {len(event.qos)} codes"
+            )
+        for index, (rule, granted) in enumerate(zip(rules, event.qos, strict=True)):
+            if granted is None:
+                raise RemoteFailed(f"the subscription {rule.source!r} was refused")
+            if granted < rule.qos:
+                text = f"the foreign broker grants QoS {granted}; the rule asks for {rule.qos}"
+                self._remote.line.lowered(Shortfall(is_incoming=True, rule=index, text=text))
+        self._opened()
+
+    def _opened(self) -> None:
+        self._is_open = True
+        self._remote.line.opened(Opened(session_present=self._session_present))
