@@ -48,6 +48,8 @@ def link_batch(body: bytes) -> MessageBatch:
 
 def piece_end(batch: MessageBatch, start: int, stop: int) -> int:
     """Return the row behind those that go into one frame, of the rows from `start` to `stop`: one at least."""
+    if batch.payload_bytes <= PIECE_BYTES:
+        return stop  # without a look at each payload
     end = stop
     while end - start > 1 and _payload_bytes(batch, start, end) > PIECE_BYTES:
         end = start + (end - start) // 2
