@@ -83,8 +83,12 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
     if batch.possible_duplicate:
         flags |= _POSSIBLE_DUPLICATE
         version = _FORMAT_WITH_DUPLICATES
-    body = b"".join(payloads)
-    lengths = column_bytes("I", [len(payload) for payload in payloads])
+    if len(payloads) == 1:  # a message that came alone: no columns are built for it
+        body = payloads[0]
+        lengths = _U32.pack(len(body)) if len(body) <= _BYTES_MAX else b""  # larger ones are refused below
+    else:
+        body = b"".join(payloads)
+        lengths = column_bytes("I", [len(payload) for payload in payloads])
     publisher = encode_text(batch.publisher)
     if topics is None:
         topic = encode_text(batch.topic)
@@ -101,7 +105,7 @@ def encode_rows(batch: MessageBatch, start: int, stop: int) -> bytes:
         flags |= _HEADERS
         if any(row is not None and bool(row.link_targets) for row in headers):
             version = HEADERS_WITH_TARGETS
-    if max(len(body), len(publisher), len(topic), len(attributes)) > _BYTES_MAX:
+    if len(body) > _BYTES_MAX or len(publisher) > _BYTES_MAX or len(topic) > _BYTES_MAX or len(attributes) > _BYTES_MAX:
         raise ValueError(f"a column of more than {_BYTES_MAX} bytes")
     head = _HEAD.pack(
         version,
@@ -170,7 +174,8 @@ def _decode(data: bytes, offset: int, where: str) -> tuple[MessageBatch, int, in
     end = headers_start + headers_bytes
     if end > len(data):
         raise ValueError(f"it needs {end - offset} bytes, {len(data) - offset} are there")
-    payloads = cut(data, body_start, headers_start, take_column("I", data, lengths_start, count))
+    lengths = take_column("I", data, lengths_start, count) if count > 1 else list(_U32.unpack_from(data, lengths_start))
+    payloads = cut(data, body_start, headers_start, lengths)
     topic = ""
     topics: list[str] | None = None
     if flags & _TOPIC_TABLE:
