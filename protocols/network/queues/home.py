@@ -15,13 +15,10 @@ from sluicegate.actors.messages.data import (
     Settle,
     SettleDurably,
 )
-from sluicegate.actors.messages.directory import NAMED, FindQueue
 from sluicegate.actors.messages.queues import (
-    MAX_BIND_COUNT_EXCEEDED,
     AcknowledgeHandoff,
     Assignment,
     BindFlow,
-    BindRefused,
     DrainFlow,
     FlowDrained,
     FlowGone,
@@ -36,32 +33,23 @@ from sluicegate.messaging.message.outcomes import FAILED_ELSEWHERE, REJECTED
 from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
-from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.home_bindings import HomeBindings, HomeFlow
 from sluicegate.protocols.network.queues.home_browsers import HomeBrowsers
-from sluicegate.protocols.network.queues.notes import (
-    BAD_SELECTOR,
-    FLOWS_MAX,
-    NO_QUEUE,
-    FlowNote,
-    note_body,
-)
+from sluicegate.protocols.network.queues.notes import FlowNote
 from sluicegate.protocols.network.queues.pieces import bodies
 
 
 @final
-class _Lent:
+class _Lent(HomeFlow):
     """A flow of a consumer at the neighbor."""
 
     def __init__(self, consumer: int, flow_id: int, window: CreditWindow[Address]) -> None:
-        self.consumer: Final = consumer
-        self.flow_id: Final = flow_id  # here
+        super().__init__(consumer, flow_id)
         self.window: Final = window
-        self.queue: ActorCell | None = None  # None: it is being looked up
-        self.is_over = False
         self.held_count = 0  # unsettled messages that were sent
         self.delivered_count = 0
         self.delivered_max = 0
@@ -97,31 +85,23 @@ class _Lent:
 
 
 @final
-class HomeFlows:
+class HomeFlows(HomeBindings[_Lent]):
     """The consumers of one neighbor at queues of this broker, in one message VPN."""
 
     def __init__(
         self, cell: ActorCell, neighbor: str, *, queues: ActorCell, selectors: Selectors, credit: CreditPool[Address]
     ) -> None:
+        super().__init__(cell, neighbor, "consumers", queues=queues, selectors=selectors)
         self.delivered_count = 0  # messages
         self._browsers: Final = HomeBrowsers(cell, neighbor, queues=queues, selectors=selectors)
         self._unwritable_count = 0
-        self._cell = cell
-        self._neighbor = neighbor
-        self._queues = queues
-        self._selectors = selectors
         self._credit = credit
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._frame_bytes_max = 0
         self._is_held_back = False  # too much waits for the socket: partitions deliver no more
-        self._by_consumer: dict[int, _Lent] = {}
-        self._by_flow: dict[int, _Lent] = {}
 
     @property
     def flows_count(self) -> int:
         """The number of consumers and browsers."""
-        return len(self._by_consumer) + self._browsers.count
+        return self.count + self._browsers.count
 
     @property
     def unwritable_count(self) -> int:
@@ -130,25 +110,24 @@ class HomeFlows:
 
     def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
         """Begin on a new connection, without consumers."""
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-        self._frame_bytes_max = frame_bytes_max
+        super().connected(wire, link_flow_id, frame_bytes_max)
         self._browsers.connected(wire, link_flow_id, frame_bytes_max)
 
     def disconnected(self) -> None:
         """End all flows: what they hold is delivered again."""
-        self._wire = None
         self._is_held_back = False
         self._browsers.disconnected()
-        for lent in list(self._by_consumer.values()):
-            self._end(lent, UnbindFlow(lent.flow_id))
+        super().disconnected()
 
     # --- what the neighbor says ---
 
     def received(self, note: FlowNote) -> None:
         """Carry out a note of the neighbor. Raises ValueError."""
+        is_new = note.kind in (notes.BIND, notes.BROWSE)
+        if is_new and (self.has(note.consumer) or self._browsers.has(note.consumer)):
+            raise ValueError(f"consumer {note.consumer} is bound already")
         if note.kind == notes.BIND:
-            self._bind(note)
+            self._bind_consumer(note)
             return
         if note.kind == notes.BROWSE or self._browsers.has(note.consumer):
             self._browsers.received(note)
@@ -180,70 +159,27 @@ class HomeFlows:
         else:
             raise ValueError(f"LINK_FLOW of kind {kind} for a consumer")
 
-    def _bind(self, note: FlowNote) -> None:
-        wire = self._wire
-        if wire is None:
-            return
-        if note.consumer in self._by_consumer or self._browsers.has(note.consumer):
-            raise ValueError(f"consumer {note.consumer} is bound already")
+    def _bind_consumer(self, note: FlowNote) -> None:
         name, client, user, protocol, text = [note.text(place) for place in range(5)]
         acknowledges, of_partition_max = note.flag(5), note.number(6)
         lent = _Lent(note.consumer, self._cell.runtime.next_urn(), CreditWindow(0, self._credit))
-        try:
-            selector = self._selectors.compile(text) if text else None
-        except SelectorError as error:
-            self._send(lent, notes.REFUSED, BAD_SELECTOR, str(error))
-            return
-        if len(self._by_consumer) >= FLOWS_MAX:
-            text = f"broker {self._neighbor} has {FLOWS_MAX} consumers here, and may have no more"
-            self._send(lent, notes.REFUSED, MAX_BIND_COUNT_EXCEEDED, text)
-            return
-        self._by_consumer[lent.consumer] = self._by_flow[lent.flow_id] = lent
         lent.window.is_shut = self._is_held_back
-        request = self._request(lent, f"{client}@{self._neighbor}", user, protocol, selector, of_partition_max)
-        request.acknowledges = acknowledges
 
-        def bound(answer: LoopFuture[Any]) -> None:
-            error = answer.error()
-            if lent.is_over:
-                if error is None and lent.queue is not None:
-                    lent.queue.inbox.post(UnbindFlow(lent.flow_id))
-            elif isinstance(error, BindRefused):
-                self._refuse(lent, error.code, str(error))
-            elif error is not None:
-                self._refuse(lent, NO_QUEUE, f"queue {name!r} was deleted meanwhile")
-            else:
-                self._send(lent, notes.BOUND)
+        def request(selector: Selector | None) -> BindFlow:
+            found = BindFlow(
+                lent.flow_id,
+                f"{client}@{self._neighbor}",
+                user,
+                self._cell.inbox,
+                lent.window,
+                protocol,
+                selector=selector,
+                of_partition_max=of_partition_max,
+            )
+            found.acknowledges = acknowledges
+            return found
 
-        def found(answer: LoopFuture[Any]) -> None:
-            handle = None if answer.error() is not None else answer.get()
-            if lent.is_over:
-                return
-            if handle is None or handle.kind != NAMED or not handle.durable:
-                self._refuse(lent, NO_QUEUE, f"there is no queue {name!r}")
-                return
-            lent.queue = handle.cell
-            handle.cell.ask(request).then(bound)
-
-        self._queues.ask(FindQueue(name)).then(found)
-
-    def _request(
-        self, lent: _Lent, client: str, user: str, protocol: str, selector: Selector | None, of_partition_max: int
-    ) -> BindFlow:
-        return BindFlow(
-            lent.flow_id,
-            client,
-            user,
-            self._cell.inbox,
-            lent.window,
-            protocol,
-            selector=selector,
-            of_partition_max=of_partition_max,
-        )
-
-    def _refuse(self, lent: _Lent, code: str, text: str) -> None:
-        self._forget(lent)
-        self._send(lent, notes.REFUSED, code, text)
+        self._bind(lent, name, text, request)
 
     def _settle(self, lent: _Lent, note: FlowNote) -> None:
         number, ranges, token = note.number(0), note.ranges(6), note.number(5)
@@ -288,19 +224,9 @@ class HomeFlows:
         partition.post(message)
         return True
 
-    def _tell(self, lent: _Lent, message: object) -> None:
-        if lent.queue is not None:
-            lent.queue.inbox.post(message)
-
-    def _end(self, lent: _Lent, unbind: UnbindFlow) -> None:
-        self._forget(lent)
-        self._tell(lent, unbind)
-
-    def _forget(self, lent: _Lent) -> None:
-        lent.is_over = True
-        self._by_consumer.pop(lent.consumer, None)
-        self._by_flow.pop(lent.flow_id, None)
-        lent.window.close()
+    def _forget(self, flow: _Lent) -> None:
+        super()._forget(flow)
+        flow.window.close()
 
     def _review(self, lent: _Lent) -> None:
         lent.review()
@@ -335,10 +261,9 @@ class HomeFlows:
             if lent is not None:
                 self._drained(lent, 0)
         elif isinstance(message, FlowGone):
-            lent = self._by_flow.get(message.flow_id)
-            if lent is not None:
-                self._forget(lent)
-                self._send(lent, notes.GONE, message.reason, message.may_return)
+            if self._gone(message.flow_id, message.reason, may_return=message.may_return):
+                return True
+            lent = None
         else:
             lent = None
         return lent is not None or self._browsers.take(message)
@@ -425,10 +350,6 @@ class HomeFlows:
         """Tell the consumer's broker that a settlement is stored, or refused."""
         if not lent.is_over:
             self._send(lent, notes.SETTLED, token, verdict, text)
-
-    def _send(self, lent: _Lent, kind: int, *values: object) -> None:
-        if self._wire is not None:
-            self._wire.deliver(LinkFlow(self._link_flow_id, note_body(kind, lent.consumer, *values)))
 
 
 @final

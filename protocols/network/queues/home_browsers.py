@@ -3,14 +3,11 @@
 A browser has no more messages on their way than its client has asked for, as at its own broker.
 """
 
-from typing import Any, Final, final
+from typing import final
 
-from sluicegate.actors.messages.directory import NAMED, FindQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
-    MAX_BIND_COUNT_EXCEEDED,
     BindBrowser,
-    BindRefused,
     Browsed,
     BrowserBound,
     BrowserCredit,
@@ -19,82 +16,42 @@ from sluicegate.actors.messages.queues import (
     FlowGone,
     UnbindFlow,
 )
-from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.messaging.selectors.lexer import SelectorError
-from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.flow.codec.frames.link_flow import IN_FLIGHT, REDELIVERED, LinkDeliver, LinkFlow
-from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.messaging.selectors.selector import Selector, Selectors
+from sluicegate.protocols.flow.codec.frames.link_flow import IN_FLIGHT, REDELIVERED, LinkDeliver
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.notes import (
-    BAD_SELECTOR,
-    FLOWS_MAX,
-    NO_QUEUE,
-    FlowNote,
-    note_body,
-)
+from sluicegate.protocols.network.queues.home_bindings import HomeBindings, HomeFlow
+from sluicegate.protocols.network.queues.notes import FlowNote
 from sluicegate.protocols.network.queues.pieces import bodies
 
 
 @final
-class _Browser:
+class _Browser(HomeFlow):
     """A browser of a client at the neighbor."""
 
     def __init__(self, consumer: int, flow_id: int) -> None:
-        self.consumer: Final = consumer
-        self.flow_id: Final = flow_id  # here
-        self.queue: ActorCell | None = None  # None: it is being looked up
+        super().__init__(consumer, flow_id)
         self.browser: ActorCell | None = None  # None: it is being bound
-        self.is_over = False
 
 
 @final
-class HomeBrowsers:
+class HomeBrowsers(HomeBindings[_Browser]):
     """The browsers of one neighbor at queues of this broker, in one message VPN."""
 
     def __init__(self, cell: ActorCell, neighbor: str, *, queues: ActorCell, selectors: Selectors) -> None:
+        super().__init__(cell, neighbor, "browsers", queues=queues, selectors=selectors)
         self.unwritable_count = 0  # messages that could not be encoded, or that no frame of the neighbor takes
-        self._cell = cell
-        self._neighbor = neighbor
-        self._queues = queues
-        self._selectors = selectors
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._frame_bytes_max = 0
-        self._by_consumer: dict[int, _Browser] = {}
-        self._by_flow: dict[int, _Browser] = {}
-
-    @property
-    def count(self) -> int:
-        """The number of browsers."""
-        return len(self._by_consumer)
-
-    def has(self, consumer: int) -> bool:
-        """Return whether a flow of the neighbor is a browser."""
-        return consumer in self._by_consumer
-
-    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
-        """Begin on a new connection, without browsers."""
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-        self._frame_bytes_max = frame_bytes_max
-
-    def disconnected(self) -> None:
-        """End all browsers."""
-        self._wire = None
-        for browser in list(self._by_consumer.values()):
-            self._end(browser)
 
     # --- what the neighbor says ---
 
     def received(self, note: FlowNote) -> None:
         """Carry out a note of the neighbor about a browser. Raises ValueError."""
         if note.kind == notes.BROWSE:
-            self._bind(note)
+            self._bind_browser(note)
             return
         browser = self._by_consumer[note.consumer]
         if note.kind == notes.UNBIND:
-            self._end(browser)
+            self._end(browser, UnbindFlow(browser.flow_id))
         elif browser.browser is None:
             raise ValueError(f"LINK_FLOW of kind {note.kind} for browser {note.consumer}, which is not bound yet")
         elif note.kind == notes.SHOW:
@@ -104,72 +61,20 @@ class HomeBrowsers:
         else:
             raise ValueError(f"LINK_FLOW of kind {note.kind} for a browser")
 
-    def _bind(self, note: FlowNote) -> None:
-        if note.consumer in self._by_consumer:
-            raise ValueError(f"browser {note.consumer} is bound already")
-        name, text = note.text(0), note.text(4)
+    def _bind_browser(self, note: FlowNote) -> None:
         browser = _Browser(note.consumer, self._cell.runtime.next_urn())
-        try:
-            selector = self._selectors.compile(text) if text else None
-        except SelectorError as error:
-            self._send(browser, notes.REFUSED, BAD_SELECTOR, str(error))
-            return
-        if len(self._by_consumer) >= FLOWS_MAX:
-            text = f"broker {self._neighbor} has {FLOWS_MAX} browsers here, and may have no more"
-            self._send(browser, notes.REFUSED, MAX_BIND_COUNT_EXCEEDED, text)
-            return
-        request = BindBrowser(
-            browser.flow_id,
-            f"{note.text(1)}@{self._neighbor}",
-            note.text(3),
-            note.text_or_none(2),
-            self._cell.inbox,
-            note.number(5),
-            note.number_or_none(6),
-            note.number(7),
-            selector,
-        )
-        self._by_consumer[browser.consumer] = self._by_flow[browser.flow_id] = browser
+        client, user, protocol = f"{note.text(1)}@{self._neighbor}", note.text_or_none(2), note.text(3)
+        window, number, after = note.number(5), note.number_or_none(6), note.number(7)
 
-        def bound(answer: LoopFuture[Any]) -> None:
-            error = answer.error()
-            if browser.is_over:
-                if error is None and browser.queue is not None:
-                    browser.queue.inbox.post(UnbindFlow(browser.flow_id))
-            elif isinstance(error, BindRefused):
-                self._refuse(browser, error.code, str(error))
-            elif error is not None:
-                self._refuse(browser, NO_QUEUE, f"queue {name!r} was deleted meanwhile")
-            else:
-                made: BrowserBound = answer.get()
-                browser.browser = made.browser
-                self._send(browser, notes.BOUND)
+        def request(selector: Selector | None) -> BindBrowser:
+            address = self._cell.inbox
+            return BindBrowser(browser.flow_id, client, protocol, user, address, window, number, after, selector)
 
-        def found(answer: LoopFuture[Any]) -> None:
-            handle = None if answer.error() is not None else answer.get()
-            if browser.is_over:
-                return
-            if handle is None or handle.kind != NAMED or not handle.durable:
-                self._refuse(browser, NO_QUEUE, f"there is no queue {name!r}")
-                return
-            browser.queue = handle.cell
-            handle.cell.ask(request).then(bound)
+        self._bind(browser, note.text(0), note.text(4), request)
 
-        self._queues.ask(FindQueue(name)).then(found)
-
-    def _refuse(self, browser: _Browser, code: str, text: str) -> None:
-        self._forget(browser)
-        self._send(browser, notes.REFUSED, code, text)
-
-    def _end(self, browser: _Browser) -> None:
-        self._forget(browser)
-        if browser.queue is not None:
-            browser.queue.inbox.post(UnbindFlow(browser.flow_id))
-
-    def _forget(self, browser: _Browser) -> None:
-        browser.is_over = True
-        self._by_consumer.pop(browser.consumer, None)
-        self._by_flow.pop(browser.flow_id, None)
+    def _is_bound(self, flow: _Browser, answer: BrowserBound | None) -> None:
+        assert answer is not None, "a browser was bound"
+        flow.browser = answer.browser
 
     # --- what the queue says ---
 
@@ -185,10 +90,7 @@ class HomeBrowsers:
             if browser is not None:
                 self._send(browser, notes.DRAINED, message.number, 0)
         elif isinstance(message, FlowGone):
-            browser = self._by_flow.get(message.flow_id)
-            if browser is not None:
-                self._forget(browser)
-                self._send(browser, notes.GONE, message.reason, message.may_return)
+            return self._gone(message.flow_id, message.reason, may_return=message.may_return)
         else:
             return False
         return browser is not None
@@ -219,10 +121,6 @@ class HomeBrowsers:
             self.unwritable_count += part_count
             if browser.browser is not None:  # others are shown in their place
                 browser.browser.inbox.post(BrowserCredit(part_count))
-
-    def _send(self, browser: _Browser, kind: int, *values: object) -> None:
-        if self._wire is not None:
-            self._wire.deliver(LinkFlow(self._link_flow_id, note_body(kind, browser.consumer, *values)))
 
 
 def _follows(one: BrowsedMessage, other: BrowsedMessage) -> bool:
