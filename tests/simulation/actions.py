@@ -13,6 +13,7 @@ from simulation.resuming_client import Resumer
 from simulation.scenario import (
     COMPOSITE,
     CONSUMERS,
+    FANNED_OUT,
     FLEETING,
     NAMES,
     NEAR,
@@ -38,7 +39,7 @@ from sluicegate.messaging.topics.syntax import queue_topic
 
 TOPICS = ("work/a/x", "work/a/y", "work/b/x", "work/c/x", "work/d/x")
 FORWARDED_TOPICS = (f"{VIRTUAL}x", f"{COMPOSITE}x", f"{COMPOSITE}x")
-NEAR_TOPICS = (f"{VIRTUAL_HERE}x", f"{VIRTUAL_APART}x")
+NEAR_TOPICS = (f"{VIRTUAL_HERE}x", f"{VIRTUAL_APART}x", f"{FANNED_OUT}x")
 SOLE_TOPICS = ("work/q/x", "work/q/y", *[queue_topic(name) for name in SOLE_QUEUES])
 QUEUE_TOPICS = tuple(queue_topic(name) for name, plan in QUEUES.items() if plan.kind in QUEUE_KINDS)
 SESSION_PREFIXES = ("work/a/", "work/b/", "work/")
@@ -147,7 +148,8 @@ def _transact(world: World, step: Step) -> None:
     """Do a transaction; who is not there comes, and one of a few leaves."""
     transactor = world.transactors[TRANSACTORS[step.who % len(TRANSACTORS)]]
     if transactor.state == OFFLINE:
-        transactor.connect(NAMES[step.what % len(NAMES)], window=1 + step.amount % WINDOW_MAX)
+        queues = world.scenario.consumed
+        transactor.connect(queues[step.what % len(queues)], window=1 + step.amount % WINDOW_MAX)
     elif step.what % 6 == 0:
         (transactor.cut, transactor.close, transactor.vanish)[step.amount % 3]()
     else:

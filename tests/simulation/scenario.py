@@ -74,19 +74,21 @@ SOLE_QUEUES: Final[dict[str, Plan]] = {
     ),
 }
 
-# In a network that forwards, each broker has these as well. They get what is published at their own broker only: the
-# virtual topic of one is local, and what the other wants is told to no neighbor, and wanted there by nobody else.
-NEAR, APART = "Consumer.A.work.n.x", "Consumer.A.apart.x"
+# In a network that forwards, each broker has these as well. Two get what is published at their own broker only: the
+# virtual topic of one is local, and what another wants is told to no neighbor, and wanted there by nobody else. The
+# third gets what a composite forwards besides, wherever that is published.
+VIRTUAL_HERE, VIRTUAL_APART, FANNED_OUT = "work/n/", "apart/", "fan/"
+NEAR, APART, FAN = "Consumer.A.work.n.x", "Consumer.A.apart.x", "fan"
 NEAR_QUEUES: Final[dict[str, Plan]] = {
     NEAR: Plan(EXCLUSIVE, (), {}),
     APART: Plan(SHARED, (), {"access_type": "non-exclusive"}),
+    FAN: Plan(EXCLUSIVE, (FANNED_OUT,), {}),
 }
 ALL_NAMES: Final = (*NAMES, *SOLE_QUEUES, *NEAR_QUEUES)
 
 # What is published on a virtual topic goes into the queues of its consumers. What is published on a composite goes into
 # a queue, and as a copy to a virtual topic: into three queues, two of them by two steps.
 VIRTUAL, COMPOSITE = "work/v/", "work/w/"
-VIRTUAL_HERE, VIRTUAL_APART = "work/n/", "apart/"
 COPIED_TO: Final = f"{VIRTUAL}x"
 FORWARDS: Final[Attributes] = {
     "create_consumer_queues": False,
@@ -99,11 +101,15 @@ NEAR_FORWARDS: Final[Attributes] = FORWARDS | {
         {"name": f"{VIRTUAL_HERE}>", "prefix": "Consumer.*.", "local": True},
         {"name": f"{VIRTUAL_APART}>", "prefix": "Consumer.*."},
     ],
+    "composite_topics": [
+        *FORWARDS["composite_topics"],
+        {"name": f"{FANNED_OUT}>", "forward_to": [{"queue": GATHER}], "forward_only": False},
+    ],
 }
 FORWARDED: Final = {
     OF_A: (VIRTUAL, COMPOSITE),
     OF_B: (VIRTUAL, COMPOSITE),
-    GATHER: (COMPOSITE,),
+    GATHER: (COMPOSITE, FANNED_OUT),
     NEAR: (VIRTUAL_HERE,),
     APART: (VIRTUAL_APART,),
 }

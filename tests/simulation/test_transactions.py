@@ -13,7 +13,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.truth = Truth(lambda: 0)
-        self.line = Line(self.truth, "t", "orders")
+        self.line = Line(self.truth, "t", 1, "orders")
         self.orders = self._queue("orders", "in/", "out/")
         self.audit = self._queue("audit", "out/")
         self.settled = self.truth.sent("p", "k", "in/x", 1)
@@ -46,7 +46,7 @@ def test_messages_settled_by_a_commit_may_not_come_again_after_a_crash(scene: Sc
 
 
 def test_messages_that_a_commit_settles_may_be_with_no_other_consumer(scene: Scene) -> None:
-    scene.orders.seen[scene.settled.number].holder = Line(scene.truth, "another", "orders")
+    scene.orders.seen[scene.settled.number].holder = Line(scene.truth, "another", 1, "orders")
     with pytest.raises(Violation, match="another consumer had by then"):
         scene.transaction.answered(is_accepted=True)
 
@@ -91,7 +91,7 @@ def test_a_crash_may_undo_a_transaction_of_which_something_was_seen(scene: Scene
 def test_messages_settled_by_another_consumer_before_the_refused_commit_are_not_owed(scene: Scene) -> None:
     """Its partition changed hands while the transaction was open."""
     scene.transaction.answered(is_accepted=False)
-    other = Line(scene.truth, "another", "orders")
+    other = Line(scene.truth, "another", 1, "orders")
     transaction = Transaction(scene.truth, scene.line, commits=True)
     transaction.settles(scene.orders, scene.settled.number)
     scene.truth.settled(scene.orders, scene.settled.number, other, for_good=False, rejected=False)

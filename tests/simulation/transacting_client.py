@@ -10,11 +10,13 @@ from typing import Final
 
 from simulation.client import OFFLINE, ONLINE, Later
 from simulation.connected_client import Wired
+from simulation.far_flows import Far
 from simulation.memory_network import Wire
 from simulation.mqtt_tap import number_of
 from simulation.targets import Violation
 from simulation.transaction import Transaction
 from simulation.truth import Truth
+from sluicegate.messaging.topics.syntax import QUEUE_TOPICS
 from sluicegate.protocols.amqp.codec.delivery_states import (
     ACCEPTED,
     ACCEPTED_STATE,
@@ -46,18 +48,21 @@ Dial = Callable[["Transactor", "Line"], Wire]
 class Line:
     """One connection, seen at the node's end: what was delivered on it, and what became of its transactions."""
 
-    def __init__(self, truth: Truth, name: str, queue: str) -> None:
-        self.name = name
+    def __init__(self, truth: Truth, client: str, number: int, queue: str) -> None:
+        self.name = f"{client}, connection {number}"
         self.queue = queue
         self.has_let_go = False  # as the truth's Holder has it
         self.transaction: Transaction | None = None  # the one that is under way
         self.discharge_id = -1  # its discharge, as a delivery of ours
         self._truth = truth
+        self._client = client
         self._unread = b""
 
     def written(self, data: bytes) -> None:
         """The node writes."""
         frames, self._unread = heard_in(self._unread + data)
+        if self.transaction is not None and any(self._refuses(heard) for heard in frames):
+            self.transaction.is_doomed()  # before what it had settled comes again, in the same write
         for heard in frames:
             if isinstance(heard, Received):
                 self._delivery(heard)
@@ -65,12 +70,21 @@ class Line:
                 if heard.first <= self.discharge_id <= heard.last:
                     assert self.transaction is not None
                     self.transaction.answered(is_accepted=heard.state.code == ACCEPTED)
-                elif heard.state.code == REJECTED and self.transaction is not None:
-                    self.transaction.is_doomed()
             elif isinstance(heard, (Detach, Ended)):
                 if not self.has_let_go:
                     check_ending(self.name, heard)
                 self.has_let_go = True
+
+    def _refuses(self, heard: Heard) -> bool:
+        """Return whether it is the answer to a publish that is denied."""
+        if not (isinstance(heard, Disposition) and heard.is_receiver and heard.state is not None):
+            return False
+        return heard.state.code == REJECTED and not heard.first <= self.discharge_id <= heard.last
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether its queue is at another broker."""
+        return self.queue in self._truth.far.queues
 
     def read(self, data: bytes) -> None:
         """The node reads: the client has said of its transactions what the truth needs to know."""
@@ -81,12 +95,15 @@ class Line:
 
     def _delivery(self, heard: Received) -> None:
         target = self._truth.targets.get(self.queue)
-        if target is None:
+        if target is None and not self.is_elsewhere:
             return  # it is being deleted
         header = heard.sections().get(0x70)
         assert isinstance(header, list)
         is_first = len(header) > 3 and header[3] is True
         now_us, count = self._truth.now_us(), heard.delivery_count + 1
+        if target is None:
+            self._truth.far.came(self._client, Far(self.queue, number_of(heard.message), not is_first, count))
+            return
         self._truth.delivered(
             target, number_of(heard.message), self, held_us=now_us, flagged=not is_first, count=count, again=False
         )
@@ -129,7 +146,7 @@ class Transactor(Wired):
         self._connections_count += 1
         self.state = ONLINE
         self._window = window
-        self._line = Line(self._truth, f"{self.name}, connection {self._connections_count}", queue)
+        self._line = Line(self._truth, self.name, self._connections_count, queue)
         self._wire = self._dial(self, self._line)
         here, source = Target("here"), Source(f"queue://{queue}")
         self._wire.send(AMQP_HEADER)
@@ -202,7 +219,9 @@ class Transactor(Wired):
             topic, key = self.rng.choice(self._topics), f"k{self.rng.randrange(4)}"
             message = transaction.publishes(self._line.name, key, topic)
             body = b"m%d|" % message.number
-            properties: list[AmqpValue] = [None, None, f"topic://{topic}", *[None] * 7, key]
+            queue = topic.removeprefix(QUEUE_TOPICS)
+            to = f"topic://{topic}" if queue == topic else f"queue://{queue}"
+            properties: list[AmqpValue] = [None, None, to, *[None] * 7, key]
             sections = (
                 encode(Described(ulong(0x73), properties)),
                 encode(Described(ulong(0x75), body.ljust(BODY_BYTES))),
@@ -211,6 +230,7 @@ class Transactor(Wired):
         accepted = DeliveryState(TRANSACTIONAL, txn_id=txn_id, outcome=ACCEPTED_STATE)
         for _ in range(self.rng.randrange(len(self._held) + 1)):
             held = self._held.pop(self.rng.choice((0, 0, -1)))
+            transaction.settles_elsewhere = transaction.settles_elsewhere or self._line.is_elsewhere
             target = self._truth.targets.get(self._line.queue)
             if target is not None and number_of(held.message) in target.seen:
                 transaction.settles(target, number_of(held.message))

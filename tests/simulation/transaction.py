@@ -2,7 +2,8 @@
 
 Rules: an accepted commit holds for ever, over crashes too: its publishes count as confirmed, and messages that it
 settled never come again. After a rollback its publishes never come, and messages that it settled are still due. If its
-client never got the outcome, all of it has taken effect or nothing.
+client never got the outcome, all of it has taken effect or nothing: in a network at all brokers. What it publishes may
+be for any of them, and what it settles is of its client's broker, or it is rolled back.
 """
 
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ class Transaction:
         self._truth = truth
         self._holder = holder
         self.commits = commits
+        self.settles_elsewhere = False  # a message of a queue of another broker: it can but be rolled back
         self._crashes = 0  # of the node, when it was discharged
 
     def publishes(self, publisher: str, key: str, topic: str) -> Message:
@@ -75,6 +77,8 @@ class Transaction:
             if not is_accepted:
                 raise Violation("a transaction was not rolled back as its client asked")
             return
+        if is_accepted and self.settles_elsewhere:
+            raise Violation("a transaction was committed that settles messages of another broker's queue")
         for message in self.messages:
             self._truth.promised(message, 0 if is_accepted else ROLLED_BACK)
         for taken in self.settled:
@@ -94,12 +98,15 @@ class Transaction:
         wanting = [
             (target, message)
             for message in self.messages
-            for target in self._truth.targets.values()
+            for truth in (self._truth, *self._truth.others)
+            for target in truth.targets.values()
             if target.kind in QUEUE_KINDS and target.gets_for_sure(message)
         ]
         came = [each for each in wanting if each[1].number in each[0].seen]
         if not wanting or (came and not any(self._is_proof(*each) for each in came)):
             return
+        if came and self.settles_elsewhere:
+            raise Violation(f"{came[0][1]} came, of a transaction that settles messages of another broker's queue")
         if came and len(came) < len(wanting):
             missing = next(each for each in wanting if each not in came)
             raise Violation(f"of a transaction {came[0][1]} came, and {missing[1]} not into {missing[0].name}")
@@ -110,7 +117,12 @@ class Transaction:
                 raise Violation(f"{taken.target.name} delivered message {taken.number} again; a commit had settled it")
 
     def _is_proof(self, target: Target, message: Message) -> bool:
-        """Return whether it was delivered because the store has it: a crash may have undone what came before."""
+        """Return whether it was delivered because the store has it: a crash may have undone what came before.
+
+        It crosses no link before it is stored.
+        """
+        if target.broker != self._truth.broker:
+            return True
         return self._truth.course.crashes == self._crashes or target.seen[message.number].crashes > self._crashes
 
     def _came_again(self, taken: Taken) -> bool:

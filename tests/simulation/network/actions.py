@@ -10,14 +10,14 @@ from simulation.network.lone_clients import LoneClient
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.retaining_clients import TOPICS
 from simulation.network.ways import Pair
-from simulation.scenario import MOVERS, PUBLISHERS, RETURNERS
+from simulation.scenario import MOVERS, PUBLISHERS, RETURNERS, TRANSACTORS
 from simulation.steps import Step
 from simulation.targets import Violation
 from simulation.world import World
 
 DOWN_US_MAX: Final = 20_000_000
 STRIKE_US_MAX: Final = 15_000
-PUBLISHES: Final = 9  # as what a client of the flow protocol does
+PUBLISHES: Final = 9  # as what a client of the flow protocol, or one with transactions, does
 DELAY_US_MAX: Final = 400_000
 CALM_S_MAX: Final = 60
 SECOND_US: Final = 1_000_000
@@ -64,6 +64,9 @@ def _strike(network: Network, step: Step) -> None:
     ACTIONS["publish"](publishing, step)
     for who in range(len(RETURNERS)):
         ACTIONS["return"](publishing, step._replace(who=who, what=PUBLISHES))
+    if publishing.scenario.transactions:
+        for who in range(len(TRANSACTORS)):
+            ACTIONS["transact"](publishing, step._replace(who=who, what=PUBLISHES))
     network.advance(step.amount % STRIKE_US_MAX)
     network.dies(struck, 1 + step.amount * 7 % SECOND_US)
 

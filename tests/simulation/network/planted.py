@@ -304,4 +304,26 @@ FAULTS = (
         ),
         seed=1,
     ),
+    Planted(
+        "a transaction is committed that settles messages of another broker's queue",
+        (
+            Edit(
+                "actors/transactions/commit.py",
+                "                reason = str(elsewhere)\n                continue\n",
+                "                continue\n",
+            ),
+        ),
+        seed=16,
+    ),
+    Planted(
+        "what a transaction publishes crosses a link before its commit",
+        (
+            Edit(
+                "messaging/partitions/ledger.py",
+                "        return comes_with_more or publication.is_transaction\n",
+                "        return comes_with_more\n",
+            ),
+        ),
+        seed=4,
+    ),
 )

@@ -25,6 +25,7 @@ NETWORK_WEIGHTS: Final = {
 BEGIN: Final = (
     ["connect"] * 24 + ["consume"] * 12 + ["subscribe"] * 6 + ["join"] * 4 + ["direct"] * 8 + ["retain"] * 4 + ["calm"]
 )
+TRANSACTIONS: Final = {"transact": 60.0}  # in runs that have them; there are clients for them at each broker
 STEPS_DEFAULT: Final = 400
 # Of such queues the broker promises what depends on when a message was sent: it is not known when one comes by a link.
 NOT_HERE: Final = ("respect_msg_priority_enabled", "max_msg_spool_usage")
@@ -53,7 +54,6 @@ def network_scenario_of(seed: int) -> Scenario:
         priorities=False,
         jobs=False,
         reader="",
-        transactions=False,
         selects=False,
         retains=False,
         returns=True,
@@ -79,4 +79,6 @@ def scenario_at(scenario: Scenario, sole: set[str]) -> Scenario:
 def network_steps_of(seed: int, count: int) -> list[Step]:
     """Return the steps of a seed."""
     weights = {kind: weight for kind, weight in WEIGHTS.items() if kind not in LEFT_OUT}
-    return drawn_steps(Random(f"network {seed}"), weights | RETURNS | NETWORK_WEIGHTS, BEGIN, count)
+    transactions = TRANSACTIONS if scenario_of(seed).transactions else {}
+    begin = BEGIN + ["transact"] * (12 if transactions else 0)
+    return drawn_steps(Random(f"network {seed}"), weights | RETURNS | NETWORK_WEIGHTS | transactions, begin, count)
