@@ -5,11 +5,11 @@ from typing import Final
 
 from simulation.actions import ACTIONS
 from simulation.client import CONNECTING, OFFLINE, ONLINE, Client
-from simulation.network.direct_clients import KINDS
-from simulation.network.lone_clients import LoneClient
+from simulation.network.clients.direct_clients import KINDS
+from simulation.network.clients.lone_clients import LoneClient
+from simulation.network.clients.retaining_clients import TOPICS
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
-from simulation.network.retaining_clients import TOPICS
-from simulation.network.ways import Pair
+from simulation.network.wires.ways import Pair
 from simulation.scenario import MOVERS, PUBLISHERS, RETURNERS, TRANSACTORS
 from simulation.steps import Step
 from simulation.targets import Violation

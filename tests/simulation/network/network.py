@@ -10,15 +10,15 @@ from simulation.client import ONLINE
 from simulation.course import Course
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener
-from simulation.network.direct_clients import DirectClient
-from simulation.network.interests import interests_agree, knows_all
-from simulation.network.joined_loops import JoinedLoops
-from simulation.network.link_judge import LinkJudge
-from simulation.network.link_tap import LinkTap
-from simulation.network.retained_state import refuses_retained, retained_at_rest
-from simulation.network.retaining_clients import RetainBook, RetainingClient
+from simulation.network.clients.direct_clients import DirectClient
+from simulation.network.clients.retaining_clients import RetainBook, RetainingClient
+from simulation.network.judge.interests import interests_agree, knows_all
+from simulation.network.judge.link_judge import LinkJudge
+from simulation.network.judge.link_tap import LinkTap
+from simulation.network.judge.retained_state import refuses_retained, retained_at_rest
 from simulation.network.steps import scenario_at
-from simulation.network.ways import Pair, Process, Reach, Tap, Ways
+from simulation.network.wires.joined_loops import JoinedLoops
+from simulation.network.wires.ways import Pair, Process, Reach, Tap, Ways
 from simulation.node_checks import queues_of
 from simulation.scenario import APART, SOLE_QUEUES, SPARE, Scenario
 from simulation.surroundings import Surroundings

@@ -3,7 +3,7 @@
 from typing import Final
 
 from simulation.mqtt_tap import number_of
-from simulation.network.direct_clients import DirectBook
+from simulation.network.clients.direct_clients import DirectBook
 from simulation.targets import GROUP, Target, Violation
 from simulation.truth import Truth
 from simulation.virtual_loop import MONOTONIC_START_US, WALL_START_MS

@@ -1,7 +1,7 @@
 """What brokers retain, seen inside: when nothing of it is under way, and that all agree then."""
 
-from simulation.network.interests import vpn_link
-from simulation.network.retaining_clients import TOPICS
+from simulation.network.clients.retaining_clients import TOPICS
+from simulation.network.judge.interests import vpn_link
 from simulation.targets import Violation
 from sluicegate.gateway.node.node import Node
 

@@ -9,7 +9,7 @@ from typing import Final
 
 import support.mqtt.packets as mqtt
 from simulation.memory_network import Wire
-from simulation.network.lone_clients import LoneClient, SilentTap
+from simulation.network.clients.lone_clients import LoneClient, SilentTap
 from simulation.targets import Violation
 from support.mqtt.packets import Packet
 
