@@ -500,6 +500,12 @@ METRICS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_bridge_up", GAUGE, "Whether a bridge is connected to its foreign broker", ("bridge", "vpn")),
     Metric("sluicegate_bridge_connections_total", COUNTER, "Connections that bridges made", ("bridge", "vpn")),
     Metric(
+        "sluicegate_bridge_unmatched_total",
+        COUNTER,
+        "Messages that came over MQTT for no rule of the bridge, and were dropped",
+        ("bridge", "vpn"),
+    ),
+    Metric(
         "sluicegate_bridge_unconfirmed_messages",
         GAUGE,
         "Messages that wait for the other side's confirmation",

@@ -343,6 +343,7 @@ def _bridges(bridges: Bridges) -> Iterator[Sample]:
         yield Sample("sluicegate_bridge_up", int(running is not None and running.is_open), (name,))
     for name, bridge in bridges.running.items():
         yield Sample("sluicegate_bridge_connections_total", bridge.connections_count, (name,))
+        yield Sample("sluicegate_bridge_unmatched_total", bridge.unmatched_count, (name,))
         for side in bridge.outgoing:
             labels = (name, "outgoing", side.rule.name)
             yield Sample("sluicegate_bridge_unconfirmed_messages", side.waiting_count, labels)

@@ -6,6 +6,7 @@ Those that operators create are checked like those of a file, and stored in the 
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
@@ -14,6 +15,7 @@ from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.sections.bridges import NODE_NAME_MISSING, Bridge
+from sluicegate.gateway.provisioning.bridge_sessions import BridgeSessions
 from sluicegate.gateway.provisioning.store import (
     CONFIGURATION,
     OPERATOR,
@@ -27,6 +29,7 @@ from sluicegate.messaging.observability.events import VPN_BRIDGE_DOWN, as_word
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.bridges.bridge import Bridge as RunningBridge
 from sluicegate.protocols.bridges.bridge import State
+from sluicegate.protocols.bridges.remote import Opened
 from sluicegate.protocols.bridges.remotes.choice import make_remote
 from sluicegate.protocols.bridges.rules import BridgeServices, RuleCounters
 from sluicegate.protocols.bridges.settings import BridgeSettings
@@ -73,6 +76,7 @@ class Bridges:
         self.running: dict[str, RunningBridge] = {}
         self.counters: dict[str, dict[tuple[str, str], RuleCounters]] = {}  # by bridge; then by direction and rule
         self._provisioned = ProvisionedObjects(BRIDGES, vpn, stored.catalog, self._configured)
+        self._sessions = BridgeSessions(vpn, stored.catalog)
         self._reasons: dict[str, str] = {}  # why an enabled bridge does not run, by its name
         self._paused: set[str] = set()  # until an operator resumes them, or a restart
         self._is_stopped = False  # the node stops: no bridge starts any more
@@ -228,6 +232,8 @@ class Bridges:
         if running is not None and running.settings == wanted:
             return
         await self._end(name)
+        stale = await self._sessions.before_connecting(wanted, self._definitions().keys())
+        wanted = replace(wanted, remote=replace(wanted.remote, stale_filters=stale))
         made = self.running[name] = self._made(wanted)
         if name in self._paused:
             made.stay_paused()
@@ -241,7 +247,18 @@ class Bridges:
 
     def _made(self, settings: BridgeSettings) -> RunningBridge:
         counters = self.counters.setdefault(settings.name, {})
-        return RunningBridge(settings, self._services, parent=self._cell, make_remote=make_remote, counters=counters)
+        return RunningBridge(
+            settings,
+            self._services,
+            parent=self._cell,
+            make_remote=make_remote,
+            counters=counters,
+            on_opened=lambda opened: self._opened(settings, opened),
+        )
+
+    def _opened(self, settings: BridgeSettings, opened: Opened) -> None:
+        runtime = self._services.runtime
+        runtime.keep(runtime.loop.create_task(self._sessions.after_connecting(settings, opened)))
 
     def _is_wanted(self, definition: Bridge) -> bool:
         return definition.enabled and self._vpn.is_up and not self._is_stopped

@@ -49,6 +49,7 @@ class BridgeView:
     remote_url: str
     connections: int  # made since the bridge started
     failures: int  # in a row
+    unmatched: int  # messages that came for no rule, and were dropped, since the bridge started
     definition: Definition
     rules: Sequence[BridgeRuleView]
 
@@ -79,6 +80,7 @@ def bridge_view(
         remote_url=definition.remote_url,
         connections=0 if running is None else running.connections_count,
         failures=0 if running is None else running.failures_count,
+        unmatched=0 if running is None else running.unmatched_count,
         definition=definition,
         rules=[
             *[_outgoing_view(index, rule, running, counters) for index, rule in enumerate(definition.outgoing)],

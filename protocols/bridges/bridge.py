@@ -69,10 +69,12 @@ class Bridge(BridgeContext):
         parent: ActorCell,
         make_remote: MakeRemote,
         counters: dict[tuple[str, str], RuleCounters],
+        on_opened: Callable[[Opened], None],
     ) -> None:
         """Raises ValueError for settings that the foreign broker's protocol has no use for.
 
-        `counters` are those of its rules, by direction and name; they outlive it.
+        `counters` are those of its rules, by direction and name; they outlive it. `on_opened` is called whenever a
+        connection is open.
         """
         runtime = services.runtime
         self.cell = runtime.spawn(
@@ -99,10 +101,12 @@ class Bridge(BridgeContext):
         self.reason = "not connected yet"  # why it is not up
         self.opened: Opened | None = None  # what the foreign broker said of the connection
         self.connections_count = 0  # that were made
+        self.unmatched_count = 0  # messages that came for no rule, and were dropped
         self.failures_count = 0  # attempts that failed, and connections that ended, since it was up for a while
         self.outgoing: list[OutgoingSide] = []
         self.incoming: list[IncomingSide] = []
         self.counters = counters
+        self._on_opened = on_opened
         self._thread: pykka.ActorRef[RemoteThread] | None = None
         self._is_running = False  # the thread serves a connection, or makes one
         self._opened_at_ms = 0
@@ -301,6 +305,7 @@ class Bridge(BridgeContext):
         if news.confirmed:
             for side, numbers in self._by_rule(news.confirmed):
                 side.confirmed(numbers)
+        self.unmatched_count += news.unmatched_count
         for rule, count in news.dropped.items():
             if self.incoming:
                 self.incoming[rule].counters.drop(DROPPED_WINDOW_FULL, count)
@@ -339,6 +344,7 @@ class Bridge(BridgeContext):
         self.opened = opened
         self.connections_count += 1
         self._opened_at_ms = self.services.runtime.clock.now_ms()
+        self._on_opened(opened)
         self._tell(VPN_BRIDGE_UP, f"is connected to {self.settings.remote.url()}")
         for side in self.outgoing:
             side.open()

@@ -121,6 +121,7 @@ class Opened:
     in_flight_max: int = 0  # unconfirmed messages that the foreign broker permits; 0: not said
     session_present: bool = False  # the foreign broker has kept what was unconfirmed
     detail: str = ""  # product and version, if it says so
+    still_subscribed: tuple[str, ...] = ()  # of `RemoteSettings.stale_filters`: it does not let go of them
 
 
 @dataclass(frozen=True, slots=True)

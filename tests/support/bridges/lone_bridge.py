@@ -104,7 +104,14 @@ class LoneBridge:
             publisher_at=self._publisher_at,
             place=lambda: "node/default",
         )
-        self.bridge = Bridge(settings(**given), services, parent=idle, make_remote=self._make_remote, counters={})
+        self.bridge = Bridge(
+            settings(**given),
+            services,
+            parent=idle,
+            make_remote=self._make_remote,
+            counters={},
+            on_opened=lambda _: None,
+        )
 
     def _publisher_at(self, address: Address) -> Publisher:
         raise AssertionError("the bridge of this test has no incoming rule")

@@ -62,8 +62,8 @@ class Connection:
         self.send(packet(0x90, u16(packet_id_of(asked)) + (b"\x00" if self._level == 5 else b"") + bytes(codes)))
         return asked
 
-    def lets_go(self) -> list[str]:
-        """Answer the next packet, an UNSUBSCRIBE, and return its filters."""
+    def lets_go(self, *codes: int) -> list[str]:
+        """Answer the next packet, an UNSUBSCRIBE, and return its filters. `codes` are those of MQTT 5."""
         asked = self.packet()
         assert asked.kind == UNSUBSCRIBE, asked
         pos = 2 + (1 if self._level == 5 else 0)
@@ -72,7 +72,7 @@ class Connection:
             end = pos + 2 + int.from_bytes(asked.body[pos : pos + 2], "big")
             filters.append(asked.body[pos + 2 : end].decode())
             pos = end
-        section = b"\x00" + bytes(len(filters)) if self._level == 5 else b""
+        section = b"\x00" + bytes(codes or len(filters)) if self._level == 5 else b""
         self.send(packet(0xB0, u16(packet_id_of(asked)) + section))
         return filters
 

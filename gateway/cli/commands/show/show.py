@@ -90,7 +90,8 @@ def bridge(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: 
     rows: list[tuple[object, ...]] = []
     for each in view.bridges:
         state = "Up" if each.up else each.state.capitalize() if each.enabled else "Disabled"
-        rows.append((each.name, "bridge", each.remote_url, f"({each.origin})", state, each.reason, ""))
+        unmatched = f"unmatched {each.unmatched}" if each.unmatched else ""
+        rows.append((each.name, "bridge", each.remote_url, f"({each.origin})", state, each.reason, unmatched))
         for rule in each.rules:
             counts = {"messages": rule.messages, "unconfirmed": rule.unconfirmed, "failures": rule.failures}
             counts["lowered"] = rule.lowered

@@ -83,6 +83,7 @@ class Mqtt3Remote(RemoteBroker):
             window_messages=settings.window_messages, has_qos_2=any(rule.qos == 2 for rule in settings.outgoing)
         )
         self._connector = Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context())
+        self.stale_filters = remote.stale_filters  # to be unsubscribed from
         self._queue: deque[Outgoing] = deque()  # to be published
         self._last_arrival = 0
 
@@ -366,13 +367,13 @@ class _Serving:
         self._is_connected = True
         self._session_present = event.session_present
         self._answer_until_ms = _now_ms() + CONNECT_S_MAX * 1000
-        stale = self._remote.settings.remote.stale_filters
-        if stale and event.session_present:
-            self._session.unsubscribe(stale)
+        if self._remote.stale_filters and event.session_present:
+            self._session.unsubscribe(self._remote.stale_filters)
         else:
             self._subscribe()
 
     def _subscribe(self) -> None:
+        self._remote.stale_filters = ()
         rules = self._remote.settings.incoming
         if rules:
             self._session.subscribe([(rule.source, rule.qos) for rule in rules])

@@ -81,6 +81,7 @@ class Mqtt5Remote(RemoteBroker):
         self._client.connect_timeout = CONNECT_S_MAX
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
+        self._client.on_unsubscribe = self._on_unsubscribe
         self._client.on_disconnect = self._on_disconnect
         self._finder = RuleFinder(settings)
         self._window = min(settings.window_messages, PUBLISH_IDS_MAX)
@@ -98,6 +99,8 @@ class Mqtt5Remote(RemoteBroker):
         self._failure = ""  # why the connection is refused, or ends
         self._is_connected = False
         self._exceeds = False  # the foreign broker has sent more than Receive Maximum allows
+        self._stale_filters = remote.stale_filters  # to be unsubscribed from
+        self._still_subscribed: tuple[str, ...] = ()  # of these: the foreign broker does not let go of them
         self._subscription_id = 0  # packet id of SUBSCRIBE; 0: SUBACK has come, or nothing is subscribed to
         self._is_known_session = False  # what the foreign broker has of ours, it has of this object
 
@@ -181,9 +184,18 @@ class Mqtt5Remote(RemoteBroker):
         elif self._sends_qos_2 and self._qos_max == 2:
             self._client.release_ids(self._window)
         self._is_known_session = True
+        if self._stale_filters and self._client.session_present:
+            self._client.unsubscribe([*self._stale_filters])
+        else:
+            self._subscribe()
+
+    def _on_unsubscribe(self, client: Any, userdata: Any, packet_id: int, reasons: Any, properties: Any) -> None:
+        pairs = zip(self._stale_filters, reasons, strict=False)
+        self._still_subscribed = tuple(each for each, reason in pairs if reason.is_failure)
         self._subscribe()
 
     def _subscribe(self) -> None:
+        self._stale_filters = ()
         wanted = [
             (
                 rule.source,
@@ -220,7 +232,9 @@ class Mqtt5Remote(RemoteBroker):
 
     def _opened(self) -> None:
         self._is_connected = True
-        self.line.opened(Opened(self._in_flight_max, self._client.session_present))
+        self.line.opened(
+            Opened(self._in_flight_max, self._client.session_present, still_subscribed=self._still_subscribed)
+        )
 
     def _on_disconnect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         if flags.is_disconnect_packet_from_server:
@@ -370,6 +384,7 @@ class Mqtt5Remote(RemoteBroker):
     def _received(self, topic: str, section: bytes, payload: bytes, qos: int, retain: bool, packet_id: int) -> None:
         rule = self._finder.rule(topic)
         if rule < 0:  # a subscription of an earlier configuration
+            self.line.unmatched()
             if qos:
                 self._client.acknowledge(packet_id, qos)
             return

@@ -289,6 +289,29 @@ def test_a_lower_qos_than_a_rule_asks_for_is_told(broker: ScriptedBroker) -> Non
     ]
 
 
+def test_filters_of_an_earlier_configuration_are_unsubscribed_from(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=[{"remote_topic": "a/#"}], stale_filters=("old/#", "older/+"))
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        assert connection.lets_go(0x87, 0) == ["old/#", "older/+"]
+        connection.grants(1)
+        side.is_open()
+        assert side.news.opened is not None
+        assert side.news.opened.still_subscribed == ("old/#",)
+        side.close()
+
+
+def test_a_message_of_no_rule_is_counted_and_acknowledged(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=[{"remote_topic": "a/#"}])
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(publish("old/1", b"1", 7, qos=1))
+        assert connection.gets(PUBACK) == [7]
+        side.until(lambda news: news.unmatched_count == 1)
+        side.close()
+
+
 # --- time ---
 
 
