@@ -37,12 +37,19 @@ def body_once(batch: MessageBatch) -> bytes:
 
 def link_batch(body: bytes) -> MessageBatch:
     """Return the batch in a body. Raises ValueError, which says what is wrong with it."""
+    return link_batch_at(body, 0, len(body))
+
+
+def link_batch_at(data: bytes, start: int, end: int) -> MessageBatch:
+    """Return the same for a body that is a part of the data."""
+    if start >= end:
+        raise ValueError("no messages")
     try:
-        batch, end = decode_batch(body, 0)
+        batch, batch_end = decode_batch(data, start)
     except (DamagedRecord, UnsupportedFormat) as error:
         raise ValueError(str(error)) from error
-    if end != len(body):
-        raise ValueError(f"{len(body) - end} bytes behind the messages")
+    if batch_end != end:
+        raise ValueError(f"messages of {batch_end - start} bytes in a body of {end - start}")
     return batch
 
 

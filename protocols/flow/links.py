@@ -19,6 +19,7 @@ from mypy_extensions import mypyc_attr
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.write_control import write_gathered
 from sluicegate.protocols.flow.codec.codes import NONE
 from sluicegate.protocols.flow.codec.frames.link import Link, LinkFrame, LinkMessages, LinkStore
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
@@ -186,7 +187,7 @@ class LinkWire(Flushed):
         if transport is None:
             return
         if self._control:
-            engine.send(b"".join(self._control))
+            engine.send_all(self._control)
             self._control.clear()
         self._write(transport)
         while (self._stores or self._direct) and not self._is_stopped():
@@ -209,7 +210,7 @@ class LinkWire(Flushed):
                 size += messages_bytes
                 messages.sent_ms = wall_ms
                 messages.write(frames)
-            engine.send(b"".join(frames))
+            engine.send_all(frames)
             self._write(transport)
         if self._held_back and self._deliveries_bytes * 2 <= DELIVERIES_BYTES_MAX:
             held_back, self._held_back = self._held_back, []
@@ -221,11 +222,9 @@ class LinkWire(Flushed):
 
     def _write(self, transport: ByteTransport) -> None:
         engine = self._engine
-        data = b"".join(engine.take())
-        if data:
-            self._counters.bytes_sent += len(data)
+        if engine.has_output:
             engine.wrote(self._cell.runtime.clock.now_ms())
-            transport.write(data)
+            write_gathered(transport, engine.take(), self._counters)
 
     def _ask_flush(self) -> None:
         if not self._is_asked and self._transport is not None:

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed
 from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.actors.messages.queues import FlowGone
 from sluicegate.actors.messages.router import NeighborGone, NeighborPresenceChanged
-from sluicegate.actors.network.link_batches import PIECE_BYTES, link_batch, link_body
+from sluicegate.actors.network.link_batches import PIECE_BYTES, link_batch, link_batch_at, link_body
 from sluicegate.actors.publishing.link_publisher import LinkPublisher
 from sluicegate.actors.queues.elsewhere import queue_elsewhere
 from sluicegate.actors.runtime.events import Events
@@ -480,10 +480,11 @@ class VpnLink(LinkOutput, Flushed):
     def _arrived(self, frame: LinkMessages) -> None:
         wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
         try:
-            if has_packets(frame.batch):
-                batch = self._packets.read(frame.batch, wall_ms)
+            data, start, end = frame.batch, frame.batch_at, frame.batch_end
+            if has_packets(data, start, end):
+                batch = self._packets.read(data, start, end, wall_ms)
             else:
-                batch = arriving(link_batch(frame.batch), frame.sent_ms, wall_ms)
+                batch = arriving(link_batch_at(data, start, end), frame.sent_ms, wall_ms)
             targets = _targets_in(frame)
         except ValueError as error:
             raise self._malformed(error) from error

@@ -14,7 +14,7 @@ from functools import partial
 from time import thread_time_ns
 from typing import Final
 
-from sluicegate.actors.network.link_batches import link_batch, link_body
+from sluicegate.actors.network.link_batches import link_batch_at, link_body
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.network.exchange import InterestReceiver, InterestSender
 from sluicegate.messaging.network.link import LinkOutput
@@ -150,7 +150,7 @@ def receiving(rows: int) -> Callable[[], object]:
             assert frame is not None
             messages = read_link_frame(frame, data)
             assert isinstance(messages, LinkMessages)
-            arriving(link_batch(messages.batch), messages.sent_ms, 2)
+            arriving(link_batch_at(messages.batch, messages.batch_at, messages.batch_end), messages.sent_ms, 2)
 
     return receive
 

@@ -239,6 +239,13 @@ class FlowEngine:
         if self.phase < CLOSING:
             self._out.append(data)
 
+    def send_all(self, pieces: list[bytes]) -> None:
+        """Send whole frames that are in pieces. They are joined only if they are compressed."""
+        if self.phase == OPEN and self.compresses:
+            self.send(b"".join(pieces))
+        elif self.phase < CLOSING:
+            self._out.extend(pieces)
+
     def welcome(self, ours: Welcome, wall_ms: int) -> list[FlowEvent]:
         """Gateway: answer HELLO; return the events of frames that the client has sent meanwhile."""
         if self.phase != GREETING:

@@ -40,9 +40,9 @@ def packets_of(batch: MessageBatch) -> tuple[bytes, bytes] | None:
     return _HEAD.pack(_FORMS[batch.dialect], 0, len(publisher), 0, batch.count) + publisher, batch.wire
 
 
-def has_packets(body: bytes) -> bool:
-    """Return whether a body is of packets, and not of the form at rest."""
-    return len(body) > 0 and body[0] in _LEVELS
+def has_packets(data: bytes, start: int, end: int) -> bool:
+    """Return whether a body, which is a part of the data, is of packets, and not of the form at rest."""
+    return start < end and data[start] in _LEVELS
 
 
 @final
@@ -52,25 +52,27 @@ class PacketsReader:
     def __init__(self) -> None:
         self._readers: dict[int, PublishReader] = {}  # by form
 
-    def read(self, body: bytes, wall_ms: int) -> MessageBatch:
-        """Return the messages in a body, which arrive at this time. Raises ValueError."""
-        try:
-            form, _, publisher_bytes, _, count = _HEAD.unpack_from(body)
-        except struct.error as error:
-            raise ValueError(f"packets of {len(body)} bytes: {error}") from None
-        wire = body[_HEAD.size + publisher_bytes :]
+    def read(self, data: bytes, start: int, end: int, wall_ms: int) -> MessageBatch:
+        """Return the messages in a body, a part of the data, which arrive at this time. Raises ValueError."""
+        if end - start < _HEAD.size:
+            raise ValueError(f"packets of {end - start} bytes; their head has {_HEAD.size}")
+        form, _, publisher_bytes, _, count = _HEAD.unpack_from(data, start)
+        publisher_at = start + _HEAD.size
+        packets_at = publisher_at + publisher_bytes
+        if packets_at > end:
+            raise ValueError(f"packets of {end - start} bytes, with a publisher of {publisher_bytes}")
         reader = self._readers.get(form)
         if reader is None:
             reader = self._readers[form] = PublishReader(_LEVELS[form], _LIMITS, "")
-        reader.publisher = body[_HEAD.size : _HEAD.size + publisher_bytes].decode("utf-8")
+        reader.publisher = data[publisher_at:packets_at].decode("utf-8")
         received = ReceivedEvents()
         try:
-            end = reader.read(wire, 0, len(wire), wall_ms, received)
+            read_end = reader.read(data, packets_at, end, wall_ms, received)
         except PeerViolation as violation:
             raise ValueError(f"packets: {violation.text}") from None
         first = received.first
-        if end != len(wire) or received.further or not isinstance(first, PublishReceived):
-            raise ValueError(f"packets of {len(wire)} bytes, of which {end} are one run")
+        if read_end != end or received.further or not isinstance(first, PublishReceived):
+            raise ValueError(f"packets of {end - packets_at} bytes, of which {read_end - packets_at} are one run")
         if not isinstance(first.batch, WireBatch) or first.batch.count != count:
             raise ValueError(f"{first.batch.count} packets; {count} of QoS 0 were announced")
         return first.batch

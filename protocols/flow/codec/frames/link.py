@@ -173,7 +173,7 @@ class LinkAck:
 class LinkMessages:
     """Direct messages, and for whom the publisher's broker has chosen them."""
 
-    __slots__ = ("batch", "flow_id", "groups", "rest", "sent_ms", "targets")
+    __slots__ = ("batch", "batch_at", "batch_end", "flow_id", "groups", "rest", "sent_ms", "targets")
 
     def __init__(
         self,
@@ -183,17 +183,24 @@ class LinkMessages:
         groups: tuple[LinkGroup, ...],
         batch: bytes,
         rest: bytes = b"",
+        *,
+        batch_at: int = 0,
+        batch_end: int = -1,
     ) -> None:
+        """`batch_at` and `batch_end` say where the messages are in `batch`, if they are not all of it."""
         self.flow_id = flow_id
         self.targets = targets
         self.sent_ms = sent_ms  # on the sender's wall clock, by which the times in the messages are to be read
         self.groups = groups  # one member of each gets the messages
-        self.batch = batch  # as it is at rest, or packets
-        self.rest = rest  # what is written behind it: large data are copied once. What was read has none
+        self.batch = batch  # as it is at rest, or packets; of what was read, all that was read with it: no copy is made
+        self.batch_at = batch_at
+        self.batch_end = len(batch) if batch_end < 0 else batch_end
+        self.rest = rest  # what is written behind it, so that large data are not copied. What was read has none
 
     def __repr__(self) -> str:
         groups = f", groups {list(self.groups)}" if self.groups else ""
-        return f"LinkMessages(flow {self.flow_id}, targets {self.targets}, sent {self.sent_ms}{groups}, {self.batch!r})"
+        batch = self.batch[self.batch_at : self.batch_end]
+        return f"LinkMessages(flow {self.flow_id}, targets {self.targets}, sent {self.sent_ms}{groups}, {batch!r})"
 
     def encode(self) -> bytes:
         """Return the frame."""
@@ -211,10 +218,11 @@ class LinkMessages:
                 writer.data(f.LINK_GROUP, _GROUP.pack(is_mqtt, len(encoded)) + encoded + topic_filter.encode("utf-8"))
             fields = writer.encoded()
         head = _MESSAGES.pack(self.targets, 0, 0, self.sent_ms)
-        body_bytes = len(head) + len(self.batch) + len(self.rest)
+        batch = self.batch[self.batch_at : self.batch_end]
+        body_bytes = len(head) + len(batch) + len(self.rest)
         frame = frame_head(LINK_MESSAGES, 0, self.flow_id, len(fields), body_bytes)
-        out.append(b"".join((frame, fields, head, self.batch)) if self.rest else b"".join((frame, fields, head)))
-        out.append(self.rest or self.batch)
+        out.append(b"".join((frame, fields, head, batch)) if self.rest else b"".join((frame, fields, head)))
+        out.append(self.rest or batch)
 
 
 @final
@@ -378,7 +386,9 @@ def _read_messages(frame: Frame, data: bytes) -> LinkMessages:
     if frame.fields_at != at:
         reader = FieldReader("LINK_MESSAGES", data, frame.fields_at, at)
         groups = tuple([_read_group(each) for each in reader.all_data(f.LINK_GROUP)])
-    return LinkMessages(frame.flow_id, targets, sent_ms, groups, data[at + _MESSAGES.size : frame.end])
+    return LinkMessages(
+        frame.flow_id, targets, sent_ms, groups, data, batch_at=at + _MESSAGES.size, batch_end=frame.end
+    )
 
 
 def _read_store(frame: Frame, data: bytes) -> LinkStore:

@@ -70,7 +70,7 @@ def numbers(written: list[bytes]) -> list[int]:
         size = 4 + int.from_bytes(data[:4], "big")
         frame = decoded(data[:size])
         if isinstance(frame, LinkMessages):
-            found.append(int.from_bytes(frame.batch[:2], "big"))
+            found.append(int.from_bytes(frame.batch[frame.batch_at : frame.batch_at + 2], "big"))
         data = data[size:]
     return found
 

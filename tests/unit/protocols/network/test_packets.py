@@ -39,8 +39,10 @@ def body_of(batch: MessageBatch) -> bytes:
 )
 def test_packets_arrive_as_they_were_sent(messages: list[tuple[str, bytes]], level: int) -> None:
     batch = sent(*messages, level=level)
-    assert has_packets(body_of(batch))
-    arrived = PacketsReader().read(body_of(batch), NOW_MS)
+    data = b"before" + body_of(batch) + b"behind"  # frames that were read together
+    start, end = len(b"before"), len(data) - len(b"behind")
+    assert has_packets(data, start, end)
+    arrived = PacketsReader().read(data, start, end, NOW_MS)
     assert isinstance(arrived, WireBatch)
     assert (arrived.wire, arrived.dialect) == (batch.wire, batch.dialect)
     assert arrived.payloads() == [payload for _, payload in messages]
@@ -52,14 +54,15 @@ def test_packets_arrive_as_they_were_sent(messages: list[tuple[str, bytes]], lev
 def test_a_reader_takes_both_versions_of_many_publishers() -> None:
     reader = PacketsReader()
     for level in (4, 5, 4):
-        assert reader.read(body_of(sent(("t", b"1"), level=level)), NOW_MS).payloads() == [b"1"]
+        body = body_of(sent(("t", b"1"), level=level))
+        assert reader.read(body, 0, len(body), NOW_MS).payloads() == [b"1"]
 
 
 def test_other_messages_are_no_packets() -> None:
     batch = sent(("t", b"1")).select([0])
     assert packets_of(batch) is None
-    assert not has_packets(b"\x02\0\0\0")
-    assert not has_packets(b"")
+    assert not has_packets(b"\x02\0\0\0", 0, 4)
+    assert not has_packets(b"\xf3", 1, 1)
 
 
 HEAD = bytes.fromhex("f300 0001 00000000 00000001") + b"p"
@@ -69,6 +72,7 @@ HEAD = bytes.fromhex("f300 0001 00000000 00000001") + b"p"
     ("body", "reason"),
     [
         (b"\xf3\0\0", "packets of 3 bytes"),
+        (HEAD[:-1], "packets of 12 bytes, with a publisher of 1"),
         (HEAD, "0 are one run"),
         (HEAD + mqtt.publish("t", b"1") + b"\x30", "6 are one run"),
         (HEAD + mqtt.publish("t", b"1") + b"\xc0\0", "6 are one run"),
@@ -81,4 +85,6 @@ HEAD = bytes.fromhex("f300 0001 00000000 00000001") + b"p"
 )
 def test_what_is_wrong_with_packets_is_found(body: bytes, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
-        PacketsReader().read(body, NOW_MS)
+        PacketsReader().read(body, 0, len(body), NOW_MS)
+    with pytest.raises(ValueError, match=reason):
+        PacketsReader().read(b"before" + body + mqtt.publish("t", b"1"), 6, 6 + len(body), NOW_MS)
