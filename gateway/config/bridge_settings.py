@@ -3,7 +3,8 @@
 A bridge may have the right form and be refused all the same: where messages would go in circles, or come twice.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -126,29 +127,53 @@ def refused_rules(bridge: Bridge) -> Iterator[Finding]:
     yield from _impossible_topics(bridge, scheme)
     if scheme.startswith("flow"):
         yield from _too_much_of_flow(bridge)
+        yield from _doubled(_flow_filters(bridge))
     if not scheme.startswith("mqtt"):
+        if bridge.mqtt_version != "5":
+            yield Finding(("mqtt_version",), f"{scheme}:// is not MQTT", "mqtt:// and mqtts://, or no mqtt_version")
         return
-    filters: list[tuple[IncomingRule, TopicFilter]] = []
+    filters: list[tuple[int, IncomingRule, TopicFilter]] = []
     for index, incoming in enumerate(bridge.incoming):
         place = ("incoming", index, "remote_topic")
         try:
-            shared = parse_shared(incoming.remote_topic, Syntax.MQTT)
-            found = parse_filter(incoming.remote_topic, Syntax.MQTT) if shared is None else shared.filter
+            filters.append((index, incoming, incoming_filter(incoming)))
         except TopicError as error:
             yield Finding(place, f"it is no topic filter of MQTT: {error}")
             continue
-        if is_queue_topic(incoming.remote_topic):
-            if len(bridge.incoming) > 1:
-                yield Finding(place, *QUEUE_ALONE)
-            found = parse_filter("#", Syntax.MQTT)
-        for other, other_filter in filters:
-            if overlap(found, other_filter):
-                text = f"it has topics in common with that of rule {other.label()!r}, whose messages would come twice"
-                yield Finding(place, text, "topic filters that have none in common")
-        filters.append((incoming, found))
+        if is_queue_topic(incoming.remote_topic) and len(bridge.incoming) > 1:
+            yield Finding(place, *QUEUE_ALONE)
+    yield from _doubled(filters)
     if bridge.mqtt_version == "5":
         return  # No Local, and the path of each message
+    if bridge.session_expiry_s not in (0, Bridge.model_fields["session_expiry_s"].default):
+        text = "a session of MQTT 3.1.1 does not expire: it is kept for good, or with 0 not at all"
+        yield Finding(("session_expiry_s",), text, "0, or none given")
     yield from _circles(bridge, filters)
+
+
+def incoming_filter(rule: IncomingRule) -> TopicFilter:
+    """Return the topics that a rule may bring over MQTT: all, from a queue. Raises TopicError."""
+    shared = parse_shared(rule.remote_topic, Syntax.MQTT)
+    found = parse_filter(rule.remote_topic, Syntax.MQTT) if shared is None else shared.filter
+    return parse_filter("#", Syntax.MQTT) if is_queue_topic(rule.remote_topic) else found
+
+
+def _flow_filters(bridge: Bridge) -> Iterator[tuple[int, IncomingRule, TopicFilter]]:
+    for index, rule in enumerate(bridge.incoming):
+        with suppress(TopicError):  # the remote refuses it, and says why
+            if rule.remote_topic:
+                yield index, rule, parse_filter(rule.remote_topic, syntax_of(rule.remote_topic))
+
+
+def _doubled(filters: Iterable[tuple[int, IncomingRule, TopicFilter]]) -> Iterator[Finding]:
+    """Find topic filters that overlap."""
+    earlier: list[tuple[IncomingRule, TopicFilter]] = []
+    for index, incoming, found in filters:
+        for other, other_filter in earlier:
+            if overlap(found, other_filter):
+                text = f"it has topics in common with that of rule {other.label()!r}, whose messages would come twice"
+                yield Finding(("incoming", index, "remote_topic"), text, "topic filters that have none in common")
+        earlier.append((incoming, found))
 
 
 def _impossible_topics(bridge: Bridge, scheme: str) -> Iterator[Finding]:
@@ -179,10 +204,10 @@ def _too_much_of_flow(bridge: Bridge) -> Iterator[Finding]:
             yield Finding(("incoming", index, "qos"), text, "0, or remote_queue, a queue that subscribes to the topics")
 
 
-def _circles(bridge: Bridge, filters: Sequence[tuple[IncomingRule, TopicFilter]]) -> Iterator[Finding]:
+def _circles(bridge: Bridge, filters: Sequence[tuple[int, IncomingRule, TopicFilter]]) -> Iterator[Finding]:
     for index, outgoing in enumerate(bridge.outgoing):
         image = image_of(outgoing)
-        for incoming, topic_filter in filters:
+        for _, incoming, topic_filter in filters:
             if overlap(image, topic_filter):
                 yield Finding(
                     ("outgoing", index),

@@ -7,6 +7,7 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from sluicegate.gateway.config.bridge_conflicts import conflicts
 from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
 from sluicegate.gateway.config.document import (
     BYTES_MAX,
@@ -187,11 +188,13 @@ def _refused_points(document: Document, config: Config) -> list[Problem]:
 
 
 def _refused_bridges(document: Document, config: Config) -> list[Problem]:
-    """Find bridges that would send messages in circles, or bring them twice."""
+    """Find bridges that would send messages in circles, bring them twice, or stand in the way of each other."""
     problems: list[Problem] = []
     for name, vpn in config.message_vpns().items():
+        queues = [queue.config for queue in vpn.queues.declared]
         for index, bridge in enumerate(vpn.bridges):
-            for finding in refused_rules(bridge):
+            beside = conflicts(bridge, vpn.bridges[:index], queues, node=config.node.name, vpn=name)
+            for finding in (*refused_rules(bridge), *beside):
                 path: Path = (*vpn_path(name), "bridges", index, *finding.path)
                 problems.append(Problem(document.place(path), _dotted(path), str(finding)))
     return problems

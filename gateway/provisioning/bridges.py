@@ -5,15 +5,16 @@ Those that operators create are checked like those of a file, and stored in the 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL
+from sluicegate.gateway.config.bridge_conflicts import conflicts
 from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
-from sluicegate.gateway.config.findings import changed, described
+from sluicegate.gateway.config.findings import Finding, changed, described
 from sluicegate.gateway.config.sections.bridges import NODE_NAME_MISSING, Bridge
 from sluicegate.gateway.provisioning.bridge_sessions import BridgeSessions
 from sluicegate.gateway.provisioning.store import (
@@ -186,7 +187,7 @@ class Bridges:
     async def _keep(self, bridge: Bridge) -> None:
         if not self._is_named():
             raise Refused(f"{NODE_NAME_MISSING}; set it, and restart")
-        for finding in refused_rules(bridge):
+        for finding in (*refused_rules(bridge), *self._conflicts(bridge)):
             raise QueueInvalid(finding.field, finding.reason, finding.allowed)
         try:
             settings = await self._read(bridge)
@@ -194,6 +195,11 @@ class Bridges:
             raise Refused(f"a file that it names cannot be used: {error}") from None
         await self._provisioned.put(bridge.name, bridge)
         await self._follow(bridge.name, settings)
+
+    def _conflicts(self, bridge: Bridge) -> Iterator[Finding]:
+        others = [each for name, each in self._definitions().items() if name != bridge.name]
+        queues = [queue.config for queue in self._vpn.config.queues.declared]
+        return conflicts(bridge, others, queues, node=self._node, vpn=self._name)
 
     async def _read(self, definition: Bridge) -> BridgeSettings:
         """Return the settings of a definition; a thread reads its files. Raises ValueError."""

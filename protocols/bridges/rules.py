@@ -15,10 +15,9 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import VPN_BRIDGE_RULE_LOWERED, as_word
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.protocols.bridges.remote import Line
-from sluicegate.protocols.bridges.settings import BridgeSettings
+from sluicegate.protocols.bridges.settings import CLIENT_PREFIX, BridgeSettings
 
 PROTOCOL: Final = "bridge"  # of its flows, as operators see them
-CLIENT_PREFIX: Final = "#bridge/"  # of the name under which it consumes and publishes here
 RULES_MAX: Final = 256  # of one direction: their index is the last byte of a message's number
 
 # Why a rule drops a message; each is a counter of the rule.

@@ -86,6 +86,18 @@ IN = [{"remote_topic": "z/#"}]
             "no message can have such a topic",
         ),
         ({"password_file": "/x"}, "password_file needs username"),
+        ({"remote_url": "flow://other.example", "mqtt_version": "3.1.1"}, "mqtt_version: flow:// is not MQTT"),
+        (
+            {"mqtt_version": "3.1.1", "session_expiry_s": 60},
+            "session_expiry_s: a session of MQTT 3.1.1 does not expire",
+        ),
+        (
+            {
+                "remote_url": "flow://other.example",
+                "incoming": [{"remote_topic": "a/>", "qos": 0}, {"remote_topic": "a/b", "qos": 0}],
+            },
+            "incoming.1.remote_topic: it has topics in common with that of rule 'a/>'",
+        ),
         ({"tls_authorities_file": "/x"}, "allowed: mqtts://"),
     ],
 )
@@ -159,3 +171,67 @@ def test_a_broker_with_bridges_has_a_name_of_its_own(where: str) -> None:
         load(None, settings=(setting,))
     assert "node.name is missing" in str(refused.value)
     load(None, settings=(setting, "node.name=sluicegate"))
+
+
+# --- beside other bridges, and beside queues ---
+
+
+def problems(*bridges: dict[str, Any], queues: tuple[dict[str, Any], ...] = ()) -> str:
+    """Return what is said of bridges to one foreign broker; empty: nothing."""
+    made = [{"name": f"b{index}", "remote_url": "mqtt://plant.example", **each} for index, each in enumerate(bridges)]
+    given = {"node": {"name": "here"}, "bridges": made, "queues": {"declared": [*queues]}}
+    try:
+        load(
+            None,
+            settings=tuple(f"{key}={yaml.safe_dump(value, default_flow_style=True)}" for key, value in given.items()),
+        )
+    except ConfigError as refused:
+        return str(refused)
+    return ""
+
+
+OUT: dict[str, Any] = {"outgoing": [{"topic": "a/#"}]}
+BACK: dict[str, Any] = {"incoming": [{"remote_topic": "a/+"}]}
+OLD: dict[str, Any] = {"mqtt_version": "3.1.1"}
+
+
+@pytest.mark.parametrize(
+    ("bridges", "place"),
+    [
+        ([OUT | OLD, BACK], "bridges.1.incoming.0: it would bring back the messages of the outgoing rule 'a/#'"),
+        ([BACK | OLD, OUT], "bridges.1.outgoing.0: its messages would come back by the incoming rule 'a/+'"),
+        ([OUT, BACK | OLD], "of bridge 'b0', to the same foreign broker"),
+    ],
+)
+def test_circles_over_two_bridges_are_refused(bridges: list[dict[str, Any]], place: str) -> None:
+    assert place in problems(*bridges)
+
+
+@pytest.mark.parametrize(
+    "bridges",
+    [
+        [OUT, BACK],
+        [OUT | OLD, BACK | {"remote_url": "mqtt://plant.example:1884"}],
+        [OUT | OLD, BACK | {"enabled": False}],
+        [OUT | OLD, {"incoming": [{"remote_topic": "b/#"}]}],
+    ],
+    ids=["MQTT 5 marks messages", "another broker", "disabled", "other topics"],
+)
+def test_bridges_that_bring_nothing_back_are_not_refused(bridges: list[dict[str, Any]]) -> None:
+    assert not problems(*bridges)
+
+
+def test_two_bridges_have_two_client_identifiers_at_one_foreign_broker() -> None:
+    said = problems({}, {"client_id": "here-b0"})
+    assert "bridges.1.client_id: 'here-b0' is the client identifier of bridge 'b0'" in said
+    assert "allowed: one that no other bridge to this foreign broker has" in said
+    assert not problems({"client_id": "x"}, {"client_id": "x", "remote_url": "mqtt://other.example"})
+
+
+def test_a_queue_that_the_bridge_may_not_consume_from_is_refused() -> None:
+    outgoing = {"outgoing": [{"queue": "q"}]}
+    said = problems(outgoing, queues=({"name": "q", "permission": "no-access", "owner": "me"},))
+    assert "bridges.0.outgoing.0.queue: queue 'q' has permission 'no-access'" in said
+    assert "allowed: a queue with owner '#bridge/b0', or permission 'consume'" in said
+    for owned in ({"owner": "#bridge/b0", "permission": "no-access"}, {"owner": "me"}):
+        assert not problems(outgoing, queues=({"name": "q", **owned},))
