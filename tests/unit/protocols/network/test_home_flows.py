@@ -175,3 +175,9 @@ def test_a_consumer_that_binds_while_the_link_is_slow_waits_as_well(home: Home) 
     home.wire.resumed()
     home.wire.flush()
     assert window.room() == 10
+
+
+@pytest.mark.parametrize("kind", [notes.BIND, notes.BROWSE])
+def test_a_number_that_is_bound_is_not_bound_again(home: Home, kind: int) -> None:
+    with pytest.raises(ValueError, match=f"consumer {CONSUMER} is bound already"):
+        home.says(kind, "q", "client", "user", "flow", "", 1, 0, 0)
