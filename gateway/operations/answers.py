@@ -1,15 +1,25 @@
-"""Answers to operators of neighbor brokers about queues of this one: what its own operators are shown, as JSON.
+"""What operators of neighbor brokers are answered about queues of this one, and what is done here for them.
 
-No question goes further than one link: a queue of another neighbor is not found.
+An answer is what its own operators are shown, as JSON. No question and no action goes further than one link: a queue of
+another neighbor is not found. The neighbor has checked the rights of its operator. Every action is an event here, which
+names the neighbor.
 """
 
 from typing import Any
 
 from pydantic import TypeAdapter
 
+from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.operations.actions import DELETE_CURSOR, REPLAY
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.operations.questions import KEY, QUEUE
+from sluicegate.gateway.operations.questions import CURSORS, KEY, QUEUE
 from sluicegate.gateway.views.errors import NotFound, Refused
+from sluicegate.gateway.views.selections import ReplayStart
+from sluicegate.gateway.views.spool import CursorView
+from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
+from sluicegate.messaging.queues.definition import QueueInvalid
+
+OPERATIONS = {REPLAY: "replay_queue", DELETE_CURSOR: "delete_cursor"}  # as the admin port calls them
 
 
 async def answer(operations: NodeOperations, vpn: str, what: str, names: list[str]) -> tuple[str, str]:
@@ -21,8 +31,42 @@ async def answer(operations: NodeOperations, vpn: str, what: str, names: list[st
             view = await here.show_queue_here(names[0])
         elif what == KEY and len(names) == 2:
             view = await here.explain_key_here(names[0], names[1])
+        elif what == CURSORS and len(names) == 1:
+            cursors = tuple(await here.list_cursors_here(names[0]))
+            return TypeAdapter(tuple[CursorView, ...]).dump_json(cursors).decode(), ""
         else:
             return "", f"the broker is of a release that cannot say this of a queue: {what!r:.100}"
     except (NotFound, Refused) as error:
         return "", str(error)
     return TypeAdapter(type(view)).dump_json(view).decode(), ""
+
+
+async def act(
+    operations: NodeOperations, events: Events, neighbor: str, vpn: str, what: str, names: list[str]
+) -> tuple[str, str]:
+    """Do what a neighbor's operator asks for; return what was done, and why it was not: one is empty."""
+    if what not in OPERATIONS or not names:
+        return "", f"the broker is of a release that cannot do this to a queue: {what!r:.100}"
+    done, error = "", ""
+    try:
+        done = await _done(operations.in_vpn(vpn), what, names)
+    except (NotFound, Refused, QueueInvalid) as refusal:
+        error = str(refusal)
+    outcome = error or f"done ({done})"
+    details = {"broker": neighbor, "operation": OPERATIONS[what], "queue": names[0], "vpn": vpn, "outcome": outcome}
+    text = f"an operator at broker {neighbor!r} asked for {OPERATIONS[what]} of queue {names[0]!r}: {outcome}"
+    events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
+    return done, error
+
+
+async def _done(here: NodeOperations, what: str, names: list[str]) -> str:
+    """Carry out an action; return what was done. Raises NotFound, Refused and QueueInvalid."""
+    if what == REPLAY and len(names) == 5 and all(each.isdecimal() or not each for each in names[1:]):
+        first, since_ms, end, partition = [int(each) if each else None for each in names[1:]]
+        if first is not None and since_ms is not None and end is not None:
+            start = ReplayStart(first, since_ms)
+            return str(await here.replay_queue_here(names[0], start, end=end, partition=partition))
+    elif what == DELETE_CURSOR and len(names) == 2:
+        await here.delete_cursor_here(names[0], names[1])
+        return f"cursor {names[1]}"
+    raise Refused(f"{OPERATIONS[what]} with {names[1:]!r:.200} cannot be read here: do it at this broker")

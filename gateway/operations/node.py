@@ -36,13 +36,14 @@ from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountOperations
+from sluicegate.gateway.operations.actions import delete_cursor_at_home, replay_at_home
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.clients import client_views, vpn_view, vpns_view, wanted_clients
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.questions import KEY, QUEUE, ask_home
+from sluicegate.gateway.operations.questions import KEY, QUEUE, ask_cursors, ask_home
 from sluicegate.gateway.operations.queues import (
     QueueFollowers,
     ask_queue,
@@ -318,7 +319,15 @@ class NodeOperations(AccountOperations, NodeInterface):
         return await self._messages.cancel_redrive((await self._find(name)).name)
 
     async def replay_queue(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
-        """Replay kept messages; return how many."""
+        """Replay kept messages; return how many. The broker that has the queue does it."""
+        try:
+            return await self.replay_queue_here(name, start, end=end, partition=partition)
+        except QueueNotFound:
+            neighbors = self._node.links.links.neighbors
+            return await replay_at_home(neighbors, self._vpn, name, start, end=end, partition=partition)
+
+    async def replay_queue_here(self, name: str, start: ReplayStart, *, end: int, partition: int | None) -> int:
+        """Replay a queue of this broker. Raises QueueNotFound, QueueInvalid and Refused."""
         handle = await self._find(name)
         _check_partition(handle, partition)
         try:
@@ -328,13 +337,27 @@ class NodeOperations(AccountOperations, NodeInterface):
         return count
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
-        """Return a queue's durable cursors."""
+        """Return a queue's durable cursors; the broker that has the queue is asked."""
+        try:
+            return await self.list_cursors_here(name)
+        except QueueNotFound:
+            return await ask_cursors(self._node.links.links.neighbors, self._vpn, name)
+
+    async def list_cursors_here(self, name: str) -> Sequence[CursorView]:
+        """Return the durable cursors of a queue of this broker. Raises QueueNotFound."""
         await self._find(name)
         overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name))
         return [cursor_view(each) for each in overviews]
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
-        """Delete a durable cursor."""
+        """Delete a durable cursor. The broker that has the queue does it."""
+        if self._vpn.space.queue_home(name) is None:
+            await self.delete_cursor_here(name, cursor)
+        else:
+            await delete_cursor_at_home(self._node.links.links.neighbors, self._vpn, name, cursor)
+
+    async def delete_cursor_here(self, name: str, cursor: str) -> None:
+        """Delete a durable cursor at this broker. Raises CursorNotFound and Refused."""
         try:
             await self._vpn.cursors.ask(DeleteCursor(name, cursor))
         except CursorRefused as refusal:

@@ -9,23 +9,41 @@ from typing import Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.explanations import KeyExplanation
 from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.spool import CursorView
 from sluicegate.protocols.network.neighbor import Neighbor
-from sluicegate.protocols.network.queues.questions import QuestionFailed
+from sluicegate.protocols.network.queues.questions import QuestionFailed, Questions
 
 QUEUE: Final = "queue"  # its name
 KEY: Final = "key"  # a queue, and a key of it
+CURSORS: Final = "cursors"  # of a queue
 
 View = TypeVar("View", QueueView, KeyExplanation)
+T = TypeVar("T")
 
 
 async def ask_home(
     neighbors: Mapping[str, Neighbor], vpn: MessageVpn, view: type[View], what: str, queue: str, *names: str
 ) -> View:
     """Return what the broker that has a queue says of it. Raises QueueNotFound and Refused."""
+    broker, questions = home_of(neighbors, vpn, queue)
+    answer = await answer_of(questions.ask(what, [queue, *names]), queue, broker)
+    return replace(_read(view, answer, queue, broker), broker=broker)
+
+
+async def ask_cursors(neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str) -> tuple[CursorView, ...]:
+    """Return the durable cursors of a queue of another broker. Raises QueueNotFound and Refused."""
+    broker, questions = home_of(neighbors, vpn, queue)
+    answer = await answer_of(questions.ask(CURSORS, [queue]), queue, broker)
+    return _read(tuple[CursorView, ...], answer, queue, broker)
+
+
+def home_of(neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str) -> tuple[str, Questions]:
+    """Return the broker that has a queue, and who asks it. Raises QueueNotFound, and Refused without a link."""
     home = vpn.space.queue_home(queue)
     if home is None:
         raise QueueNotFound(queue)
@@ -33,13 +51,22 @@ async def ask_home(
     neighbor = neighbors.get(broker)
     for each in () if neighbor is None else neighbor.vpns:
         if each.vpn.name == vpn.name:
-            try:
-                answer = await each.questions.ask(what, [queue, *names])
-                found: View = TypeAdapter(view).validate_json(answer)
-            except QuestionFailed as failed:
-                raise Refused(f"queue {queue!r} is at broker {broker}: {failed}") from None
-            except ValidationError:
-                text = f"queue {queue!r} is at broker {broker}, whose answer this release does not read: ask there"
-                raise Refused(text) from None
-            return replace(found, broker=broker)
+            return broker, each.questions
     raise Refused(f"queue {queue!r} is at broker {broker}, to which there is no link now")
+
+
+async def answer_of(answer: LoopFuture[str], queue: str, broker: str) -> str:
+    """Return an answer of the broker that has a queue. Raises Refused."""
+    try:
+        return await answer
+    except QuestionFailed as failed:
+        raise Refused(f"queue {queue!r} is at broker {broker}: {failed}") from None
+
+
+def _read(view: type[T], answer: str, queue: str, broker: str) -> T:
+    try:
+        found: T = TypeAdapter(view).validate_json(answer)
+    except ValidationError:
+        text = f"queue {queue!r} is at broker {broker}, whose answer this release does not read: ask there"
+        raise Refused(text) from None
+    return found

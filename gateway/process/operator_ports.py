@@ -86,12 +86,14 @@ class AdminPorts(OperatorPorts):
         for module in IMPORTED if self._bound else ():
             await wait_until_idle(self._received_bytes, now_ms, until_ms)
             import_module(module)
-        from sluicegate.gateway.operations.answers import answer  # late: see the module docstring
+        from sluicegate.gateway.operations.answers import act, answer  # late: see the module docstring
         from sluicegate.gateway.operations.node import NodeOperations
 
         # One for all ports: they share running operations, such as a backup.
         view = self._operations = NodeOperations(self._node)
-        self._node.links.answerer.answers = partial(answer, view)
+        answerer = self._node.links.answerer
+        answerer.answers = partial(answer, view)
+        answerer.actions = partial(act, view, self._node.services.runtime.events)
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 self.servers[name] = await self._serve(view, name, config)

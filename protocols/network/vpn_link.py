@@ -49,6 +49,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     VpnFrame,
 )
 from sluicegate.protocols.flow.codec.frames.link_flow import (
+    ACTS,
     ANSWERS,
     SERVES_CONSUMERS,
     SERVES_READERS,
@@ -286,7 +287,8 @@ class VpnLink(LinkOutput, Flushed):
         else:
             self.remote_queues.connected_unserved()
         self._connect_readers(wire, greeting)
-        self.questions.connected(wire, flow_id, frame_bytes_max, is_answered=ANSWERS in greeting.features)
+        is_answered, acts = ANSWERS in greeting.features, ACTS in greeting.features
+        self.questions.connected(wire, flow_id, frame_bytes_max, is_answered=is_answered, acts=acts)
         self._set_up(True)
         self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in greeting.features else None)
 

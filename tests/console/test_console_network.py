@@ -101,7 +101,9 @@ def test_a_queue_of_another_broker_is_found_shown_browsed_and_not_changed(
     expect(page.get_by_role("button", name="Edit")).to_have_attribute(
         "title", "the queue is at broker there: change it there"
     )
-    expect(page.get_by_role("heading", name="Durable cursors")).to_be_hidden()
+    expect(page.get_by_role("button", name="Replay")).to_have_attribute("title", "the queue keeps no settled messages")
+    expect(page.get_by_role("heading", name="Durable cursors")).to_be_visible()
+    expect(page.locator("#page")).to_contain_text("No durable cursors.")
 
     page.get_by_role("button", name="Messages").click()
     expect(page.locator("#page")).to_contain_text("at broker there")

@@ -6,7 +6,8 @@ that the consumer's broker gave to the flow. Values of later releases are at the
 The consumer's broker sends BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN and UNBIND; the others come from the
 broker that has the queue, in order with deliveries. A browser is a flow too: BROWSE binds it, and it has no credit but
 what BROWSE and SHOW grant; BOUND, REFUSED, DRAIN, DRAINED, UNBIND and GONE are said of it as of consumers. ASK and
-ANSWER come from either end. READER is a request of a reader (`reader_notes`), and CHUNK, TOLD and UNREAD are answers.
+ANSWER come from either end, and so does ACT, which is answered as ASK is. READER is a request of a reader
+(`reader_notes`), and CHUNK, TOLD and UNREAD are answers.
 """
 
 import struct
@@ -40,11 +41,12 @@ READER: Final = 21  # what, queue, user, and more by what is asked; for "consume
 CHUNK: Final = 22  # next sequence, end of what can be read now, gaps: first, end, reason; the same number
 TOLD: Final = 23  # what was asked for; the same number
 UNREAD: Final = 24  # code, text; the same number
+ACT: Final = 25  # what is to be done, names; for "consumer", the number of the question
 
-KINDS: Final = frozenset(range(BIND, UNREAD + 1))
+KINDS: Final = frozenset(range(BIND, ACT + 1))
 OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND, BROWSE, SHOW})
 
-OF_OPERATORS: Final = frozenset({ASK, ANSWER})
+OF_OPERATORS: Final = frozenset({ASK, ACT, ANSWER})
 TO_READERS: Final = frozenset({CHUNK, TOLD, UNREAD})
 
 NO_QUEUE: Final = "no_queue"  # code of REFUSED: there is no such queue

@@ -1,7 +1,8 @@
 """Questions of one broker's operators about queues of the other: each is asked once, and answered once.
 
 The gateway says what an answer is; here it is a text. A question whose connection ends, or that is not answered in
-time, fails: whoever asked may ask again.
+time, fails: whoever asked may ask again. An action is a question whose answer tells what was done; if it fails so, it
+may have been done.
 """
 
 import logging
@@ -13,7 +14,7 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
-from sluicegate.protocols.network.queues.notes import ANSWER, ASK, FRAME_HEAD_BYTES, FlowNote, note_body
+from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FRAME_HEAD_BYTES, FlowNote, note_body
 
 ANSWER_MS_MAX: Final = 10_000
 AT_ONCE_MAX: Final = 64  # questions of one neighbor that are being answered
@@ -22,6 +23,10 @@ log = logging.getLogger("sluicegate.network")
 
 # Takes the message VPN here, what is asked, and names. Returns the answer, and why there is none: one is empty.
 Answers = Callable[[str, str, list[str]], Coroutine[Any, Any, tuple[str, str]]]
+# Takes the neighbor whose operator asks for it, and then the same. Returns what was done, and why it was not.
+Actions = Callable[[str, str, str, list[str]], Coroutine[Any, Any, tuple[str, str]]]
+
+PERHAPS_DONE: Final = "; it may have been done all the same: look there"
 
 
 class QuestionFailed(Exception):
@@ -34,6 +39,7 @@ class Answerer:
 
     def __init__(self) -> None:
         self.answers: Answers | None = None  # None: the broker has no ports for operators
+        self.actions: Actions | None = None  # the same
 
 
 @final
@@ -41,6 +47,7 @@ class Questions:
     """The questions of both ends of a link, in one message VPN."""
 
     def __init__(self, cell: ActorCell, neighbor: str, vpn: str, answerer: Answerer) -> None:
+        self.answering_count = 0  # questions and actions of the neighbor
         self._cell = cell
         self._neighbor = neighbor
         self._vpn = vpn
@@ -49,82 +56,102 @@ class Questions:
         self._link_flow_id = 0
         self._frame_bytes_max = 0
         self._is_answered = False  # the neighbor knows questions
+        self._acts = False  # the neighbor knows actions
         self._number = 0
-        self._asked: dict[int, LoopFuture[str]] = {}  # without an answer, by number
-        self._answering_count = 0
+        self._asked: dict[int, tuple[int, LoopFuture[str]]] = {}  # kinds and answers of those without, by number
 
-    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int, *, is_answered: bool) -> None:
-        """Begin on a new connection. `is_answered`: the neighbor knows questions."""
+    def connected(
+        self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int, *, is_answered: bool, acts: bool
+    ) -> None:
+        """Begin on a new connection. `is_answered`: the neighbor knows questions; `acts`: it knows actions."""
         self._wire = wire
         self._link_flow_id = link_flow_id
         self._frame_bytes_max = frame_bytes_max
         self._is_answered = is_answered
+        self._acts = acts
 
     def disconnected(self) -> None:
         """The connection is gone."""
         self._wire = None
         for number in list(self._asked):
-            self._fail(number, f"the link to broker {self._neighbor} went down")
+            self._give_up(number, f"the link to broker {self._neighbor} went down")
 
     def ask(self, what: str, names: list[str]) -> LoopFuture[str]:
         """Ask the neighbor; return the answer, which is there later. QuestionFailed is its exception."""
+        return self._put(ASK, what, names, "" if self._is_answered else "does not answer: ask there")
+
+    def act(self, what: str, names: list[str]) -> LoopFuture[str]:
+        """Have the neighbor do something; return what it says of it, which is there later.
+
+        QuestionFailed is its exception.
+        """
+        return self._put(ACT, what, names, "" if self._acts else "does nothing for operators elsewhere: do it there")
+
+    def _put(self, kind: int, what: str, names: list[str], lack: str) -> LoopFuture[str]:
         self._number += 1
         number = self._number
-        answer = self._asked[number] = LoopFuture()
+        answer: LoopFuture[str] = LoopFuture()
         if self._wire is None:
-            self._fail(number, f"the link to broker {self._neighbor} is down")
-        elif not self._is_answered:
-            self._fail(number, f"broker {self._neighbor} is of an earlier release, which does not answer: ask there")
+            _fail(answer, f"the link to broker {self._neighbor} is down")
+        elif lack:
+            _fail(answer, f"broker {self._neighbor} is of an earlier release, which {lack}")
         else:
-            self._send(note_body(ASK, number, what, *names))
+            self._asked[number] = (kind, answer)
+            self._send(note_body(kind, number, what, *names))
             self._cell.after(ANSWER_MS_MAX, partial(self._is_late, number))
         return answer
 
     def received(self, note: FlowNote) -> None:
         """Handle a question or an answer of the neighbor. Raises ValueError."""
-        if note.kind == ASK:
-            self._is_asked(note.consumer, note.text(0), [note.text(place) for place in range(1, len(note.values))])
+        if note.kind != ANSWER:
+            names = [note.text(place) for place in range(1, len(note.values))]
+            self._is_asked(note.kind, note.consumer, note.text(0), names)
             return
         text, error = note.text(0), note.text(1)
-        answer = self._asked.pop(note.consumer, None)
-        if answer is None:
+        asked = self._asked.pop(note.consumer, None)
+        if asked is None:
             return  # it is late
         if error:
-            answer.set_exception((QuestionFailed, QuestionFailed(error), None))
+            _fail(asked[1], error)
         else:
-            answer.set(text)
+            asked[1].set(text)
 
     def _is_late(self, number: int) -> None:
-        self._fail(number, f"broker {self._neighbor} has not answered within {ANSWER_MS_MAX // 1000} s")
+        self._give_up(number, f"broker {self._neighbor} has not answered within {ANSWER_MS_MAX // 1000} s")
 
-    def _fail(self, number: int, text: str) -> None:
-        answer = self._asked.pop(number, None)
-        if answer is not None:
-            answer.set_exception((QuestionFailed, QuestionFailed(text), None))
+    def _give_up(self, number: int, text: str) -> None:
+        asked = self._asked.pop(number, None)
+        if asked is not None:
+            _fail(asked[1], text + PERHAPS_DONE if asked[0] == ACT else text)
 
-    def _is_asked(self, number: int, what: str, names: list[str]) -> None:
-        answers = self._answerer.answers
-        if answers is None:
+    def _is_asked(self, kind: int, number: int, what: str, names: list[str]) -> None:
+        answers, actions = self._answerer.answers, self._answerer.actions
+        if answers is None or actions is None:
             self._answer(number, "", "the broker has no ports for operators, and answers for no queues")
-        elif self._answering_count >= AT_ONCE_MAX:
+        elif self.answering_count >= AT_ONCE_MAX:
             self._answer(number, "", f"the broker is answering {AT_ONCE_MAX} questions already: try again")
         else:
-            self._answering_count += 1
+            self.answering_count += 1
             runtime = self._cell.runtime
-            task = runtime.loop.create_task(self._find_answer(answers, self._wire, number, what, names))
-            runtime.keep(task)
+            find = partial(answers, self._vpn) if kind == ASK else partial(actions, self._neighbor, self._vpn)
+            runtime.keep(runtime.loop.create_task(self._find_answer(find, self._wire, number, what, names)))
 
     async def _find_answer(
-        self, answers: Answers, wire: LinkWire | None, number: int, what: str, names: list[str]
+        self,
+        find: Callable[[str, list[str]], Coroutine[Any, Any, tuple[str, str]]],
+        wire: LinkWire | None,
+        number: int,
+        what: str,
+        names: list[str],
     ) -> None:
         """Answer when the gateway has, if this is still the connection of the question."""
         try:
-            text, error = await answers(self._vpn, what, names)
+            text, error = await find(what, names)
         except Exception:  # it must cost neither the link nor the broker
             log.exception("the question of neighbor %s about %s was not answered", self._neighbor, what)
             text, error = "", "the broker could not find the answer; its log says why"
         finally:
-            self._answering_count -= 1
+            self.answering_count -= 1
         if wire is self._wire:
             self._answer(number, text, error)
 
@@ -139,3 +166,7 @@ class Questions:
     def _send(self, body: bytes) -> None:
         if self._wire is not None:
             self._wire.deliver(LinkFlow(self._link_flow_id, body))
+
+
+def _fail(answer: LoopFuture[str], text: str) -> None:
+    answer.set_exception((QuestionFailed, QuestionFailed(text), None))

@@ -7,12 +7,14 @@ import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused as OperationRefused
+from sluicegate.gateway.views.selections import SEQUENCE_MAX, ReplayStart
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import RETAINED, TAKES_PACKETS, TELLS_CLIENTS, TELLS_NEIGHBORS
-from sluicegate.protocols.flow.codec.frames.link_flow import ANSWERS, SERVES_CONSUMERS
+from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, SERVES_CONSUMERS, SERVES_READERS
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import shows
 from support.broker.remote_queues import payloads, publish, queue_at_b
+from support.flow.bulk_client import BulkClient
 from support.flow.client import FlowClient, Refused
 from support.http.client import http_client
 
@@ -39,7 +41,8 @@ async def has_stayed(brokers: Brokers) -> None:
 
 
 @pytest.mark.parametrize(
-    "feature", [TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS]
+    "feature",
+    [TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, SERVES_READERS, ACTS],
 )
 async def test_messages_cross_whatever_the_neighbor_lacks(brokers: Brokers, feature: str) -> None:
     await linked_without(brokers, feature)
@@ -79,6 +82,35 @@ async def test_consumers_and_browsers_are_refused_at_a_broker_that_serves_none(b
 
     await publish(brokers, range(3), at="a")
     await shows(brokers["b"], lambda view: view.ready_count == 3)
+    await has_stayed(brokers)
+
+
+async def test_readers_are_refused_at_a_broker_that_serves_none_and_consumers_are_not(brokers: Brokers) -> None:
+    await linked_without(brokers, SERVES_READERS)
+    await queue_at_b(brokers)
+    await publish(brokers, range(3))
+    text = "queue 'q': its broker b has a release that serves no readers of other brokers: connect there"
+    async with BulkClient(brokers["a"].flow_port) as client:
+        for request in (client.begins_to_read(), client.queue_status(), client.binds_cursor()):
+            with pytest.raises(Refused, match=text) as refused:
+                await request
+            assert (refused.value.error.code, refused.value.error.retry_after_ms) == (codes.DISABLED, None)
+        flow_id = await client.binds("q")
+        assert [each.payload for each in await client.receives_in_all(3, flow_id)] == payloads(range(3))
+    await has_stayed(brokers)
+
+
+async def test_operators_are_told_to_act_at_a_broker_that_does_nothing_for_others(brokers: Brokers) -> None:
+    """It answers their questions."""
+    await linked_without(brokers, ACTS)
+    await queue_at_b(brokers, retention_size_mb=10)
+    operations = NodeOperations(brokers["a"].node)
+    text = "queue 'q' is at broker b: broker b is of an earlier release, which does nothing for operators elsewhere"
+    with pytest.raises(OperationRefused, match=text):
+        await operations.replay_queue("q", ReplayStart(), end=SEQUENCE_MAX, partition=None)
+    with pytest.raises(OperationRefused, match=text):
+        await operations.delete_cursor("q", "c")
+    assert (await operations.show_queue("q")).broker == "b"
     await has_stayed(brokers)
 
 

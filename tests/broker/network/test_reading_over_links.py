@@ -5,19 +5,12 @@ The queue is at broker b.
 
 import pytest
 
-from sluicegate.actors.network.link_batches import FORMAT
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.headers import Headers
-from sluicegate.messaging.network.exchange import ChangeNotice, Synchronised
-from sluicegate.messaging.network.interest import Change
-from sluicegate.messaging.network.queue_names import QueueFacts, queue_interest
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec import columns as c
-from sluicegate.protocols.flow.codec.frames.link import Link, LinkInterests
-from sluicegate.protocols.flow.codec.frames.link_flow import SERVES_CONSUMERS, SERVES_READERS
 from sluicegate.protocols.flow.codec.frames.rows import RowsReceived
 from sluicegate.protocols.flow.codec.frames.session import Error
-from sluicegate.protocols.network.exchange.interest_frames import notice_body
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import change, shows
 from support.broker.remote_queues import cut, heal, payloads, publish, queue_at_b
@@ -213,26 +206,3 @@ async def test_a_deleted_queue_is_not_found(network: Brokers) -> None:
         with pytest.raises(Refused) as refused:
             await client.queue_status()
         assert refused.value.error.code == codes.NOT_FOUND
-
-
-async def test_a_neighbor_of_an_earlier_release_serves_no_readers_and_stays_linked(brokers: Brokers) -> None:
-    """It serves consumers, and says nothing of readers."""
-    broker = await brokers.add("b", "links.a.url=")
-    link = FlowClient(broker.flow_port)
-    await link.open()
-    features = (SERVES_CONSUMERS, FORMAT)
-    greeting = Link(1, "a", 7, "default", (1,), 60_000, features, (("default", "default"),), is_response=False)
-    link.send(greeting.encode())
-    assert SERVES_READERS in (await link.heard(Link)).features
-    told = Change([queue_interest("q", QueueFacts("exclusive", 0, 1_000, True, True, 0))], [])
-    for notice in (Synchronised(1, 0), ChangeNotice(2, told)):
-        link.send(LinkInterests(1, notice_body(notice)).encode())
-    await until(lambda: broker.node.default.space.queue_home("q") is not None, "b knows q")
-    async with BulkClient(broker.flow_port) as client:
-        for request in (client.begins_to_read(), client.queue_status(), client.binds_cursor()):
-            with pytest.raises(Refused, match="broker a has a release that serves no readers") as refused:
-                await request
-            assert (refused.value.error.code, refused.value.error.retry_after_ms) == (codes.DISABLED, None)
-    assert broker.neighbor("a").is_up
-    link.cut()
-    await link.ended()

@@ -21,21 +21,10 @@ from sluicegate.protocols.network.queues.home_readers import HomeReaders
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body, note_in
 from support.cores.lone_actors import Idle, spawned, turn
 from support.cores.messages import batch_of
-from support.flow.golden import decoded
-from support.network.full_socket import FullSocket
+from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 FRAME_BYTES_MAX = 1024 * 1024
-
-
-class Socket(FullSocket):
-    """Records what is written."""
-
-    def __init__(self) -> None:
-        self.written: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        self.written.append(data)
 
 
 class Asked(LoopActor):
@@ -76,7 +65,7 @@ class Home:
         return under_way[-1]
 
     def connects(self) -> None:
-        self.socket = Socket()
+        self.socket = FrameSocket()
         self.wire = lone_wire(self.link, self.socket)
         self.readers.connected(self.wire, 1, FRAME_BYTES_MAX)
 
@@ -96,7 +85,9 @@ class Home:
 
     def turns(self) -> None:
         """Let everything happen that needs nobody else."""
-        for _ in range(3):
+        for _ in range(3):  # one for the call, one for what is written at its end, one for what that wakes
+            turn(self.runtime)
+        while not self.runtime.dispatcher.is_idle():
             turn(self.runtime)
 
     def reads_one(self, number: int) -> None:
@@ -113,13 +104,9 @@ class Home:
         """Return what was written to the link since the last call."""
         self.wire.flush()
         found: list[LinkDeliver | FlowNote] = []
-        data, self.socket.written = b"".join(self.socket.written), []
-        while data:
-            size = 4 + int.from_bytes(data[:4], "big")
-            frame = decoded(data[:size])
+        for frame in self.socket.take():
             assert isinstance(frame, (LinkDeliver, LinkFlow))
             found.append(frame if isinstance(frame, LinkDeliver) else note_in(frame.batch))
-            data = data[size:]
         return found
 
     def refusals(self) -> list[tuple[int, str]]:

@@ -6,7 +6,7 @@ import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
-from sluicegate.protocols.network.queues.notes import ANSWER, ASK, FlowNote, note_body, note_in
+from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FlowNote, note_body, note_in
 from sluicegate.protocols.network.queues.questions import ANSWER_MS_MAX, Answerer, QuestionFailed, Questions
 from support.cores.lone_actors import Idle, lone_runtime, spawned, turn
 from support.network.event_loops import ForwardLoop
@@ -26,7 +26,7 @@ class Asker:
         cell = spawned(runtime, Idle)
         self.questions = Questions(cell, "b", "default", Answerer())
         self._wire = lone_wire(cell, self._socket)
-        self.questions.connected(self._wire, 1, FRAME_BYTES_MAX, is_answered=True)
+        self.questions.connected(self._wire, 1, FRAME_BYTES_MAX, is_answered=True, acts=True)
 
     def passes(self, ms: int) -> None:
         """Let time pass: timers that are due run."""
@@ -84,3 +84,20 @@ def test_an_answer_in_time_counts_and_a_late_one_does_not(asker: Asker) -> None:
     assert not again.done
     asker.answers(note.consumer, "{}")
     assert again.get() == "{}"
+
+
+def test_an_action_without_an_answer_may_have_been_done_and_says_so(asker: Asker) -> None:
+    """Of a question nobody needs to know."""
+    late, answered = asker.questions.act("replay", ["q"]), asker.questions.act("replay", ["r"])
+    first, second = asker.asked()
+    assert (first.kind, second.kind, first.values) == (ACT, ACT, ["replay", "q"])
+    asker.answers(second.consumer, "12")
+    assert answered.get() == "12"
+    asker.passes(ANSWER_MS_MAX)
+    assert str(late.error()) == "broker b has not answered within 10 s; it may have been done all the same: look there"
+
+    lost, question = asker.questions.act("replay", ["q"]), asker.questions.ask("queue", ["q"])
+    asker.questions.disconnected()
+    assert str(lost.error()) == "the link to broker b went down; it may have been done all the same: look there"
+    assert str(question.error()) == "the link to broker b went down"
+    assert str(asker.questions.act("replay", ["q"]).error()) == "the link to broker b is down"

@@ -27,29 +27,18 @@ from sluicegate.protocols.network.queues.notes import FlowNote, note_body, note_
 from sluicegate.protocols.network.queues.remote_readers import RemoteReaders
 from support.cores.lone_actors import Idle, spawned
 from support.cores.messages import batch_of
-from support.flow.golden import decoded
-from support.network.full_socket import FullSocket
+from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 READ = AskHome("ada", AskPartitions(1, ReadRange(5, 20, 1_000)))
 STATUS = AskHome("ada", CursorStatus("q", "c", 1, 60_000, {}))
 
 
-class Socket(FullSocket):
-    """Records what is written."""
-
-    def __init__(self) -> None:
-        self.written = b""
-
-    def write(self, data: bytes) -> None:
-        self.written += data
-
-
 class Asking:
     """Readers, connected to a neighbor b whose answers the test gives."""
 
     def __init__(self, runtime: Runtime, *, is_served: bool = True, frame_bytes_max: int = 1 << 20) -> None:
-        cell, self.socket = spawned(runtime, Idle), Socket()
+        cell, self.socket = spawned(runtime, Idle), FrameSocket()
         self.wire: LinkWire = lone_wire(cell, self.socket)
         self.readers = RemoteReaders(cell, "b")
         self.readers.connected(self.wire, 1, frame_bytes_max, incarnation=99, is_served=is_served)
@@ -58,8 +47,7 @@ class Asking:
         """Ask; return the answer to be, and the note that the neighbor gets."""
         answer = self.readers.ask("q", asked)
         self.wire.flush()
-        frame = decoded(self.socket.written)
-        self.socket.written = b""
+        (frame,) = self.socket.take()
         assert isinstance(frame, LinkFlow)
         return answer, note_in(frame.batch)
 
@@ -128,7 +116,7 @@ def test_a_neighbor_of_an_earlier_release_is_asked_for_nothing(runtime: Runtime)
     with pytest.raises(ReaderRefused, match="serves no readers of other brokers: connect there") as refused:
         asking.readers.ask("q", READ)
     asking.wire.flush()
-    assert (refused.value.code, asking.socket.written) == (UNSERVED, b"")
+    assert (refused.value.code, asking.socket.take()) == (UNSERVED, [])
 
 
 def test_a_request_that_no_frame_takes_is_not_sent(runtime: Runtime) -> None:

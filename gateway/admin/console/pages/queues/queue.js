@@ -54,7 +54,7 @@ export function open(place, [name]) {
     browse: () => (location.hash = queueAddress(name, "/messages")),
     edit: changing(() => attempt(() => edit(name))),
     redrive: changing(() => attempt(() => startRedrive(name))),
-    replay: changing(() => startReplay(name)),
+    replay: () => startReplay(name),
     purge: changing(() => purge(name)),
     delete: changing(() => deleteQueue(name)),
   };
@@ -62,7 +62,6 @@ export function open(place, [name]) {
   const changes = [
     actionButton("Edit", actions.edit),
     actionButton("Re-drive", actions.redrive),
-    replay,
     actionButton("Purge", actions.purge, { kind: "danger" }),
     actionButton("Delete queue", actions.delete, { kind: "danger" }),
   ];
@@ -75,7 +74,9 @@ export function open(place, [name]) {
       "div",
       { class: "bar-of-tools" },
       h("button", { type: "button", class: "primary", onclick: actions.browse }, "Messages"),
-      ...changes,
+      ...changes.slice(0, 2),
+      replay,
+      ...changes.slice(2),
     ),
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
@@ -92,8 +93,10 @@ export function open(place, [name]) {
     const { config } = view;
     broker = view.broker;
     // The re-drive is read each time, because another operator may have started one. Only the queue's broker knows it.
-    const [driven] = broker ? [null] : await Promise.all([latest(queuePath(name, "/redrive")), cursors.refresh()]);
-    cursorsSection.hidden = broker !== "";
+    // Brokers of earlier releases say nothing of their cursors to others.
+    const known = cursors.refresh().then(() => true, (error) => (broker ? false : Promise.reject(error)));
+    const [driven, hasCursors] = await Promise.all([broker ? null : latest(queuePath(name, "/redrive")), known]);
+    cursorsSection.hidden = !hasCursors;
     if (broker) for (const each of changes) Object.assign(each, { disabled: true, title: changedAt(broker) });
     setText(about, [broker && `at broker ${broker}`, view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
     const came = rates.add("in", view.accepted_total, view.at_ms);
@@ -102,7 +105,7 @@ export function open(place, [name]) {
     rates.note("unacked", view.unacked_count);
     tiles.in.show(rate(came), `${count(view.accepted_total)} in total`, rates.series("in"));
     tiles.settled.show(rate(went), `${count(view.settled_total)} in total`, rates.series("settled"));
-    if (refusal() === null && !broker) {
+    if (refusal() === null) {
       replay.disabled = view.kept_bytes === 0;
       replay.title = replay.disabled ? "the queue keeps no settled messages" : "";
     }
