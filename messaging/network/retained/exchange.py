@@ -265,7 +265,9 @@ class RetainedSender:
         self._buckets = [number for number in range(BUCKETS - 1, -1, -1) if digests[number] != own[number]]
         differing = set(self._buckets)
         stored = self._stored
-        for topic, version in stored.tombstones.items():
+        # With equal digests only what the neighbor may not know matters: others are known there, and are not listed.
+        deletions = stored.tombstones.items() if differing else stored.tombstones.untold(self._neighbor)
+        for topic, version in deletions:
             if stays_local(topic) or not self._crosses(topic) or topic in stored.versions:
                 continue
             if bucket_of(topic_hash(topic)) in differing:

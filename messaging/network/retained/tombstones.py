@@ -40,6 +40,10 @@ class Tombstones:
         """Return all deletions."""
         return list(self._versions.items())
 
+    def untold(self, neighbor: str) -> list[tuple[str, Version]]:
+        """Return the deletions that a neighbor may not know."""
+        return [(topic, self._versions[topic]) for topic in self._untold.get(neighbor, {})]
+
     def add(self, topic: str, version: Version, known_by: str = "", *, had_message: bool = True) -> None:
         """Remember a deletion in the place of the one of its topic; the neighbor `known_by` has told of it."""
         if had_message:

@@ -403,6 +403,14 @@ def test_a_connect_looks_at_no_topic_though_there_are_export_rules() -> None:
     sender.told(theirs.digests())
     assert [each.topic for each in listed(sender)] == ["open/2"]
 
+    sender.acknowledged(sender.sent([RetainedEntry("open/2", ours.tombstones.get("open/2") or NO_VERSION, True)]))
+    theirs.stored.removed("open/2")
+    assert ours.tombstones.count == 1, "c does not know the deletion"
+    asked.clear()
+    sender.connected()
+    sender.told(theirs.digests())
+    assert (asked, sender.is_idle) == ([], True)
+
 
 def test_what_the_store_refused_is_written_again_once() -> None:
     stored = one().stored
