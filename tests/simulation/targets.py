@@ -54,6 +54,7 @@ class Message:
     delay_s: int = 0  # not to be delivered before
     priority: int = 4
     withheld: bool = False  # staged, and not to be seen by anybody
+    is_transacted: bool = False  # a transaction publishes it: it crosses no link before the store has it
     is_known: bool = False  # sent again it is the same message: the node has it once
     sent_count: int = 1
     unmarked_count: int = 1  # times it was sent, and the node cannot tell that it may have come before

@@ -42,6 +42,7 @@ class Transaction:
     def publishes(self, publisher: str, key: str, topic: str) -> Message:
         """A message is published in it, and comes to nobody before it is committed."""
         message = self._truth.sent(publisher, key, topic, 1, withheld=True)
+        message.is_transacted = True
         self.messages.append(message)
         return message
 

@@ -138,10 +138,10 @@ class Truth:
             message.refused = True
             if reason_code == DENIED:
                 self.acl.check_denied(message)
-            if message.promised_tick == 0 and self.course.store_faults == 0 and message.sent_count == 1:
+            if message.promised_tick == 0 and message.sent_count == 1:
                 known = [each for truth in (self, *self.others) for each in (*truth.targets.values(), *truth.ended)]
                 for target in known:
-                    if target.name and message.number in target.seen:
+                    if target.name and message.number in target.seen and self._is_barred_from(target, message):
                         raise Violation(f"{message} was refused, and {target.name} has delivered it")
             return
         if message.promised_tick:
@@ -378,11 +378,16 @@ class Truth:
             raise Violation(f"{target.name} {did} {message}, and does not want its topic")
         if message.withheld:
             raise Violation(f"{target.name} {did} {message}, which nobody is to have")
-        if message.refused and not self.course.store_faults and message.sent_count == 1 and not message.promised_tick:
+        is_barred = message.refused and message.sent_count == 1 and self._is_barred_from(target, message)
+        if is_barred and not message.promised_tick:
             raise Violation(f"{target.name} {did} {message}, which was refused")
         self.acl.check_accepted(message)
         if target.kind == DEAD and not self._can_have_died(message):
             raise Violation(f"{target.name} {did} {message}, which no queue has delivered")
+
+    def _is_barred_from(self, target: Target, message: Message) -> bool:
+        """Return whether a message that is refused comes to nobody there: if a store fails, it may have come before."""
+        return self.course.store_faults == 0 or (message.is_transacted and target.is_remote(message))
 
     def came_anew(self, target: Target, message_number: int, *, is_kept: bool) -> None:
         """A QoS 2 delivery came under a packet id that its receiver did not know: to it, it is a new message.

@@ -24,7 +24,7 @@ FAULTS = (
                 "            self._answers.add(first, end)\n",
             ),
         ),
-        seed=12,
+        seed=13,
     ),
     Planted(
         "a start forgets what was stored of a neighbor",
@@ -324,6 +324,6 @@ FAULTS = (
                 "        return comes_with_more\n",
             ),
         ),
-        seed=4,
+        seed=21,
     ),
 )
