@@ -69,6 +69,9 @@ _PERMANENT: Final = (
     "amqp:precondition-failed",
 )
 
+# Conditions of a rejected message that blame something else than the message: it may be taken later.
+_FOR_NOW: Final = ("amqp:resource-limit-exceeded", "amqp:resource-locked", "amqp:unauthorized-access")
+
 
 @final
 class AmqpRemote(RemoteBroker):
@@ -296,7 +299,8 @@ class AmqpRemote(RemoteBroker):
             condition = delivery.remote.condition
             text = "" if condition is None else f": {condition.name}"
             text += f": {condition.description}" if condition is not None and condition.description else ""
-            self.line.refused(number, REJECTED, f"rejected{text}")
+            is_for_now = condition is not None and condition.name in _FOR_NOW
+            self.line.refused(number, FAILED if is_for_now else REJECTED, f"rejected{text}")
         elif state == PN_RELEASED:
             self.line.refused(number, RELEASED, "released")
         elif state == PN_MODIFIED:

@@ -8,7 +8,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import pytest
-from proton import Delivery, Link, Message, Terminus, symbol
+from proton import Condition, Delivery, Link, Message, Terminus, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import ApplicationEvent, Container, EventInjector
 
@@ -69,8 +69,15 @@ class Peer(MessagingHandler):
             return
         if word == "modify":
             delivery.local.failed = True
+        if word == "full":
+            delivery.local.condition = Condition("amqp:resource-limit-exceeded", "the queue is full")
         if word != "settle":
-            states = {"accept": Delivery.ACCEPTED, "reject": Delivery.REJECTED, "release": Delivery.RELEASED}
+            states = {
+                "accept": Delivery.ACCEPTED,
+                "reject": Delivery.REJECTED,
+                "full": Delivery.REJECTED,
+                "release": Delivery.RELEASED,
+            }
             delivery.update(states.get(word, Delivery.MODIFIED))
         delivery.settle()
 
@@ -165,10 +172,10 @@ def bridged(
 
 
 def test_each_outcome_of_the_foreign_broker_has_its_own() -> None:
-    """3.4: what was released or modified comes again, what was rejected never."""
+    """3.4: what was released or modified comes again; what was rejected never, unless something else is to blame."""
     with bridged(outgoing=[{"queue": "q", "remote_queue": "q"}]) as (_, side):
-        side.send("accept", "release", "modify", "reject", "settle", "accept")
-        news = side.until(lambda news: len(news.confirmed) + len(news.refused) == 6)
+        side.send("accept", "release", "modify", "reject", "settle", "accept", "full")
+        news = side.until(lambda news: len(news.confirmed) + len(news.refused) == 7)
     assert news.confirmed == [256, 1536]
     assert [
         (each.number, each.outcome, each.reason) for each in sorted(news.refused, key=lambda each: each.number)
@@ -177,6 +184,7 @@ def test_each_outcome_of_the_foreign_broker_has_its_own() -> None:
         (768, FAILED, "modified"),
         (1024, REJECTED, "rejected"),
         (1280, FAILED, "settled without an outcome"),
+        (1792, FAILED, "rejected: amqp:resource-limit-exceeded: the queue is full"),
     ]
 
 
