@@ -5,6 +5,7 @@ A bridge may have the right form and be refused all the same: where messages wou
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -54,6 +55,7 @@ def settings_of(configured: Bridge, *, node: str, vpn: str) -> BridgeSettings:
             tls=_tls(configured) if has_tls else None,
             username=configured.username,
             password="" if configured.password_file is None else _secret(configured.password_file),
+            read_password=None if configured.password_file is None else partial(_secret, configured.password_file),
             client_id=configured.client_id or client_id_of(node, vpn, configured.name),
             keep_alive_s=configured.keep_alive_s,
             session_expiry_s=configured.session_expiry_s,

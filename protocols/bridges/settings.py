@@ -1,6 +1,7 @@
 """The settings that a bridge runs with: texts are checked, and secrets are read from their files."""
 
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -53,12 +54,20 @@ class RemoteSettings:
     message_vpn: str  # of a Sluicegate broker; in AMQP a virtual host as well. Empty: the default
     tls: TlsFiles | None  # None: no TLS
     username: str  # empty: none
-    password: str = field(repr=False)
+    password: str = field(repr=False)  # as it was when the settings were read; see `current_password`
+    read_password: Callable[[], str] | None = field(repr=False, compare=False)  # raises ValueError; None: no file
     client_id: str  # client identifier, container id or client name
     keep_alive_s: int
     session_expiry_s: int  # how long the foreign broker is to keep subscriptions and messages while we are away
     # Topic filters that its session may have from an earlier configuration, and that no rule has: MQTT unsubscribes.
     stale_filters: tuple[str, ...] = field(default=(), compare=False)
+
+    def current_password(self) -> str:
+        """Return the password as its file has it now, for the next connection. Raises ValueError with the file's name.
+
+        Whoever rotates a secret writes the file, and sends no signal.
+        """
+        return self.password if self.read_password is None else self.read_password()
 
     def url(self) -> str:
         """Return the URL, without credentials."""

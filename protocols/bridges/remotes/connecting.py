@@ -50,10 +50,11 @@ class _LookUp:
 class Connector:
     """Connects to one foreign broker, again and again. For one thread."""
 
-    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+    def __init__(self, host: str, port: int, make_tls: Callable[[], ssl.SSLContext] | None) -> None:
+        """`make_tls` is called for each connection, for its files may change; None: no TLS. It raises ValueError."""
         self._host = host
         self._port = port
-        self._tls = tls
+        self._make_tls = make_tls
         self._look_up: _LookUp | None = None  # one that an earlier attempt has given up
 
     def connect(self, waker: Waker, is_closed: Callable[[], bool]) -> socket.socket:
@@ -61,6 +62,10 @@ class Connector:
 
         `is_closed` is asked whenever `waker` wakes: whether the bridge has closed the line.
         """
+        try:
+            tls = None if self._make_tls is None else self._make_tls()
+        except (OSError, ValueError) as error:
+            raise RemoteFailed(why(error)) from None
         wait = _Wait(waker, is_closed, time.monotonic() + CONNECT_S_MAX)
         addresses = self._addresses(wait)
         failure = ""
@@ -69,7 +74,7 @@ class Connector:
             try:
                 share_s = wait.left_s() / (len(addresses) - index)
                 self._connect(sock, address, wait.within(share_s))
-                return sock if self._tls is None else _with_tls(sock, self._tls, self._host, wait)
+                return sock if tls is None else _with_tls(sock, tls, self._host, wait)
             except (OSError, ValueError) as error:  # TimeoutError and ssl.SSLError among them
                 sock.close()
                 failure = failure or why(error)

@@ -144,21 +144,22 @@ class FlowRemote(RemoteBroker):
 
     async def _begin(self) -> None:
         remote = self.settings.remote
+        try:
+            tls = None if remote.tls is None else remote.tls.context()
+            password = remote.current_password()
+        except (OSError, ValueError) as error:  # a file that is being replaced
+            raise RemoteFailed(str(error)) from None
         options = ClientOptions(
             client_name=remote.client_id,
             vpn=remote.message_vpn,
             username=remote.username,
-            password=remote.password,
+            password=password,
             connect_timeout_s=CONNECT_S_MAX,
             close_timeout_s=_TICK_S,
             keep_alive_s=remote.keep_alive_s,
         )
         host = f"[{remote.host}]" if ":" in remote.host else remote.host
         url = f"flow{'' if remote.tls is None else 's'}://{host}:{remote.port}"
-        try:
-            tls = None if remote.tls is None else remote.tls.context()
-        except (OSError, ValueError) as error:  # a certificate that is being replaced
-            raise RemoteFailed(str(error)) from None
         client = self._client = Client(url, options, tls=tls, on_event=self._on_event)
         await client.__aenter__()
         window, size = self.settings.window_messages, self.settings.window_bytes

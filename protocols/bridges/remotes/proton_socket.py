@@ -55,20 +55,21 @@ class ProtonSocket:
             if remote.tls is not None:
                 sock = self._socket = remote.tls.context().wrap_socket(sock, server_hostname=remote.host)
             sock.setblocking(False)
+            password = remote.current_password()
         except (OSError, UnicodeError, ValueError) as error:
             raise RemoteFailed(why(error)) from None
         self._selector.register(self.waker.socket, selectors.EVENT_READ)
         self._selector.register(sock, selectors.EVENT_READ)
-        self._begin()
+        self._begin(password)
 
-    def _begin(self) -> None:
+    def _begin(self, password: str) -> None:
         remote, connection, transport = self._remote, self.connection, self.transport
         connection.collect(self._collector)
         connection.container = remote.client_id
         connection.hostname = VIRTUAL_HOST + remote.message_vpn if remote.message_vpn else remote.host
         mechanism = "ANONYMOUS"
         if remote.username:
-            connection.user, connection.password = remote.username, remote.password
+            connection.user, connection.password = remote.username, password
             mechanism = "PLAIN"
         elif remote.tls is not None and remote.tls.certificate_file is not None:
             mechanism = "EXTERNAL"

@@ -82,7 +82,7 @@ class Mqtt3Remote(RemoteBroker):
         self._session = ClientSession(
             window_messages=settings.window_messages, has_qos_2=any(rule.qos == 2 for rule in settings.outgoing)
         )
-        self._connector = Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context())
+        self._connector = Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context)
         self.stale_filters = remote.stale_filters  # to be unsubscribed from
         self._queue: deque[Outgoing] = deque()  # to be published
         self._last_arrival = 0
@@ -206,11 +206,15 @@ class _Serving:
         """Serve until the bridge closes the line. Raises RemoteFailed."""
         remote, session = self._remote, self._session
         settings = remote.settings.remote
+        try:
+            password = settings.current_password()
+        except ValueError as error:  # it is being replaced
+            raise RemoteFailed(str(error)) from None
         session.connect(
             client_id=settings.client_id,
             keep_alive_s=settings.keep_alive_s,
             username=settings.username,
-            password=settings.password,
+            password=password,
             is_clean=settings.session_expiry_s == 0,
         )
         while True:

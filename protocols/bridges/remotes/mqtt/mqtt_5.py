@@ -74,10 +74,7 @@ class Mqtt5Remote(RemoteBroker):
             except TopicError as error:
                 raise ValueError(f"incoming rule {rule.name!r}: {error}") from None
         remote = settings.remote
-        tls = None if remote.tls is None else remote.tls.context()
-        self._client = PahoClient(remote.client_id, tls=tls, received=self._received, confirmed=self._confirmed)
-        if remote.username:
-            self._client.username_pw_set(remote.username, remote.password)
+        self._client = PahoClient(remote.client_id, received=self._received, confirmed=self._confirmed)
         self._client.connect_timeout = CONNECT_S_MAX
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
@@ -160,7 +157,10 @@ class Mqtt5Remote(RemoteBroker):
         self._is_connected = False
         self._exceeds = False
         self._subscription_id = 0
-        try:
+        try:  # these files may have changed
+            client.tls = None if remote.tls is None else remote.tls.context()
+            if remote.username:
+                client.username_pw_set(remote.username, remote.current_password())
             client.connect(remote.host, remote.port, remote.keep_alive_s, clean_start=False, properties=properties)
         except (OSError, ssl.SSLError, UnicodeError, ValueError) as error:
             raise RemoteFailed(why(error)) from None
@@ -332,7 +332,8 @@ class Mqtt5Remote(RemoteBroker):
             raise RemoteFailed(f"no answer to PINGREQ within {self.settings.remote.keep_alive_s} s")
         if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
             is_lost = result in (MQTTErrorCode.MQTT_ERR_CONN_LOST, MQTTErrorCode.MQTT_ERR_NO_CONN)
-            what = "the connection was lost" if is_lost else f"paho-mqtt: {MQTTErrorCode(result).name}"
+            lost = f"the connection was lost: {self._client.loss}" if self._client.loss else "the connection was lost"
+            what = lost if is_lost else f"paho-mqtt: {MQTTErrorCode(result).name}"
             raise RemoteFailed(what)
 
     # --- messages for the foreign broker ---

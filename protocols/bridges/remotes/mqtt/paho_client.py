@@ -20,6 +20,7 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MessageState, MessageType, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
+from sluicegate.protocols.bridges.remotes.sockets import why
 from sluicegate.protocols.mqtt.codec.wire import read_varint
 
 READ_BYTES: Final = 65_536
@@ -65,7 +66,6 @@ class PahoClient(Client):
         self,
         client_id: str,
         *,
-        tls: ssl.SSLContext | None,
         received: Callable[[str, bytes, bytes, int, bool, int], None],
         confirmed: Callable[[int, int, str], None],
     ) -> None:
@@ -83,7 +83,8 @@ class PahoClient(Client):
         self.suppress_exceptions = False
         self.max_inflight_messages_set(0)  # the window is kept by the caller
         self.on_socket_register_write = _nothing  # packets are written at the end of a turn
-        self._tls = tls
+        self.tls: ssl.SSLContext | None = None  # of the next connection
+        self.loss = ""  # why the connection was lost; empty: the foreign broker has closed it
         self._received = received
         self._confirmed = confirmed
         self.stored_ids: set[int] = set()  # of QoS 2: PUBREC is sent, and PUBREL has not come
@@ -148,12 +149,13 @@ class PahoClient(Client):
 
     def _create_socket(self) -> socket.socket:
         """Connect, with TLS where it is set. Raises OSError; paho would leave the socket open then."""
+        self.loss = ""
         connected = socket.create_connection((self.host, self.port), timeout=self.connect_timeout)
         try:
             connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self._tls is None:
+            if self.tls is None:
                 return connected
-            return self._tls.wrap_socket(connected, server_hostname=self.host)
+            return self.tls.wrap_socket(connected, server_hostname=self.host)
         except BaseException:
             connected.close()
             raise
@@ -177,6 +179,9 @@ class PahoClient(Client):
                 self._input = super()._sock_recv(READ_BYTES)
             except BlockingIOError:
                 self.may_have_more = False
+                raise
+            except OSError as error:  # paho logs it
+                self.loss = why(error)
                 raise
             self._read_bytes += len(self._input)
             pos = 0

@@ -334,6 +334,8 @@ class ClientBase:
             text = str(error) or type(error).__name__
             if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
                 text = f"the TLS handshake failed: {text}; a port without TLS has a URL with flow://"
+            elif target.is_tls and isinstance(error, ConnectionError) and not error.errno:  # asyncio's, without a word
+                text = "the TLS handshake failed: the connection was closed; a port without TLS has a URL with flow://"
             return text
         return ""
 

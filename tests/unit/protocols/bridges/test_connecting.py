@@ -122,6 +122,6 @@ def test_a_peer_that_answers_no_tls_is_given_up(waker: Waker, monkeypatch: pytes
     monkeypatch.setattr(connecting, "CONNECT_S_MAX", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
-        connector = Connector("127.0.0.1", port, ssl.create_default_context())
+        connector = Connector("127.0.0.1", port, ssl.create_default_context)
         with pytest.raises(RemoteFailed, match="no connection within"):
             connector.connect(waker, lambda: False)

@@ -331,7 +331,7 @@ def test_a_connection_attempt_outlives_a_step_of_the_clock(
 
 def test_bytes_to_be_written_are_counted_when_a_packet_is_queued() -> None:
     """So that it costs the same however many packets wait."""
-    client = PahoClient("c", tls=None, received=lambda *_: None, confirmed=lambda *_: None)
+    client = PahoClient("c", received=lambda *_: None, confirmed=lambda *_: None)
     ours, theirs = socket.socketpair()
     with theirs:
         client._sock = ours
