@@ -34,6 +34,37 @@ def test_no_confirmed_message_is_lost_over_mqtt_5(mqtt_5_broker: ForeignBroker, 
         survive_kills(load, mqtt_5_broker)
 
 
+def test_messages_of_qos_2_cross_exactly_once_over_mqtt_3(mqtt_3_broker: ForeignBroker, tmp_path: Path) -> None:
+    """MQTT 4.3.3, also while the broker between is stopped and started."""
+    if not mqtt_3_broker.has_qos_2:
+        pytest.skip("it has no QoS 2")
+    with BridgedLoad.over_mqtt(tmp_path, mqtt_3_broker, version="3.1.1", qos=2) as load:
+        cross_once(load, mqtt_3_broker)
+
+
+def test_messages_of_qos_2_cross_exactly_once_over_mqtt_5(mqtt_5_broker: ForeignBroker, tmp_path: Path) -> None:
+    """Where there is no QoS 2, operators are told, and messages cross at least once."""
+    with BridgedLoad.over_mqtt(tmp_path, mqtt_5_broker, version="5", qos=2) as load:
+        if mqtt_5_broker.has_qos_2:
+            cross_once(load, mqtt_5_broker)
+            return
+        load.deliver(BETWEEN)
+        load.record.check_nothing_is_lost(load.drain())
+        for gateway in (load.first, load.second):
+            assert "grants QoS 1; the rule asks for 2" in gateway.command("show", "bridge", "--json").stdout
+
+
+def cross_once(load: BridgedLoad, between: ForeignBroker) -> None:
+    """Stop the broker between, and start it, several times, and look through the ledger."""
+    load.deliver(BETWEEN)
+    for _ in range(KILLS):
+        between.stop()
+        between.start()
+        load.deliver(BETWEEN)
+    load.record.check_nothing_is_lost(load.drain())
+    load.record.check_nothing_is_repeated()
+
+
 def survive_kills(load: BridgedLoad, between: ForeignBroker) -> None:
     """Kill all three in turn, several times, and look through the ledger.
 

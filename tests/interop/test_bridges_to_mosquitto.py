@@ -135,9 +135,10 @@ def test_a_backlog_larger_than_the_window_comes_over(node: GatewayProcess, mosqu
 
 @pytest.mark.crash
 @pytest.mark.slow
-def test_no_confirmed_message_is_lost_under_load(mosquitto: Mosquitto, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_no_confirmed_message_is_lost_under_load(mosquitto: Mosquitto, tmp_path: Path, version: str) -> None:
     """Out of one gateway, and into another. Both are killed; mosquitto is stopped, for it saves its sessions then."""
-    with BridgedLoad.over_mqtt(tmp_path, mosquitto, version="5") as load:
+    with BridgedLoad.over_mqtt(tmp_path, mosquitto, version=version) as load:
         load.deliver(BETWEEN)
         mosquitto.stop()
         mosquitto.start()
@@ -151,8 +152,9 @@ def test_no_confirmed_message_is_lost_under_load(mosquitto: Mosquitto, tmp_path:
 
 
 @pytest.mark.slow
-def test_messages_of_qos_2_cross_exactly_once_under_load(mosquitto: Mosquitto, tmp_path: Path) -> None:
-    with BridgedLoad.over_mqtt(tmp_path, mosquitto, version="5", qos=2) as load:
+@pytest.mark.parametrize("version", ["5", "3.1.1"])
+def test_messages_of_qos_2_cross_exactly_once_under_load(mosquitto: Mosquitto, tmp_path: Path, version: str) -> None:
+    with BridgedLoad.over_mqtt(tmp_path, mosquitto, version=version, qos=2) as load:
         for _ in range(3):
             load.deliver(BETWEEN)
             mosquitto.stop()

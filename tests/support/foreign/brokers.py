@@ -35,6 +35,7 @@ class ForeignBroker(ABC):
     name: ClassVar[str]
     survives_kills: ClassVar[bool] = True  # with all that it has confirmed
     keeps_order: ClassVar[bool] = True  # also of what it delivers again
+    has_qos_2: ClassVar[bool] = True
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -154,6 +155,7 @@ class Mosquitto(ForeignBroker):
 class RabbitMq(ForeignBroker):
     """RabbitMQ. Its user is `guest`, with that password."""
 
+    has_qos_2 = False
     _ROOT: ClassVar[Path]  # the root of the system that it is installed in
     _PLUGINS: ClassVar[str]
     _SERVER = "usr/lib/rabbitmq/bin/rabbitmq-server"  # Debian's own script changes to another user
