@@ -124,6 +124,26 @@ async def test_a_link_in_tls_logs_in_by_its_certificate(brokers: Brokers, tmp_pa
     assert wire.is_encrypted
 
 
+async def test_a_neighbor_is_bound_to_the_name_of_its_certificate(brokers: Brokers, tmp_path: Path) -> None:
+    certificates = make_certificates(tmp_path)
+    tls = (*certificates.in_tls("listeners.flow_tls"), f"listeners.flow_tls.client_ca={certificates.authority}")
+    await brokers.add("b", "links.a.url=", "links.a.peer_username=device-8", *tls)
+    link = (
+        f"links.b.url=flows://localhost:{brokers['b'].node.flow.listeners['flow_tls'].port}",
+        f"links.b.tls_authorities_file={certificates.authority}",
+        f"links.b.client_certificate_file={certificates.client}",
+        f"links.b.client_certificate_key_file={certificates.client_key}",
+    )
+    await brokers.add("a", *link)
+    refusal = "the link to 'a' does not allow user 'device-7': it has another peer_username"
+    await until(lambda: brokers["a"].neighbor("b").reason == refusal, "the name of another certificate is refused")
+
+    await brokers["b"].restart("links.a.peer_username=device-7")
+    port = brokers["b"].node.flow.listeners["flow_tls"].port
+    await brokers["a"].restart(f"links.b.url=flows://localhost:{port}")
+    await brokers.are_linked()
+
+
 async def test_a_neighbor_with_a_certificate_of_a_foreign_authority_is_not_trusted(
     brokers: Brokers, tmp_path: Path
 ) -> None:

@@ -82,6 +82,9 @@ async def test_another_account_than_the_neighbors_own_is_no_neighbor(brokers: Br
     text = "the link to 'a' does not allow user 'other': it has another peer_username"
     assert await is_refused(brokers["a"].neighbor("b"), DENIED) == text
     assert not brokers["b"].neighbor("a").counts.refusals
+    assert brokers["b"].node.links.links.refused.counts[DENIED] > 0
+    (event,) = await event_texts(brokers["b"], "SYSTEM_NETWORK_LINK_REJECTED")
+    assert text in event
 
     await brokers["a"].restart("links.b.username=network")
     await brokers.are_linked()
