@@ -5,9 +5,13 @@ operators, with the name of the broker that asked for it.
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Final
 
+import orjson
+
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.questions import answer_of, home_of
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.selections import ReplayStart
@@ -15,6 +19,7 @@ from sluicegate.protocols.network.neighbor import Neighbor
 
 REPLAY: Final = "replay"  # a queue, first sequence, milliseconds since 1970, end, partition (empty: all)
 DELETE_CURSOR: Final = "delete-cursor"  # a queue, and a cursor of it
+ADD_BATCH: Final = "add-batch"  # a queue, a cursor of it, and what its reader reports, as JSON
 
 
 async def replay_at_home(
@@ -41,3 +46,12 @@ async def delete_cursor_at_home(neighbors: Mapping[str, Neighbor], vpn: MessageV
     """Have a durable cursor at another broker deleted. Raises QueueNotFound and Refused."""
     broker, questions = home_of(neighbors, vpn, queue)
     await answer_of(questions.act(DELETE_CURSOR, [queue, cursor]), queue, broker)
+
+
+async def add_batch_at_home(
+    neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str, cursor: str, batch: ReaderBatch
+) -> None:
+    """Have a batch counted where the cursor of its reader is. Raises QueueNotFound and Refused."""
+    broker, questions = home_of(neighbors, vpn, queue)
+    body = orjson.dumps(asdict(batch)).decode()
+    await answer_of(questions.act(ADD_BATCH, [queue, cursor, body]), queue, broker)

@@ -2,15 +2,17 @@
 
 An answer is what its own operators are shown, as JSON. No question and no action goes further than one link: a queue of
 another neighbor is not found. The neighbor has checked the rights of its operator. Every action is an event here, which
-names the neighbor.
+names the neighbor; but for what a reader reports of each of its batches.
 """
 
-from typing import Any
+from typing import Any, Final
 
+import orjson
 from pydantic import TypeAdapter
 
 from sluicegate.actors.runtime.events import Events
-from sluicegate.gateway.operations.actions import DELETE_CURSOR, REPLAY
+from sluicegate.gateway.observability.statistics import ReaderBatch
+from sluicegate.gateway.operations.actions import ADD_BATCH, DELETE_CURSOR, REPLAY
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.operations.questions import CURSORS, KEY, QUEUE
 from sluicegate.gateway.views.errors import NotFound, Refused
@@ -19,7 +21,8 @@ from sluicegate.gateway.views.spool import CursorView
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
 from sluicegate.messaging.queues.definition import QueueInvalid
 
-OPERATIONS = {REPLAY: "replay_queue", DELETE_CURSOR: "delete_cursor"}  # as the admin port calls them
+# As the admin port calls them.
+OPERATIONS: Final = {REPLAY: "replay_queue", DELETE_CURSOR: "delete_cursor", ADD_BATCH: "add_batch"}
 
 
 async def answer(operations: NodeOperations, vpn: str, what: str, names: list[str]) -> tuple[str, str]:
@@ -52,6 +55,8 @@ async def act(
         done = await _done(operations.in_vpn(vpn), what, names)
     except (NotFound, Refused, QueueInvalid) as refusal:
         error = str(refusal)
+    if what == ADD_BATCH:
+        return done, error
     outcome = error or f"done ({done})"
     details = {"broker": neighbor, "operation": OPERATIONS[what], "queue": names[0], "vpn": vpn, "outcome": outcome}
     text = f"an operator at broker {neighbor!r} asked for {OPERATIONS[what]} of queue {names[0]!r}: {outcome}"
@@ -69,4 +74,18 @@ async def _done(here: NodeOperations, what: str, names: list[str]) -> str:
     elif what == DELETE_CURSOR and len(names) == 2:
         await here.delete_cursor_here(names[0], names[1])
         return f"cursor {names[1]}"
+    elif what == ADD_BATCH and len(names) == 3:
+        await here.add_batch_here(names[0], names[1], _batch_in(names[2]))
+        return "counted"
     raise Refused(f"{OPERATIONS[what]} with {names[1:]!r:.200} cannot be read here: do it at this broker")
+
+
+def _batch_in(text: str) -> ReaderBatch:
+    """Return what a reader reports. Raises QueueInvalid, and Refused for what is no JSON object."""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise Refused("the report of a batch is no JSON object")
+    return ReaderBatch.of_json(found)

@@ -157,7 +157,7 @@ class NodeInterface(Protocol):
         """Delete a durable cursor, and release the messages kept for it. Raises CursorNotFound, Refused."""
 
     async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
-        """Count a batch that the reader of a durable cursor reports. Raises CursorNotFound."""
+        """Count a batch that the reader of a durable cursor reports. Raises CursorNotFound, Refused."""
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors of selector-aware virtual topics, by queue and subscriber."""

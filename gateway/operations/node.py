@@ -36,7 +36,7 @@ from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountOperations
-from sluicegate.gateway.operations.actions import delete_cursor_at_home, replay_at_home
+from sluicegate.gateway.operations.actions import add_batch_at_home, delete_cursor_at_home, replay_at_home
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.clients import client_views, vpn_view, vpns_view, wanted_clients
 from sluicegate.gateway.operations.explain import key_explained, publish_explained
@@ -366,7 +366,14 @@ class NodeOperations(AccountOperations, NodeInterface):
             raise Refused(str(refusal)) from None
 
     async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
-        """Count a batch that a reader reports."""
+        """Count a batch that a reader reports, at the broker that has its cursor."""
+        if self._vpn.space.queue_home(name) is None:
+            await self.add_batch_here(name, cursor, batch)
+        else:
+            await add_batch_at_home(self._node.links.links.neighbors, self._vpn, name, cursor, batch)
+
+    async def add_batch_here(self, name: str, cursor: str, batch: ReaderBatch) -> None:
+        """Count a batch of a cursor of this broker. Raises CursorNotFound."""
         batches = self._vpn.reader_batches
         is_known = batches.knows(name, cursor)
         overviews: list[CursorOverview] = await self._vpn.cursors.ask(ListCursors(name if is_known else None))

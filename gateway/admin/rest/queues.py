@@ -331,6 +331,7 @@ async def delete_cursor(node: NodeInterface, request: Request) -> Response:
     "/queues/{name}/cursors/{cursor}/batch",
     Answer(204, "Counted"),
     NO_CURSOR,
+    REFUSED,
     *BAD_BODY,
     body=ReaderBatch,
 )
