@@ -66,9 +66,8 @@ from sluicegate.actors.partitions.range_reads import RangeReader
 from sluicegate.actors.partitions.reload import fresh_ledger
 from sluicegate.actors.partitions.triggers import CommitWatch, PressureWatch, TurnTimer, wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.clock import Clock
 from sluicegate.actors.runtime.events import Events
-from sluicegate.actors.runtime.inbox import Inbox
+from sluicegate.actors.runtime.inbox import Dispatcher, Inbox
 from sluicegate.actors.runtime.runtime import Behaviour, Runtime
 from sluicegate.actors.spool.store_threads import StoreReader
 from sluicegate.messaging.bulk.retained_log import RetainedLog
@@ -140,7 +139,7 @@ class Partition(Behaviour):
         self._draining: dict[int, int] = {}  # paused flow -> epoch
         self._suspended = SuspendedFlows()
         self._rescale = RescalePart(number, queue)
-        self._sender = DeliverySender(runtime.clock, address, number, trace, latencies)
+        self._sender = DeliverySender(runtime.dispatcher, address, number, trace, latencies)
         self._settled_count: i64 = 0  # messages that consumers have accepted
         self._jobs = JobContext(
             runtime,
@@ -478,19 +477,24 @@ class DeliverySender:
     """Sends deliveries to their consumers and counts them. The ledger decides what is delivered."""
 
     def __init__(
-        self, clock: Clock, partition: Inbox, number: int, trace: QueueTrace | None, latencies: LatencyHistogram
+        self,
+        dispatcher: Dispatcher,
+        partition: Inbox,
+        number: int,
+        trace: QueueTrace | None,
+        latencies: LatencyHistogram,
     ) -> None:
         self._latencies = latencies  # of the message VPN
         self.delivered_count: i64 = 0
         self.redelivered_count: i64 = 0
-        self._clock = clock
+        self._dispatcher = dispatcher
         self._partition = partition
         self._number = number
         self._trace = trace  # None: this queue is not traced
 
     def send(self, deliveries: list[Delivery]) -> None:
         """Send deliveries to their consumers, one message for each consumer."""
-        wall_ms = self._clock.wall_ms()
+        wall_ms = self._dispatcher.both_ms()[1]
         if self._trace is not None:
             self._trace.delivered(deliveries, wall_ms)
         if len(deliveries) == 1:

@@ -123,7 +123,7 @@ def _of_vpn(figures: VpnFigures) -> Iterator[Sample]:
 
 
 def _latencies(name: str, found: LatencyHistogram, labels: tuple[str, ...]) -> Sample:
-    return Sample(name, found.sum_ms / 1000, labels, counts=tuple(found.counts))
+    return Sample(name, found.sum_ms / 1000, labels, counts=found.counts())
 
 
 def _retained(retained: RetainedMessages) -> Iterator[Sample]:

@@ -73,6 +73,7 @@ class MessageBatch:
         self.possible_duplicate = possible_duplicate
         # Wire forms shared by every subscriber of one dialect. The key belongs to the protocol; the value is its bytes.
         self.encodings: dict[int, bytes] | None = None
+        self._topics_bytes: i64 = -1  # the usage of the topic, or of all topics; -1: not computed yet
         self._memory_bytes: i64 = 0  # 0: not computed yet
         self._content_bytes: i64 = -1  # -1: not computed yet
 
@@ -97,7 +98,8 @@ class MessageBatch:
     def content_bytes(self) -> i64:
         """Return the size of the messages themselves: payloads, topics and headers."""
         if self._content_bytes < 0:
-            self._content_bytes = self.payload_bytes + topics_bytes(self.topic, self.topics, self.count)
+            of_topics = self._usage_of_topics()
+            self._content_bytes = self.payload_bytes + (of_topics * self.count if self.topics is None else of_topics)
             headers = self.headers()
             if headers is not None:
                 self._content_bytes += headers_bytes(headers)
@@ -122,10 +124,15 @@ class MessageBatch:
         """Return an estimate of the memory of the batch: payloads, topics, headers, their objects, and its own."""
         if self._memory_bytes == 0:
             self._memory_bytes = self.payload_bytes + BYTES_PER_ROW * self.count + BYTES_PER_BATCH
-            self._memory_bytes += topics_bytes(self.topic, self.topics, 1)
+            self._memory_bytes += self._usage_of_topics()
             if self._headers is not None:
                 self._memory_bytes += _memory_of(self._headers)
         return self._memory_bytes
+
+    def _usage_of_topics(self) -> i64:
+        if self._topics_bytes < 0:
+            self._topics_bytes = topics_bytes(self.topic, self.topics, 1)
+        return self._topics_bytes
 
     def select(self, rows: list[int]) -> "MessageBatch":
         """Return a batch of the given rows, in the given order. Payloads are shared, not copied."""

@@ -30,16 +30,21 @@ class LatencyHistogram:
     """Counts of messages by latency. Times are whole milliseconds of the wall clock, rounded down."""
 
     def __init__(self) -> None:
-        self.counts: list[int] = [0] * (len(BOUNDS_MS) + 1)  # by bucket, not cumulative
         self.sum_ms: i64 = 0
+        self._first_count: i64 = 0  # of the first bucket: most messages, and they make no object for it
+        self._counts: list[int] = [0] * (len(BOUNDS_MS) + 1)  # by bucket, not cumulative, without the first
+
+    def counts(self) -> tuple[int, ...]:
+        """Return the counts by bucket, not cumulative."""
+        return (int(self._first_count), *self._counts[1:])
 
     def observe(self, begin_ms: i64, end_ms: i64, count: i64) -> None:
         """Count messages that took from one time to another; a wall clock that was set back counts as no time."""
         took_ms = end_ms - begin_ms if end_ms > begin_ms else 0
-        if took_ms <= FIRST_BOUND_MS:  # most messages
-            self.counts[0] += count
+        if took_ms <= FIRST_BOUND_MS:
+            self._first_count += count
         else:
-            self.counts[bisect_left(BOUNDS_MS, took_ms)] += count
+            self._counts[bisect_left(BOUNDS_MS, took_ms)] += count
         self.sum_ms += took_ms * count
 
 

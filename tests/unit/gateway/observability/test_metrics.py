@@ -138,7 +138,7 @@ def test_a_histogram_has_cumulative_buckets_in_seconds() -> None:
     for took_ms, count in ((0, 2), (1, 1), (3, 4), (4_000_000, 1), (-5, 1)):
         latencies.observe(1000, 1000 + took_ms, count)
     name = "sluicegate_publish_to_delivery_seconds"
-    sample = Sample(name, latencies.sum_ms / 1000, counts=tuple(latencies.counts))
+    sample = Sample(name, latencies.sum_ms / 1000, counts=latencies.counts())
     text = Exposition(queue_label_max=1).render([sample, sample._replace(vpn="sales"), sample]).decode()
     assert f'{name}_bucket{{le="0.001",vpn="default"}} 8.0' in text
     assert f'{name}_bucket{{le="0.005",vpn="sales"}} 8.0' in text
