@@ -210,11 +210,9 @@ class DialedConnection(Behaviour, Flushed):
         engine.send(next_word.encode())
 
     def _open(self) -> None:
-        welcome, transport, target = self._welcome, self._transport, self._settings.target
-        assert welcome is not None, "WELCOME comes before everything else"
+        transport, target = self._transport, self._settings.target
         assert transport is not None, "it was read from"
         assert target is not None, "it was dialled"
-        self._engine.opened(welcome)
         self._wire = LinkWire(
             self.cell,
             self._engine,

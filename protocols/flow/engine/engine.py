@@ -119,6 +119,7 @@ class FlowEngine:
         self.saved_sent = 0
         self._deflated_bytes_max = DEFLATED_BYTES_MAX if is_gateway else FRAME_BYTES_MAX
         self._turns = TO_GATEWAY if is_gateway else TO_CLIENT
+        self._welcome: Welcome | None = None  # the gateway's, at a client
         self._frame_bytes_max = frame_bytes_max  # of received frames, once the connection is open
         self._connect_timeout_ms = connect_timeout_ms
         self._topics: dict[bytes, str] = {}
@@ -272,13 +273,6 @@ class FlowEngine:
                 self._violated(NOT_AUTHENTICATED, f"{AUTHENTICATIONS_MAX} authentications failed", events)
                 return events
         return self._resume(wall_ms)
-
-    def opened(self, welcome: Welcome) -> None:
-        """Client: the gateway has let us in, after this WELCOME."""
-        assert self.phase == AUTHENTICATING, "a client is let in once"
-        self.keep_alive_ms = welcome.keep_alive_ms
-        self.compresses = DEFLATE in welcome.features
-        self.phase = OPEN
 
     def close(self, code: int, text: str, now_ms: int) -> None:
         """Close the connection; the peer's CLOSE, or the end of its patience, brings the event Close."""
@@ -457,7 +451,18 @@ class FlowEngine:
             self._waits = True
         elif isinstance(event, Welcome):
             self.phase = AUTHENTICATING
+            self._welcome = event
+        elif isinstance(event, AuthAnswer) and event.state == AUTH_DONE:
+            self._opened()
         events.append(event)
+
+    def _opened(self) -> None:
+        """Client: the gateway has let us in. What it sends behind its answer is read as of an open connection."""
+        welcome = self._welcome
+        assert welcome is not None, "WELCOME comes before every answer"
+        self.keep_alive_ms = welcome.keep_alive_ms
+        self.compresses = DEFLATE in welcome.features
+        self.phase = OPEN
 
     def _violated(self, code: int, text: str, events: list[FlowEvent]) -> None:
         """Say why, if the peer is far enough to understand, and listen no more."""

@@ -108,11 +108,7 @@ class FlowClient:
     async def authenticate(self, mechanism: str, data: bytes | None) -> AuthAnswer:
         """Take one step of an authentication."""
         self.send(Auth(mechanism, data).encode())
-        answer = await self.heard(AuthAnswer)
-        if answer.state == AUTH_DONE:
-            assert self.welcome is not None
-            self._engine.opened(self.welcome)
-        return answer
+        return await self.heard(AuthAnswer)
 
     async def close(self) -> None:
         """Close the session, and wait for the end."""

@@ -59,7 +59,6 @@ class EnginePair:
         self.carry()
         self.gateway.auth_answer(AuthAnswer(AUTH_DONE, None), WALL_MS)
         self.carry()
-        self.client.opened(self.welcome)
 
 
 def open_gateway(welcome: Welcome = WELCOME) -> FlowEngine:

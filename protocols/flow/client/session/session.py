@@ -312,7 +312,6 @@ class ClientSession:
 
     def _open(self, engine: FlowEngine, now_ms: int) -> None:
         assert self._welcome is not None, "WELCOME comes before everything else"
-        engine.opened(self._welcome)
         self.is_open = self.was_open = True
         self._opened_ms = now_ms
         self._gone_ms = None

@@ -99,6 +99,19 @@ def test_a_client_may_send_on_before_it_is_let_in() -> None:
     assert isinstance(run, PublishesReceived)
 
 
+@pytest.mark.parametrize("behind", [Ping(1, False), Close(codes.SHUTTING_DOWN, "it stops")])
+def test_a_gateway_may_send_on_when_it_has_let_the_client_in(behind: Ping | Close) -> None:
+    """Flow: sessions. A gateway that stops says so behind its answer, and both may be read at once."""
+    client = at_phase(AUTHENTICATING, is_gateway=False)
+    answer = AuthAnswer(AUTH_DONE, None)
+
+    events = client.feed(answer.encode() + behind.encode(), NOW_MS, WALL_MS)
+
+    assert events == [answer, *([behind] if isinstance(behind, Close) else [])]
+    assert client.phase == (CLOSED if isinstance(behind, Close) else OPEN)
+    assert client.has_output
+
+
 def test_three_failed_authentications_end_the_connection() -> None:
     """Flow: sessions, limits before authentication."""
     gateway = at_phase(AUTHENTICATING, is_gateway=True)
