@@ -349,11 +349,13 @@ class AskHome:
     """Ask of a queue of a neighbor: carry out a request there, with the rights of a user of this broker.
 
     Of requests to partitions it takes ReadRange, FindRangeEnd and DescribeLog. Answered as the request is at its own
-    broker; an overview of a log says nothing of holds. Raises what the request raises, and ReaderRefused.
+    broker; an overview of a log says nothing of holds. Raises what the request raises, and ReaderRefused: AWAY as well
+    when the neighbor has another spool than the one whose incarnation the asker knows.
     """
 
     user: str
     request: ReaderRequest
+    incarnation: int  # of the neighbor's spool, in which the sequences of the request are valid
 
 
 AWAY: Final = "away"  # the link is down; it makes sense to ask again

@@ -56,8 +56,9 @@ class BulkReadFlow:
         self,
         flow_id: int,
         queue: ActorCell,
-        user: str | None,
         *,
+        user: str | None,
+        incarnation: int,
         partition: int,
         first: int,
         end: int,
@@ -68,6 +69,7 @@ class BulkReadFlow:
         self.flow_id = flow_id
         self.queue = queue
         self.user = user  # whose rights count at the queue's broker; None: it is this one, where they were checked
+        self.incarnation = incarnation  # of the spool that has the range
         self.partition = partition
         self.next_sequence = first
         self.end = end
@@ -144,7 +146,7 @@ class BulkReads:
         problem, code, may_retry = "the partition is gone", codes.NOT_FOUND, False
         try:
             request = AskPartitions(flow.partition, ReadRange(flow.next_sequence, flow.end, flow.chunk_bytes))
-            asked = request if flow.user is None else AskHome(flow.user, request)
+            asked = request if flow.user is None else AskHome(flow.user, request, flow.incarnation)
             chunks: list[RangeChunk] = await flow.queue.ask(asked)
             chunk = chunks[0]
         except ReadFailed as failure:

@@ -91,7 +91,8 @@ async def begin_reading(peer: FlowPeer, request: Read) -> None:
             BulkReadFlow(
                 request.flow_id,
                 handle.cell,
-                None if isinstance(handle, LocalQueue) else peer.identity.user,
+                user=None if isinstance(handle, LocalQueue) else peer.identity.user,
+                incarnation=incarnation,
                 partition=request.partition,
                 first=request.first,
                 end=request.end,
@@ -246,7 +247,7 @@ async def _ask(peer: FlowPeer, handle: QueueHandle, request: ReaderRequest) -> A
         target = handle.cell if isinstance(request, AskPartitions) else peer.services.cursors
         return await target.ask(request)
     try:
-        return await handle.cell.ask(AskHome(peer.identity.user, request))
+        return await handle.cell.ask(AskHome(peer.identity.user, request, handle.incarnation))
     except ReaderRefused as refused:
         code, may_retry = READER_CODES.get(refused.code, codes.DISABLED), refused.code in READERS_FOR_NOW
         raise RequestRefused(code, str(refused), may_retry=may_retry) from None

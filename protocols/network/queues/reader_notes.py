@@ -94,8 +94,8 @@ def request_in(note: FlowNote, neighbor: str) -> tuple[str, AskHome] | None:
     request = _partitions_request(what, note)
     if request is None:
         cursor_request = _cursor_request(what, queue, note, neighbor)
-        return None if cursor_request is None else (queue, AskHome(user, cursor_request))
-    return queue, AskHome(user, request)
+        return None if cursor_request is None else (queue, AskHome(user, cursor_request, 0))
+    return queue, AskHome(user, request, 0)
 
 
 def _partitions_request(what: str, note: FlowNote) -> AskPartitions | None:

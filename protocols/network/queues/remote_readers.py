@@ -93,6 +93,9 @@ class RemoteReaders:
         if self._is_unserved:
             text = f"queue {queue!r}: its broker {self._neighbor} has a release that serves no readers of other brokers"
             raise ReaderRefused(UNSERVED, f"{text}: connect there")
+        if asked.incarnation != self._incarnation:
+            text = f"queue {queue!r}: its broker {self._neighbor} has come back with another spool: begin anew"
+            raise ReaderRefused(AWAY, text)
         number = self._cell.runtime.next_urn()
         body = note_body(notes.READER, number, *request_values(queue, asked))
         if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:

@@ -3,6 +3,8 @@
 The queue is at broker b.
 """
 
+import asyncio
+
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
@@ -19,6 +21,19 @@ from support.flow.client import FlowClient, Refused
 
 BOTH = pytest.mark.parametrize("at", ["a", "b"])
 EVERY_COLUMN = [1 << bit for bit in range(c.ALL.bit_length())]
+
+
+@pytest.fixture
+def network(brokers: Brokers, runner: asyncio.Runner) -> Brokers:
+    """Brokers a and b, linked: neither gives the other up while a test holds the link."""
+    dead = "links.{}.dead_time_ms=60000"
+
+    async def start() -> None:
+        await brokers.pair(a=(dead.format("b"),), b=(dead.format("a"),))
+        await brokers.are_linked()
+
+    runner.run(start())
+    return brokers
 
 
 async def filled(network: Brokers, count: int, *, size: int = 0, headers: Headers | None = None) -> None:

@@ -182,7 +182,7 @@ def test_a_read_that_fails_is_refused_and_the_next_begins(home: Home) -> None:
     assert home.refusals() == [(8, "failed")]
 
 
-def test_requests_without_answer_are_bounded(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_without_answer_are_bounded(home: Home) -> None:
     """Those of one neighbor; what was answered counts no more."""
     home.asks_all(range(home_readers.REQUESTS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
     home.asks(9_999, "look", "q", "ada", "c")

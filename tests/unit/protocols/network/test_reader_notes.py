@@ -45,7 +45,7 @@ REQUESTS: list[ReaderRequest] = [
 
 def crossed(request: ReaderRequest, *, user: str = "ada") -> ReaderRequest:
     """Return a request as it arrives from broker a."""
-    body = note_body(READER, 7, *reader_notes.request_values("q", AskHome(user, request)))
+    body = note_body(READER, 7, *reader_notes.request_values("q", AskHome(user, request, 99)))
     found = reader_notes.request_in(note_in(body), "a")
     assert found is not None
     queue, asked = found

@@ -30,8 +30,8 @@ from support.cores.messages import batch_of
 from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
-READ = AskHome("ada", AskPartitions(1, ReadRange(5, 20, 1_000)))
-STATUS = AskHome("ada", CursorStatus("q", "c", 1, 60_000, {}))
+READ = AskHome("ada", AskPartitions(1, ReadRange(5, 20, 1_000)), 99)
+STATUS = AskHome("ada", CursorStatus("q", "c", 1, 60_000, {}), 99)
 
 
 class Asking:
@@ -119,10 +119,19 @@ def test_a_neighbor_of_an_earlier_release_is_asked_for_nothing(runtime: Runtime)
     assert (refused.value.code, asking.socket.take()) == (UNSERVED, [])
 
 
+def test_a_range_does_not_go_on_in_another_spool(asking: Asking) -> None:
+    """Its sequences are other messages there. A reader that begins anew is told the incarnation."""
+    asking.readers.disconnected()
+    asking.readers.connected(asking.wire, 1, 1 << 20, incarnation=100, is_served=True)
+    with pytest.raises(ReaderRefused, match="its broker b has come back with another spool: begin anew") as refused:
+        asking.readers.ask("q", READ)
+    assert (refused.value.code, asking.readers.count) == (AWAY, 0)
+
+
 def test_a_request_that_no_frame_takes_is_not_sent(runtime: Runtime) -> None:
     asking = Asking(runtime, frame_bytes_max=66_100)
     with pytest.raises(ReaderRefused, match="more than the link takes") as refused:
-        asking.readers.ask("q", AskHome("x" * 200, AskPartitions(None, DescribeLog())))
+        asking.readers.ask("q", AskHome("x" * 200, AskPartitions(None, DescribeLog()), 99))
     assert (refused.value.code, asking.readers.count) == (TOO_LARGE, 0)
 
 
