@@ -34,6 +34,11 @@ class Acknowledgements:
         self._stored_ids: set[int] = set()  # of QoS 2: PUBREC is sent, and PUBREL has not come
         self._orphans: dict[int, int] = {}  # packet id -> arrival of QoS 2 of an earlier connection, without settlement
 
+    @property
+    def count(self) -> int:
+        """The number of messages that are not acknowledged."""
+        return len(self._waiting)
+
     def is_known(self, packet_id: int) -> bool:
         """Return whether a PUBLISH of QoS 2 is a repetition that goes no further.
 

@@ -9,7 +9,7 @@ import selectors
 import ssl
 import struct
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from typing import Any, Final, final
 
 from paho.mqtt import MQTTException
@@ -27,7 +27,6 @@ from sluicegate.protocols.bridges.remote import (
     Outgoing,
     RemoteBroker,
     RemoteFailed,
-    Settlement,
     Shortfall,
     Work,
 )
@@ -46,18 +45,6 @@ _TICK_S: Final = 1.0  # between two looks at the keep-alive
 _REFUSED: Final = 0x80
 _NEVER_TAKEN: Final = (TOPIC_NAME_INVALID, PAYLOAD_FORMAT_INVALID)  # codes that blame the message itself
 _PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
-
-
-@final
-class _Unacknowledged:
-    """A message of the foreign broker that neither PUBACK nor PUBREC was sent for."""
-
-    __slots__ = ("outcome", "packet_id", "qos")
-
-    def __init__(self, packet_id: int, qos: int) -> None:
-        self.packet_id = packet_id
-        self.qos = qos
-        self.outcome: int | None = None  # None: it is not settled yet
 
 
 @final
@@ -86,8 +73,7 @@ class Mqtt5Remote(RemoteBroker):
         self._queue: deque[Outgoing] = deque()  # to be published
         self._numbers: dict[int, int] = {}  # packet id -> number
         self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
-        self._unacknowledged: OrderedDict[int, _Unacknowledged] = OrderedDict()  # by number of the arrival
-        self._orphans: dict[int, int] = {}  # packet id -> arrival of QoS 2 of an earlier connection, without settlement
+        self._acknowledgements = self._client.acknowledgements
         self._last_arrival = 0
         self._in_flight_max = 0
         self._packet_bytes_max = 0  # 0: not said
@@ -106,7 +92,7 @@ class Mqtt5Remote(RemoteBroker):
         self._client.forget()
         self._numbers.clear()
         self._queue.clear()
-        self._orphans.clear()
+        self._acknowledgements.forget_unsettled()
         self._is_known_session = False
 
     def run(self) -> None:
@@ -114,7 +100,7 @@ class Mqtt5Remote(RemoteBroker):
         waker = Waker()
         selector = selectors.DefaultSelector()
         try:
-            self._settle_orphans(self._take_work().settlements)  # before any of these messages comes again
+            self._acknowledgements.settle(self._take_work().settlements)  # before any of these messages comes again
             selector.register(waker.socket, selectors.EVENT_READ)
             self._connect()
             sock = self._client.socket()
@@ -128,22 +114,11 @@ class Mqtt5Remote(RemoteBroker):
             selector.close()
             waker.close()
             self._is_connected = False
-            self._lose_unacknowledged()
+            self._acknowledgements.connection_lost()
             self._confirm_written()
             for number, _ in self._unwritten:
                 self.line.refused(number, RELEASED, "the connection was lost")
             self._unwritten.clear()
-
-    def _lose_unacknowledged(self) -> None:
-        """Remember what the foreign broker will send again: QoS 2 may be stored already, or on its way there."""
-        for number, message in self._unacknowledged.items():
-            if message.qos != 2 or message.outcome == RELEASED:
-                continue
-            if message.outcome is None:
-                self._orphans[message.packet_id] = number
-            else:  # it waits for the PUBREC of an earlier one
-                self._client.stored_ids.add(message.packet_id)
-        self._unacknowledged.clear()
 
     # --- connecting ---
 
@@ -177,11 +152,9 @@ class Mqtt5Remote(RemoteBroker):
             if outgoing.qos > self._qos_max:
                 self._granted(index, outgoing.qos, self._qos_max, is_incoming=False)
         self._retains = bool(getattr(properties, "RetainAvailable", 1))
-        if not self._client.session_present:
-            self._orphans.clear()
-        elif self._is_known_session:
+        if self._client.session_present and self._is_known_session:
             self._client.repeat_releases()
-        elif self._sends_qos_2 and self._qos_max == 2:
+        elif self._client.session_present and self._sends_qos_2 and self._qos_max == 2:
             self._client.release_ids(self._window)
         self._is_known_session = True
         if self._stale_filters and self._client.session_present:
@@ -262,7 +235,7 @@ class Mqtt5Remote(RemoteBroker):
                 self._check(self._read())
             work = self._take_work()
             if work.settlements:
-                self._acknowledge(work.settlements)
+                self._acknowledgements.settle(work.settlements)
             if self._is_connected:
                 self._publish()
             now_s = time.monotonic()
@@ -285,7 +258,7 @@ class Mqtt5Remote(RemoteBroker):
 
         Others are always read from, for what they have confirmed is among what comes.
         """
-        return len(self._unacknowledged) > self._window and self.line.unsettled_bytes >= self.settings.window_bytes
+        return self._acknowledgements.count > self._window and self.line.unsettled_bytes >= self.settings.window_bytes
 
     def _read(self) -> MQTTErrorCode:
         """Read and handle what is there. Raises RemoteFailed for a packet that MQTT does not have."""
@@ -387,16 +360,13 @@ class Mqtt5Remote(RemoteBroker):
         if rule < 0:  # a subscription of an earlier configuration
             self.line.unmatched()
             if qos:
-                self._client.acknowledge(packet_id, qos)
+                self._acknowledgements.ignored(packet_id, qos)
             return
         if qos == 0 and not self.line.has_room():
             self.line.dropped(rule)
             return
-        if qos and len(self._unacknowledged) == self._window:
+        if qos and self._acknowledgements.count == self._window:
             self._is_exceeded(rule)
-        if qos == 2 and packet_id in self._orphans:  # it is being stored
-            self._unacknowledged[self._orphans.pop(packet_id)] = _Unacknowledged(packet_id, qos)
-            return
         headers, fault = None, ""
         if section:
             try:
@@ -406,7 +376,7 @@ class Mqtt5Remote(RemoteBroker):
         self._last_arrival += 1
         number = self._last_arrival
         if qos:
-            self._unacknowledged[number] = _Unacknowledged(packet_id, qos)
+            self._acknowledgements.add(number, packet_id, qos)
         self.line.arrived(
             Arrival(
                 number=number,
@@ -429,32 +399,3 @@ class Mqtt5Remote(RemoteBroker):
             self._exceeds = True
             text = f"the foreign broker sends more than {self._window} unconfirmed messages, the Receive Maximum"
             self.line.lowered(Shortfall(is_incoming=True, rule=rule, text=text))
-
-    def _acknowledge(self, settlements: list[Settlement]) -> None:
-        """Acknowledge in the order in which the messages came [MQTT 4.6.0-2].
-
-        A released one is not acknowledged, nor is what came behind it: all that comes again with the next connection.
-        """
-        waiting = self._unacknowledged
-        for settlement in settlements:
-            message = waiting.get(settlement.number)
-            if message is not None:
-                message.outcome = settlement.outcome
-        if self._orphans:
-            self._settle_orphans(settlements)
-        while waiting:
-            number, message = next(iter(waiting.items()))
-            if message.outcome is None or message.outcome == RELEASED:
-                return
-            del waiting[number]
-            self._client.acknowledge(message.packet_id, message.qos)
-
-    def _settle_orphans(self, settlements: list[Settlement]) -> None:
-        """Note what is stored of an earlier connection. That is acknowledged when it comes again; the rest is new."""
-        ids = {number: packet_id for packet_id, number in self._orphans.items()}
-        for settlement in settlements:
-            packet_id = ids.get(settlement.number)
-            if packet_id is not None:
-                del self._orphans[packet_id]
-                if settlement.outcome != RELEASED:
-                    self._client.stored_ids.add(packet_id)

@@ -20,6 +20,7 @@ from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
 from paho.mqtt.enums import CallbackAPIVersion, MessageState, MessageType, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
+from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowledgements
 from sluicegate.protocols.bridges.remotes.sockets import why
 from sluicegate.protocols.mqtt.codec.wire import read_varint
 
@@ -87,7 +88,7 @@ class PahoClient(Client):
         self.loss = ""  # why the connection was lost; empty: the foreign broker has closed it
         self._received = received
         self._confirmed = confirmed
-        self.stored_ids: set[int] = set()  # of QoS 2: PUBREC is sent, and PUBREL has not come
+        self.acknowledgements = Acknowledgements(self._acknowledge)
         self.unreleased_ids: set[int] = set()  # PUBREL is sent for them, on suspicion, and PUBCOMP has not come
         self.session_present = False
         self._free_ids: list[int] = []  # given back, the next at the end
@@ -266,7 +267,7 @@ class PahoClient(Client):
                 message.dup = False
                 if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
                     message.state = MessageState.MQTT_MS_PUBLISH
-            self.stored_ids.clear()
+            self.acknowledgements.session_lost()
         return super()._handle_connack()
 
     def _handle_publish(self) -> MQTTErrorCode:
@@ -284,23 +285,21 @@ class PahoClient(Client):
             (packet_id,) = _ID.unpack_from(packet, pos)
             pos += 2
         length, pos = read_varint(packet, pos, end)
-        if qos == 2 and packet_id in self.stored_ids:
-            return self._send_pubrec(packet_id)  # a repetition
+        if qos == 2 and self.acknowledgements.is_known(packet_id):
+            return MQTTErrorCode.MQTT_ERR_SUCCESS
         section_end = pos + length
         self._received(topic, packet[pos:section_end], packet[section_end:], qos, bool(command & 1), packet_id)
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
-    def acknowledge(self, packet_id: int, qos: int) -> None:
-        """Acknowledge a message that is stored: PUBACK or PUBREC."""
+    def _acknowledge(self, packet_id: int, qos: int) -> None:
         if qos == 1:
             self._send_puback(packet_id)
         else:
-            self.stored_ids.add(packet_id)
             self._send_pubrec(packet_id)
 
     def _handle_pubrel(self) -> MQTTErrorCode:
         (packet_id,) = _ID.unpack_from(self._in_packet["packet"], 0)
-        self.stored_ids.discard(packet_id)
+        self.acknowledgements.released(packet_id)
         return self._send_pubcomp(packet_id)
 
     def _handle_pubrec(self) -> MQTTErrorCode:
