@@ -5,8 +5,9 @@ from typing import Final
 
 from simulation.actions import ACTIONS
 from simulation.client import CONNECTING, OFFLINE, ONLINE, Client
-from simulation.network.clients.direct_clients import KINDS
+from simulation.network.clients.direct_clients import KINDS, DirectClient
 from simulation.network.clients.lone_clients import LoneClient
+from simulation.network.clients.replies import AnsweredClient
 from simulation.network.clients.retaining_clients import TOPICS
 from simulation.network.network import BROKERS, DIRECT_CLIENTS, PAIRS, Network
 from simulation.network.wires.ways import Pair
@@ -164,6 +165,8 @@ def _calm(network: Network, step: Step) -> None:
     is_whole = len(network.up) == len(BROKERS) and network.are_all_linked()
     if is_whole and network.wait_for_retained(CALM_S_MAX, may_be_full=True):
         network.look_at_what_is_retained()
+    if is_whole:
+        network.wait_for_replies(CALM_S_MAX)
     _move(network, step)
 
 
@@ -203,6 +206,20 @@ def _direct(network: Network, step: Step) -> None:
     client = world.direct_clients[step.what % len(DIRECT_CLIENTS)]
     for number in range(_comes_or_leaves(client, step)):
         client.publish(KINDS[number % len(KINDS)])
+    answered = network.up.get(BROKERS[step.amount % len(BROKERS)])
+    if answered is not None:
+        _reply(client, answered.answered_client, step)
+
+
+def _reply(client: DirectClient, answered: AnsweredClient, step: Step) -> None:
+    """Have a client that may be at another broker come, leave, or be answered."""
+    if answered.state == OFFLINE:
+        answered.connect()
+    elif step.what % 16 == 0:
+        answered.cut()
+    elif answered.queue:
+        for _ in range(1 + step.what % 4):
+            client.reply(answered.queue)
 
 
 def _retain(network: Network, step: Step) -> None:

@@ -11,6 +11,7 @@ from simulation.course import Course
 from simulation.log_watch import LogWatch
 from simulation.memory_network import MemoryListener
 from simulation.network.clients.direct_clients import DirectClient
+from simulation.network.clients.replies import AnsweredClient, Reply, ReplyBook
 from simulation.network.clients.retaining_clients import RetainBook, RetainingClient
 from simulation.network.judge.interests import interests_agree, knows_all
 from simulation.network.judge.link_judge import LinkJudge
@@ -48,6 +49,7 @@ class Network:
         self.backups: dict[str, Backup] = {}  # by broker: the last one
         self.judge = LinkJudge()
         self.retained = RetainBook()
+        self.replies = ReplyBook()
         self.worlds: dict[str, Broker] = {}
         dials = {pair: rng.random() < 0.7 for pair in PAIRS}
         for one, other in PAIRS:  # one of two has to
@@ -103,6 +105,7 @@ class Network:
         self.dies(name, 0)
         self.worlds[name].restore(self.backups[name])
         self.retained.restored(name)
+        self.replies.restored(name)
         self.comes_back(name)
 
     def comes_back(self, name: str) -> None:
@@ -204,6 +207,15 @@ class Network:
             return False
         raise Violation(f"the network is whole since {within_s} s, and retained messages are still under way")
 
+    def wait_for_replies(self, within_s: int) -> None:
+        """Let time go on until what was confirmed to temporary queues has come. Raises Violation."""
+        for _ in range(within_s):
+            missing = [each for world in self.up.values() for each in world.missing_replies]
+            if not missing:
+                return
+            self.advance(1_000_000)
+        raise Violation(f"the network is whole since {within_s} s, and these have not come: {missing}")
+
     def look_at_what_is_retained(self) -> None:
         """See that clients are sent what their brokers retain."""
         found = retained_at_rest([each.node for each in self.worlds.values()])
@@ -226,8 +238,12 @@ class Broker(World):
     def __init__(self, network: Network, seed: int, scenario: Scenario, surroundings: Surroundings) -> None:
         self._ways = network.ways
         self._link_judge = network.judge
+        self._replies = network.replies
         name, dial = surroundings.broker, partial(self._dial, "mqtt")
-        self.direct_clients = [DirectClient(each, name, network.judge.direct, dial=dial) for each in DIRECT_CLIENTS]
+        self.direct_clients = [
+            DirectClient(each, name, network.judge.direct, network.replies, dial=dial) for each in DIRECT_CLIENTS
+        ]
+        self.answered_client = AnsweredClient(f"x-{name}", network.replies, dial=partial(self._dial, "amqp"))
         self.retaining_client = RetainingClient(f"r-{name}", name, network.retained, dial=dial)
         super().__init__(seed, scenario, surroundings)
 
@@ -257,10 +273,17 @@ class Broker(World):
 
         return Tap(written, lambda data: self._judge(tap.read, data), tap.ended)
 
+    @property
+    def missing_replies(self) -> list[Reply]:
+        """Replies that were confirmed, and have not come to its client that is there."""
+        queue = self.answered_client.queue
+        return self._replies.missing(queue) if queue else []
+
     def _everybody(self) -> Iterator[AnyClient]:
         yield from super()._everybody()
         yield from self.direct_clients
         yield self.retaining_client
+        yield self.answered_client
 
     def committed(self, job: CommitJob) -> None:
         """A record is in the log."""

@@ -326,4 +326,15 @@ FAULTS = (
         ),
         seed=21,
     ),
+    Planted(
+        "replies go to any neighbor, whoever made up the name of their queue",
+        (
+            Edit(
+                "messaging/routing/routes.py",
+                "                if output.neighbor == broker:\n",
+                "                if output.neighbor:\n",
+            ),
+        ),
+        seed=1,
+    ),
 )

@@ -62,6 +62,7 @@ def drain(network: Network) -> None:
     network.advance(2 * DRAIN_ROUND_US)
     network.wait_for_links(LINKED_S_MAX)
     network.wait_for_retained(LINKED_S_MAX)
+    network.wait_for_replies(LINKED_S_MAX)
     for world in worlds:
         see_that_all_is_done(world)
     network.wait_for_links(LINKED_S_MAX)

@@ -1,6 +1,7 @@
 """Clients of direct messages: each topic goes to every client, to one client, or to one member of a group.
 
-All of them subscribe alike at all brokers. Nothing is stored for them, so the judge is a count.
+All of them subscribe alike at all brokers. Nothing is stored for them, so the judge is a count. They also answer others
+(`replies.py`).
 """
 
 from collections.abc import Callable
@@ -9,7 +10,9 @@ from typing import Final
 import support.mqtt.packets as mqtt
 from simulation.memory_network import Wire
 from simulation.network.clients.lone_clients import LoneClient, SilentTap
+from simulation.network.clients.replies import ReplyBook
 from simulation.targets import Violation
+from sluicegate.messaging.topics.syntax import queue_topic
 from support.mqtt.packets import Packet
 
 EVERY, ONE, GROUP = "every", "one", "group"  # who gets what is published there
@@ -56,10 +59,19 @@ class DirectClient(LoneClient):
     """A client that subscribes to all of them, and publishes."""
 
     def __init__(
-        self, name: str, broker: str, book: DirectBook, *, dial: Callable[[LoneClient, SilentTap], Wire]
+        self,
+        name: str,
+        broker: str,
+        book: DirectBook,
+        replies: ReplyBook,
+        *,
+        dial: Callable[[LoneClient, SilentTap], Wire],
     ) -> None:
         super().__init__(name, broker, f"{name}-{broker}", dial=dial)
         self._book = book
+        self._replies = replies
+        self._packet_id = 0
+        self._unanswered: dict[int, int] = {}  # packet id -> number of the reply
 
     def __repr__(self) -> str:
         return f"{self.broker}/{self.name}"
@@ -72,6 +84,16 @@ class DirectClient(LoneClient):
             self._wire.send(mqtt.publish(f"{kind}/x", b"%d" % number, level=5, properties=asks))
         return number
 
+    def reply(self, queue: str) -> None:
+        """Publish to a temporary queue, which may be gone."""
+        if self._wire is None:
+            return
+        number = self._replies.sends(self.broker, queue)
+        self._packet_id = self._packet_id % 1000 + 1
+        self._unanswered[self._packet_id] = number
+        topic, payload = queue_topic(queue), b"%d|" % number
+        self._wire.send(mqtt.publish(topic, payload, level=5, qos=1, packet_id=self._packet_id))
+
     def _subscribe(self) -> None:
         assert self._wire is not None
         self._wire.send(mqtt.subscribe(*[(each, 0) for each in FILTERS], level=5))
@@ -79,3 +101,11 @@ class DirectClient(LoneClient):
     def _take(self, packet: Packet) -> None:
         if packet.kind == mqtt.PUBLISH:
             self._book.got(int(mqtt.published(packet, 5).payload), self)
+        elif packet.kind == mqtt.PUBACK:
+            number = self._unanswered.pop(mqtt.packet_id_of(packet))
+            if len(packet.body) < 3 or packet.body[2] == 0:
+                self._replies.confirmed(number)
+
+    def _gone(self) -> None:
+        super()._gone()
+        self._unanswered.clear()
