@@ -106,7 +106,7 @@ FAULTS = (
             ),
             Edit(
                 "protocols/network/vpn_link.py",
-                "        vpn.space.change_neighbor(self, Change(list(kept.interests), []))\n",
+                "        vpn.space.change_neighbor(self, Change(list(self.kept.interests), []))\n",
                 "",
             ),
         ),
@@ -194,9 +194,9 @@ FAULTS = (
         "the end of a link leaves messages with consumers that are gone",
         (
             Edit(
-                "protocols/network/queues/home.py",
-                "            self._end(lent, UnbindFlow(lent.flow_id))\n\n    # --- what the neighbor",
-                "            self._forget(lent)\n\n    # --- what the neighbor",
+                "protocols/network/queues/home_bindings.py",
+                "            self._end(flow, UnbindFlow(flow.flow_id))\n",
+                "            self._forget(flow)\n",
             ),
         ),
         seed=1,
