@@ -102,7 +102,7 @@ def flow_url(node: GatewayProcess) -> str:
 @pytest.mark.parametrize(
     ("url", "version", "qos"),
     [(mqtt_url, "5", 1), (mqtt_url, "5", 2), (mqtt_url, "3.1.1", 1), (mqtt_url, "3.1.1", 2), (flow_url, "5", 2)],
-    ids=["mqtt-5-qos-1", "mqtt-5-qos-2", "mqtt-3-qos-1", "flow-qos-2"],
+    ids=["mqtt-5-qos-1", "mqtt-5-qos-2", "mqtt-3-qos-1", "mqtt-3-qos-2", "flow-qos-2"],
 )
 def test_the_other_broker_is_killed(
     tmp_path: Path, url: Callable[[GatewayProcess], str], version: str, qos: int
