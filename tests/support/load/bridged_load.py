@@ -70,6 +70,10 @@ class BridgedLoad:
                 gateways.append(stack.enter_context(GatewayProcess(folder / name, config_file=file)))
             gateways[0].create_queue(OUT, subscriptions=[f"{OUT}/>"])
             gateways[1].create_queue(BACK)
+            # Not before there are subscriptions does the foreign broker keep what is published.
+            wait_until(
+                lambda: all(_is_connected_since(each, 0) for each in gateways), within_s=DRAIN_S, what="both bridges"
+            )
             load = cls(*gateways)
             stack.enter_context(hung_up_at_the_end(load.clients))
             load.connect()
@@ -145,4 +149,5 @@ class BridgedLoad:
         self.consumer.settle_down_to(0)
         confirmed = {key: number for publisher in self.publishers for key, number in publisher.confirmed.items()}
         run_until(self.clients, lambda: self.record.has_all(confirmed), within_s=DRAIN_S, what="all confirmed messages")
+        wait_until(lambda: not self.first.held_count(OUT), within_s=DRAIN_S, what="confirmations of the foreign broker")
         return confirmed
