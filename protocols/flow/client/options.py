@@ -57,7 +57,8 @@ class ClientOptions:
       connection counts as lost.
     - `reconnect_delay_s` (float): seconds before the first attempt to connect again; doubled with each attempt.
     - `reconnect_delay_max_s` (float): seconds that this delay grows to.
-    - `give_up_after_s` (float): seconds without a connection after which the client ends; 0: never.
+    - `give_up_after_s` (float): seconds without a connection after which the client ends, and seconds that a request is
+      repeated while the queue's broker cannot be reached; 0: never, and for ever.
     - `user` (str): former name of `username`.
 
     Raises ValueError for a value that is out of range.

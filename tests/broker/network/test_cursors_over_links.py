@@ -7,6 +7,7 @@ import asyncio
 
 import pytest
 
+from sluicegate import Client
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.cursor import Positions
@@ -149,3 +150,22 @@ async def test_a_cursor_of_another_broker_is_kept_over_a_restart_of_the_queues_b
         await network.are_linked()
         assert where(await client.asks_cursor(STATUS, bound.epoch)) == [(0, 4, 6)]
         assert (await client.queue_status()).incarnation == bound.incarnation
+
+
+async def test_a_poll_of_the_client_library_goes_on_after_the_link_was_down(network: Brokers) -> None:
+    """A stream of Spark polls so: a link that is down for a moment does not end its query."""
+    await queue_at_b(network)
+    await publish(network, range(3))
+    async with Client(f"flow://127.0.0.1:{network['a'].flow_port}") as client:
+        cursor = await client.bulk.bind_cursor("q", "c")
+        waiting = asyncio.create_task(cursor.status({0: 4}, wait_s=60))
+        readers = network["a"].neighbor("b").vpns[0].remote_queues.readers
+        await until(lambda: readers.count == 1, "the poll waits at b")
+        await cut(network)
+        await until(lambda: readers.count == 0, "the poll is refused at a")
+        acknowledged = asyncio.create_task(cursor.acknowledge({0: 3}))
+        await heal(network)
+        await acknowledged
+        await publish(network, range(1))
+        status = await waiting
+        assert [each.next_sequence for each in status.positions] == [5]

@@ -104,7 +104,7 @@ class ClientSession:
         self.is_draining = False  # the gateway stops: nothing new is sent
         self.connect_at_ms = now_ms  # when to make the next connection
         self.was_open = False
-        self.requests = Requests()
+        self.requests = Requests(int(options.give_up_after_s * 1000))
         self.direct = DirectInbox()
         self.flows = FlowTable()
         self._random_bytes = random_bytes
@@ -203,6 +203,7 @@ class ClientSession:
             return
         self.flows.open_with(engine, now_ms)
         self.flows.tick(now_ms)
+        self.requests.tick(now_ms)
         if self.is_draining and not self.flows.is_busy():
             self._send_close(now_ms)
 
@@ -274,7 +275,7 @@ class ClientSession:
         if self.flows.failed(error, now_ms):
             return
         if error.request_id != NO_REQUEST:
-            self.requests.refused(error)
+            self.requests.refused(error, now_ms)
         elif error.flow_id == NO_FLOW:
             self._broken(error.code, error.text)
 

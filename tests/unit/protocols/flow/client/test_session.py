@@ -2,7 +2,13 @@
 
 from collections.abc import Sequence
 
-from sluicegate.protocols.flow.client.errors import AuthenticationRefused, ConnectionBroken, MessageTooLarge
+from sluicegate.protocols.flow.client.errors import (
+    AuthenticationRefused,
+    ClientClosed,
+    ConnectionBroken,
+    MessageTooLarge,
+    RequestRefused,
+)
 from sluicegate.protocols.flow.client.events import ClientEvent, Connected, Disconnected, FlowInterrupted
 from sluicegate.protocols.flow.client.messages import Message
 from sluicegate.protocols.flow.client.options import ClientOptions
@@ -226,3 +232,44 @@ def test_a_request_that_no_frame_of_the_gateway_holds_fails_by_itself_and_the_co
     assert "more than the 65536 of a frame" in str(wide.error)
     wire.says(StagingAnswer(frames.ABORT_STAGED, asked.request_id, 0, already=False).encode())
     assert other.answer is not None
+
+
+def test_a_request_is_repeated_while_the_queues_broker_is_away_until_the_client_would_give_up() -> None:
+    """As after a lost connection. Rows that would be kept twice are not, and what else is refused is the program's."""
+    wire = PretendWire(ClientOptions(give_up_after_s=3))
+    wire.connects()
+    polled = Request(lambda request_id: AbortRows(request_id, "t").encode())
+    staged = Request(lambda request_id: AbortRows(request_id, "s").encode(), is_stage=True)
+    busy = Request(lambda request_id: AbortRows(request_id, "b").encode())
+    for each in (polled, staged, busy):
+        wire.session.ask(each)
+    first, second, third = wire.hears()
+    assert isinstance(first, AbortRows)
+    assert isinstance(second, AbortRows)
+    assert isinstance(third, AbortRows)
+    wire.says(Error(0, first.request_id, codes.DISABLED, "the link is down", 1_000).encode())
+    wire.says(Error(0, second.request_id, codes.DISABLED, "the link is down", 1_000).encode())
+    wire.says(Error(0, third.request_id, codes.TOO_MANY, "too many", 1_000).encode())
+    assert wire.session.requests.done == [staged, busy]
+    assert wire.passes(999) == []
+    for _ in range(3):
+        (again,) = wire.passes(1_000)
+        assert isinstance(again, AbortRows)
+        assert again.transaction == "t"
+        assert polled.error is None
+        wire.says(Error(0, again.request_id, codes.DISABLED, "the link is down", 1_000).encode())
+    assert isinstance(polled.error, RequestRefused)
+    assert wire.passes(5_000) == []
+
+
+def test_a_request_that_was_refused_for_now_ends_with_its_client() -> None:
+    wire = PretendWire()
+    wire.connects()
+    polled = Request(lambda request_id: AbortRows(request_id, "t").encode())
+    wire.session.ask(polled)
+    (asked,) = wire.hears()
+    assert isinstance(asked, AbortRows)
+    wire.says(Error(0, asked.request_id, codes.DISABLED, "the link is down", 1_000).encode())
+    wire.session.close(wire.now_ms)
+    wire.breaks()
+    assert isinstance(polled.error, ClientClosed)
