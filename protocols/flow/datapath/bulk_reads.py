@@ -1,8 +1,9 @@
 """Send ranges of sequences to one client, chunk by chunk, over all its bulk reads.
 
-Flow: bulk reading. A connection reads one chunk at a time, and the next only when the socket has taken the last: bulk
-reading costs a connection the memory of one chunk, and deliveries and responses pass between two chunks. Flows with
-credit take turns.
+Flow: bulk reading. A connection reads one chunk of this broker's queues at a time and one over links, and the next only
+when the socket has taken the last: bulk reading costs a connection the memory of two chunks, and deliveries and
+responses pass between them. Flows with credit take turns, those of either kind among themselves: a link that stands
+still holds up no read of the local store.
 """
 
 import logging
@@ -83,8 +84,17 @@ class BulkReadFlow:
 
 
 @final
+class _Lane:
+    """The flows that take turns: one of them reads at a time."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[BulkReadFlow] = deque()  # flows that may continue, the next first
+        self.is_reading = False
+
+
+@final
 class BulkReads:
-    """The bulk reads of one client. Invariant: a flow is in `_waiting` at most once."""
+    """The bulk reads of one client. Invariant: a flow waits in its lane at most once."""
 
     def __init__(
         self, output: Output, counters: ProtocolCounters, carry_out: Callable[[Coroutine[Any, Any, None]], None]
@@ -93,8 +103,8 @@ class BulkReads:
         self._output = output
         self._counters = counters
         self._carry_out = carry_out
-        self._waiting: deque[BulkReadFlow] = deque()  # flows that may continue, the next first
-        self._is_reading = False
+        self._local = _Lane()
+        self._remote = _Lane()
         self._is_shut = False  # the socket takes no more
 
     def add(self, flow: BulkReadFlow) -> None:
@@ -105,8 +115,10 @@ class BulkReads:
     def remove(self, flow_id: int) -> None:
         """Forget a flow: its client has enough, or is gone."""
         flow = self.flows.pop(flow_id, None)
-        if flow is not None and flow in self._waiting:
-            self._waiting.remove(flow)
+        if flow is not None:
+            waiting = self._lane_of(flow).waiting
+            if flow in waiting:
+                waiting.remove(flow)
 
     def end(self) -> None:
         """The connection is gone, and has no flows. Let go of it: together they would wait for the cycle collector."""
@@ -123,24 +135,29 @@ class BulkReads:
     def hold_back(self, is_full: bool) -> None:
         """Read nothing while the socket is full."""
         self._is_shut = is_full
-        self._go_on()
+        self._go_on(self._local)
+        self._go_on(self._remote)
+
+    def _lane_of(self, flow: BulkReadFlow) -> _Lane:
+        return self._local if flow.user is None else self._remote
 
     def _queue_up(self, flow: BulkReadFlow) -> None:
-        if flow.number < flow.number_max and flow not in self._waiting:
-            self._waiting.append(flow)
-            self._go_on()
+        lane = self._lane_of(flow)
+        if flow.number < flow.number_max and flow not in lane.waiting:
+            lane.waiting.append(flow)
+            self._go_on(lane)
 
-    def _go_on(self) -> None:
-        if self._waiting and not self._is_reading and not self._is_shut:
-            self._is_reading = True
-            self._carry_out(self._read(self._waiting.popleft()))
+    def _go_on(self, lane: _Lane) -> None:
+        if lane.waiting and not lane.is_reading and not self._is_shut:
+            lane.is_reading = True
+            self._carry_out(self._read(lane, lane.waiting.popleft()))
 
-    async def _read(self, flow: BulkReadFlow) -> None:
+    async def _read(self, lane: _Lane, flow: BulkReadFlow) -> None:
         """Read and send one chunk, unless the last one has filled the socket."""
         if self._is_shut:
-            self._is_reading = False
+            lane.is_reading = False
             if self.flows.get(flow.flow_id) is flow:
-                self._waiting.appendleft(flow)
+                lane.waiting.appendleft(flow)
             return
         chunk: RangeChunk | None = None
         problem, code, may_retry = "the partition is gone", codes.NOT_FOUND, False
@@ -161,13 +178,13 @@ class BulkReads:
                 problem, code, may_retry = "the way to the queue's broker was given up", codes.DISABLED, True
             log.debug("%r: %s", flow, problem)
         finally:
-            self._is_reading = False
+            lane.is_reading = False
         if self.flows.get(flow.flow_id) is flow:
             if chunk is not None:
                 self._send(flow, chunk)
             else:
                 self._fail(flow, code, problem, may_retry=may_retry)
-        self._go_on()
+        self._go_on(lane)
 
     def _send(self, flow: BulkReadFlow, chunk: RangeChunk) -> None:
         is_last = chunk.next_sequence >= min(flow.end, chunk.synced_end)

@@ -14,7 +14,7 @@ from sluicegate.protocols.flow.codec import columns as c
 from sluicegate.protocols.flow.codec.frames.rows import RowsReceived
 from sluicegate.protocols.flow.codec.frames.session import Error
 from support.broker.linked_brokers import Brokers, until
-from support.broker.named_queues import change, shows
+from support.broker.named_queues import change, create, shows
 from support.broker.remote_queues import cut, heal, payloads, publish, queue_at_b
 from support.flow.bulk_client import BulkClient
 from support.flow.client import FlowClient, Refused
@@ -156,6 +156,27 @@ async def test_a_slow_link_stops_reading_and_goes_on_later(network: Brokers) -> 
         chunks = await client.rest(reading.flow_id)
         assert sum(chunk.columns.count for chunk in chunks) == 300
         await client.close()
+
+
+async def test_a_link_that_stands_still_holds_up_no_read_of_a_local_queue(network: Brokers) -> None:
+    await queue_at_b(network)
+    await filled(network, 10)
+    await create(network["a"], "here")
+    async with BulkClient(network["a"].flow_port) as client:
+        opened = await client.opens_publisher()
+        client.publishes(opened.flow_id, [1], queue="here", payload=b"1")
+        assert await client.answered(opened.flow_id, 1) == []
+        remote = await client.begins_to_read(credit=0)
+        local = await client.begins_to_read(queue="here", credit=0)
+        proxy = await network.proxy("a", "b")
+        proxy.freeze()
+        client.grants_chunks(remote.flow_id, 100)
+        readers = network["a"].neighbor("b").vpns[0].remote_queues.readers
+        await until(lambda: readers.count == 1, "a chunk is asked for")
+        client.grants_chunks(local.flow_id, 100)
+        assert sum(chunk.columns.count for chunk in await client.rest(local.flow_id)) == 1
+        proxy.heal()
+        assert sum(chunk.columns.count for chunk in await client.rest(remote.flow_id)) == 10
 
 
 async def test_a_lost_link_ends_a_range_at_once_and_it_may_begin_anew(network: Brokers) -> None:
