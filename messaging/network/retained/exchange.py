@@ -92,7 +92,7 @@ class StoredRetained:
             self.versions[topic] = version
             self._set.put(topic, digest)
             for sender in self.senders:
-                sender.counts(topic, digest)
+                sender.add_digest(topic, digest)
 
     def _end(self, topic: str) -> None:
         """Note that the store has the message of a topic no longer, if it had one."""
@@ -101,7 +101,7 @@ class StoredRetained:
             digest = entry_hash(topic, version)
             self._set.remove_from(bucket_of(digest), topic)
             for sender in self.senders:
-                sender.counts(topic, -digest)
+                sender.remove_digest(topic, digest)
 
     def stored(self, entry: RetainedEntry) -> None:
         """Note what the store has now and is in force, and tell neighbors if it is this broker's own."""
@@ -118,7 +118,7 @@ class StoredRetained:
             del self._relearned[topic]
             is_told = is_told or is_deleted
         for sender in self.senders:
-            is_owed = sender.owes(topic)
+            is_owed = sender.pay_debt(topic)
             if is_told or is_owed:
                 sender.changed(topic)
 
@@ -177,7 +177,7 @@ class StoredRetained:
         """Note that the store has deleted a message without a deletion: it could not be replaced, for want of room."""
         self._end(topic)
         for sender in self.senders:
-            sender.owes(topic)
+            sender.pay_debt(topic)
 
     def check(self) -> None:
         """Assert the invariants; for tests."""
@@ -275,11 +275,17 @@ class RetainedSender:
             else:
                 stored.tombstones.is_known(self._neighbor, topic, version)  # the neighbor has no message there
 
-    def counts(self, topic: str, digest: int) -> None:
-        """Note that the store has a message, by its hash, or has it no longer: the negative."""
+    def add_digest(self, topic: str, digest: int) -> None:
+        """Note that the store has a message, by its hash."""
         if self._exports is not None and self._exports(topic):
-            number = bucket_of(abs(digest))
+            number = bucket_of(digest)
             self._exported[number] = (self._exported[number] + digest) & DIGEST_MASK
+
+    def remove_digest(self, topic: str, digest: int) -> None:
+        """Note that the store has a message no longer, by its hash."""
+        if self._exports is not None and self._exports(topic):
+            number = bucket_of(digest)
+            self._exported[number] = (self._exported[number] - digest) & DIGEST_MASK
 
     def digests_to_tell(self) -> list[int]:
         """Return the digests for the neighbor, of what crosses; none: there is nothing."""
@@ -303,8 +309,8 @@ class RetainedSender:
         """Send a topic's message when the store has the later one that is in force."""
         self._owed[topic] = None
 
-    def owes(self, topic: str) -> bool:
-        """Return whether that was asked for, once."""
+    def pay_debt(self, topic: str) -> bool:
+        """Forget that a topic's message is owed; return whether it was."""
         if topic in self._owed:
             del self._owed[topic]
             return True
