@@ -50,18 +50,22 @@ async def act(
     """Do what a neighbor's operator asks for; return what was done, and why it was not: one is empty."""
     if what not in OPERATIONS or not names:
         return "", f"the broker is of a release that cannot do this to a queue: {what!r:.100}"
-    done, error = "", ""
+    done, error, outcome = "", "", "failed"
     try:
         done = await _done(operations.in_vpn(vpn), what, names)
+        outcome = f"done ({done})"
     except (NotFound, Refused, QueueInvalid) as refusal:
-        error = str(refusal)
-    if what == ADD_BATCH:
-        return done, error
-    outcome = error or f"done ({done})"
-    details = {"broker": neighbor, "operation": OPERATIONS[what], "queue": names[0], "vpn": vpn, "outcome": outcome}
-    text = f"an operator at broker {neighbor!r} asked for {OPERATIONS[what]} of queue {names[0]!r}: {outcome}"
-    events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
+        error = outcome = str(refusal)
+    finally:  # also after a fault, which may have left a part done
+        if what != ADD_BATCH:
+            _report(events, neighbor, vpn, what, names[0], outcome)
     return done, error
+
+
+def _report(events: Events, neighbor: str, vpn: str, what: str, queue: str, outcome: str) -> None:
+    details = {"broker": neighbor, "operation": OPERATIONS[what], "queue": queue, "vpn": vpn, "outcome": outcome}
+    text = f"an operator at broker {neighbor!r} asked for {OPERATIONS[what]} of queue {queue!r}: {outcome}"
+    events.emit(SYSTEM_ADMIN_COMMAND, text, details=details)
 
 
 async def _done(here: NodeOperations, what: str, names: list[str]) -> str:

@@ -114,3 +114,23 @@ async def test_what_a_neighbor_cannot_do_is_refused_and_nothing_is_reported(netw
     network["b"].node.links.answerer.actions = None
     with pytest.raises(questions.QuestionFailed, match="no ports for operators"):
         await link.questions.act("replay", ["q"])
+
+
+async def test_an_action_that_fails_unexpectedly_is_reported_as_failed(
+    network: Brokers, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A part of it may have been done."""
+    await settled(network, 3, retention_size_mb=10)
+
+    async def fails(*_arguments: object, **_options: object) -> int:
+        raise RuntimeError("a fault of the program")
+
+    link = network["a"].neighbor("b").vpns[0]
+    with monkeypatch.context() as patched:
+        patched.setattr(NodeOperations, "replay_queue_here", fails)
+        with pytest.raises(questions.QuestionFailed):
+            await link.questions.act("replay", ["q", "1", "0", "5", ""])
+    (text,) = await event_texts(network["b"], "SYSTEM_ADMIN_COMMAND")
+    assert "an operator at broker 'a' asked for replay_queue of queue 'q': failed" in text
+    assert "a fault of the program" in caplog.text
+    caplog.clear()  # of the fault
