@@ -156,3 +156,8 @@ async def ask_unless_gone(address: Address, message: object) -> Any:
         return await ask_at(address, message)
     except pykka.ActorDeadError:
         return None
+
+
+def has_stopped(error: BaseException | None) -> bool:
+    """Return whether this answer to an `ask` says that the asked actor has stopped."""
+    return isinstance(error, pykka.ActorDeadError)

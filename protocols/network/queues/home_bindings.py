@@ -1,5 +1,6 @@
 """What consumers and browsers of a neighbor have in common where the queue is: how they are bound to it, and end."""
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
@@ -12,7 +13,7 @@ from sluicegate.actors.messages.queues import (
     BrowserBound,
     UnbindFlow,
 )
-from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.asks import LoopFuture, has_stopped
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
@@ -20,6 +21,8 @@ from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.notes import BAD_SELECTOR, FLOWS_MAX, NO_QUEUE, note_body
+
+log = logging.getLogger("sluicegate.network")
 
 
 class HomeFlow:
@@ -98,8 +101,11 @@ class HomeBindings(Generic[F]):
                     self._tell(flow, UnbindFlow(flow.flow_id))
             elif isinstance(error, BindRefused):
                 self._refuse(flow, error.code, str(error))
-            elif error is not None:
+            elif has_stopped(error):
                 self._refuse(flow, NO_QUEUE, f"queue {name!r} was deleted meanwhile")
+            elif error is not None:
+                log.error("a flow of %s was not bound to queue %r", self._neighbor, name, exc_info=error)
+                self._refuse(flow, NO_QUEUE, f"a fault kept the flow from queue {name!r}")
             else:
                 self._is_bound(flow, answer.get())
                 self._send(flow, notes.BOUND)

@@ -16,17 +16,18 @@ from sluicegate.messaging.network.queue_names import QueueFacts, QueueHome
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.queues.credit import CreditPool
 from sluicegate.messaging.selectors.selector import Selectors
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import DELIVERIES_BYTES_MAX
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.home import HomeFlows
-from sluicegate.protocols.network.queues.notes import note_body, note_in
+from sluicegate.protocols.network.queues.notes import NO_QUEUE, note_body, note_in
 from support.cores.lone_actors import Idle, recorder, spawned, turn
 from support.cores.messages import batch_of, flow_of
 from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
 
 CONSUMER = 5  # number of the consumer at its own broker
+BAD_USER = "bad"  # whom the queue fails to bind
 FRAME_BYTES_MAX = 1024 * 1024
 
 
@@ -51,6 +52,8 @@ class Queue(LoopActor):
 
     def on_receive(self, message: object) -> None:
         assert isinstance(message, BindFlow)
+        if message.user == BAD_USER:
+            raise RuntimeError("a fault of the queue")
         self._bound.append(message)
 
 
@@ -181,3 +184,17 @@ def test_a_consumer_that_binds_while_the_link_is_slow_waits_as_well(home: Home) 
 def test_a_number_that_is_bound_is_not_bound_again(home: Home, kind: int) -> None:
     with pytest.raises(ValueError, match=f"consumer {CONSUMER} is bound already"):
         home.says(kind, "q", "client", "user", "flow", "", 1, 0, 0)
+
+
+def test_a_fault_of_the_queue_is_logged_and_told_as_no_deletion(home: Home, caplog: pytest.LogCaptureFixture) -> None:
+    home.wire.flush()
+    home.socket.take()
+    home.flows.received(note_in(note_body(notes.BIND, CONSUMER + 1, "q", "client", BAD_USER, "flow", "", False, 0)))
+    turn(home.runtime)
+    home.wire.flush()
+    (frame,) = home.socket.take()
+    assert isinstance(frame, LinkFlow)
+    refused = note_in(frame.batch)
+    assert (refused.kind, refused.text(0)) == (notes.REFUSED, NO_QUEUE)
+    assert refused.text(1) == "a fault kept the flow from queue 'q'"
+    assert "a fault of the queue" in caplog.text
