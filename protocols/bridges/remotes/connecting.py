@@ -70,7 +70,11 @@ class Connector:
         addresses = self._addresses(wait)
         failure = ""
         for index, address in enumerate(addresses):
-            sock = socket.socket(*address[:3])
+            try:
+                sock = socket.socket(*address[:3])
+            except OSError as error:  # without IPv6, for instance: the name may have addresses of both versions
+                failure = failure or why(error)
+                continue
             try:
                 share_s = wait.left_s() / (len(addresses) - index)
                 self._connect(sock, address, wait.within(share_s))

@@ -123,6 +123,8 @@ class HomeFlows(HomeBindings[_Lent]):
 
     def received(self, note: FlowNote) -> None:
         """Carry out a note of the neighbor. Raises ValueError."""
+        if self._wire is None:
+            raise ValueError(f"LINK_FLOW of kind {note.kind}, and no consumers were agreed on")
         is_new = note.kind in (notes.BIND, notes.BROWSE)
         if is_new and (self.has(note.consumer) or self._browsers.has(note.consumer)):
             raise ValueError(f"consumer {note.consumer} is bound already")

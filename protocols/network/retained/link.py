@@ -18,7 +18,7 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import ADMITTED
 from sluicegate.messaging.network.digests import BUCKETS
 from sluicegate.messaging.network.retained.exchange import ENTRIES_MAX, RetainedEntry, RetainedReceiver, RetainedSender
-from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX
+from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, COUNTER_MAX, Version
 from sluicegate.messaging.network.times import arriving
 from sluicegate.messaging.observability.events import SYSTEM_LINK_CLOCK
 from sluicegate.messaging.routing.local_interest import ExportRules
@@ -280,6 +280,9 @@ class RetainedLink:
 
         Neighbors reject these versions, and all that come after them. So what has them is stamped again. A clock that
         the neighbor's contradicts is left: it may be behind, and then later versions are right.
+
+        What is written here from now on is later than all that the neighbor has: it may have told nothing of a deletion
+        that this broker has no message for.
         """
         wall_ms = self._cell.runtime.dispatcher.both_ms()[1]
         retained = self._space.retained
@@ -292,6 +295,8 @@ class RetainedLink:
                 self._vpn_name,
                 len(retained.ahead),
             )
+        if sent_ms <= wall_ms + AHEAD_MS_MAX:
+            retained.clock.saw(Version(sent_ms, COUNTER_MAX, self._neighbor))
 
     def _stamp_again(self) -> None:
         """Give some of what is far ahead the version of a change that is made now."""

@@ -31,6 +31,7 @@ class Acknowledgements:
         """`acknowledge` sends PUBACK or PUBREC: it gets packet identifier and QoS."""
         self._acknowledge = acknowledge
         self._waiting: OrderedDict[int, _Unacknowledged] = OrderedDict()  # by number of the arrival
+        self._unsettled_ids: set[int] = set()  # of QoS 2, among those that wait
         self._stored_ids: set[int] = set()  # of QoS 2: PUBREC is sent, and PUBREL has not come
         self._orphans: dict[int, int] = {}  # packet id -> arrival of QoS 2 of an earlier connection, without settlement
 
@@ -42,20 +43,24 @@ class Acknowledgements:
     def is_known(self, packet_id: int) -> bool:
         """Return whether a PUBLISH of QoS 2 is a repetition that goes no further.
 
-        One that is stored is acknowledged again. One of an earlier connection that is on its way to the store is
-        acknowledged when it is there.
+        One that is stored is acknowledged again. One that is on its way to the store, of this connection or an earlier
+        one, is acknowledged when it is there.
         """
+        if packet_id in self._unsettled_ids:
+            return True
         if packet_id in self._stored_ids:
             self._acknowledge(packet_id, 2)
             return True
         if packet_id in self._orphans:
-            self._waiting[self._orphans.pop(packet_id)] = _Unacknowledged(packet_id, 2)
+            self.add(self._orphans.pop(packet_id), packet_id, 2)
             return True
         return False
 
     def add(self, number: int, packet_id: int, qos: int) -> None:
         """Note an arrival of QoS 1 or 2."""
         self._waiting[number] = _Unacknowledged(packet_id, qos)
+        if qos == 2:
+            self._unsettled_ids.add(packet_id)
 
     def ignored(self, packet_id: int, qos: int) -> None:
         """Acknowledge a message that nobody here wants."""
@@ -82,6 +87,7 @@ class Acknowledgements:
             if message.outcome is None or message.outcome == RELEASED:
                 return
             del waiting[number]
+            self._unsettled_ids.discard(message.packet_id)
             self._send(message.packet_id, message.qos)
 
     def _settle_orphan(self, settlement: Settlement) -> None:
@@ -110,6 +116,7 @@ class Acknowledgements:
             else:  # it waits for the PUBREC of an earlier one
                 self._stored_ids.add(message.packet_id)
         self._waiting.clear()
+        self._unsettled_ids.clear()
 
     def session_lost(self) -> None:
         """Forget all: the foreign broker does, and its identifiers begin anew."""

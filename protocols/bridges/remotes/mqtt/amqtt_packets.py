@@ -26,7 +26,6 @@ from amqtt.mqtt.publish import PublishPacket
 
 from sluicegate.protocols.bridges.remotes.mqtt.messages import PAYLOAD_BYTES_MAX
 
-KEEP_ALIVE_S_MAX: Final = 0xFFFF
 _FROM_BROKERS: Final = (CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, PINGRESP)
 _WITH_ID: Final = (PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK)
 _BODY_BYTES: Final = {CONNACK: 2, PUBACK: 2, PUBREC: 2, PUBREL: 2, PUBCOMP: 2, UNSUBACK: 2, PINGRESP: 0}

@@ -94,7 +94,10 @@ class Mqtt3Remote(RemoteBroker):
 
     def run(self) -> None:
         """Connect and serve."""
-        waker = Waker()
+        try:
+            waker = Waker()
+        except OSError as error:
+            raise RemoteFailed(why(error)) from None
         self.line.wake_with(waker.wake)
         sock: socket.socket | None = None
         serving: _Serving | None = None
@@ -227,7 +230,7 @@ class _Serving:
             self._handle()
             if self._loss:
                 raise RemoteFailed(self._loss)
-            if self._is_open:
+            if self._is_open and not work.is_closed:  # the rules give back what has not gone out
                 self._publish()
             now_ms = _now_ms()
             if now_ms - self._looked_ms >= self._tick_ms:
@@ -319,7 +322,8 @@ class _Serving:
         self._looked_ms = now_ms
         stalled_ms = self._stalls.look(time.monotonic_ns())
         self._answer_until_ms += stalled_ms
-        look = self._keep_alive.look(now_ms, stalled_ms, is_listening=self._reads)
+        # Until CONNACK the limit of that alone counts: no ping may be sent.
+        look = self._keep_alive.look(now_ms, stalled_ms, is_listening=self._reads and self._is_connected)
         if look is Look.SILENT:
             silent_s = PINGS_MAX * self._remote.settings.remote.keep_alive_s
             raise RemoteFailed(f"the broker has been silent for {silent_s} s, and did not answer a ping")

@@ -236,7 +236,7 @@ class Mqtt5Remote(RemoteBroker):
             work = self._take_work()
             if work.settlements:
                 self._acknowledgements.settle(work.settlements)
-            if self._is_connected:
+            if self._is_connected and not work.is_closed:  # the rules give back what has not gone out
                 self._publish()
             now_s = time.monotonic()
             if now_s - looked_s >= _TICK_S:

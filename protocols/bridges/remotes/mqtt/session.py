@@ -110,7 +110,7 @@ class ClientSession:
         self._qos_2_count = 0  # of these
         self._repeats: deque[int] = deque()  # of these: to be repeated on this connection
         self._is_repetition = False  # the foreign broker may have got them: they have the flag DUP
-        self._free_ids: list[int] = []  # given back, the next at the end
+        self._free_ids: deque[int] = deque()  # given back; the one that was longest unused is the next
         self._last_id = 0
         self._unreleased_ids: set[int] = set()  # PUBREL is sent on suspicion, and PUBCOMP has not come
         self._is_known = False  # what the foreign broker has of ours, it has of this object
@@ -172,14 +172,13 @@ class ClientSession:
             else:
                 self._send_publish(entry.message, packet_id, is_repeated=self._is_repetition)
 
-    def give_up_releases(self) -> bool:
-        """Wait no longer for PUBCOMP of what was released on suspicion; return whether there was any.
+    def give_up_releases(self) -> None:
+        """Wait no longer for PUBCOMP of what was released on suspicion.
 
-        A broker that does not answer does not know these identifiers.
+        Some brokers answer nothing for identifiers that they do not know. A PUBCOMP that is only late confirms nothing:
+        it counts behind a PUBREC.
         """
-        was_waiting = bool(self._unreleased_ids)
         self._unreleased_ids.clear()
-        return was_waiting
 
     def settle(self, settlements: Sequence[Settlement]) -> None:
         """Acknowledge messages of the foreign broker that are settled."""
@@ -209,7 +208,7 @@ class ClientSession:
         if kind == PUBLISH:
             return self._published(packet)
         if kind == PUBACK:
-            return self._confirmed(packet.packet_id, is_complete=True)
+            return self._acknowledged(packet.packet_id)
         if kind == PUBREC:
             self._recorded(packet.packet_id)
             return None
@@ -247,16 +246,20 @@ class ClientSession:
         if packet_id in self._unreleased_ids:
             self._unreleased_ids.discard(packet_id)
             return None
-        return self._confirmed(packet_id, is_complete=False)
+        entry = self._under_way.get(packet_id)
+        if entry is None or not entry.is_released:
+            return None  # it comes again, for an earlier message: a repeated PUBREL is answered as often
+        return self._confirmed(packet_id, entry)
 
-    def _confirmed(self, packet_id: int, *, is_complete: bool) -> Confirmed | None:
-        """PUBACK ends QoS 1, PUBCOMP QoS 2."""
+    def _acknowledged(self, packet_id: int) -> Confirmed | None:
         entry = self._under_way.get(packet_id)
         if entry is None:
             return None
-        if (entry.message.qos == _EXACTLY_ONCE) == is_complete:
-            name = "PUBACK" if is_complete else "PUBCOMP"
-            raise Malformed(f"{name} for message {packet_id} of QoS {entry.message.qos}")
+        if entry.message.qos == _EXACTLY_ONCE:
+            raise Malformed(f"PUBACK for message {packet_id} of QoS 2")
+        return self._confirmed(packet_id, entry)
+
+    def _confirmed(self, packet_id: int, entry: _UnderWay) -> Confirmed:
         if packet_id in self._repeats:
             self._repeats.remove(packet_id)
         del self._under_way[packet_id]
@@ -318,7 +321,7 @@ class ClientSession:
 
     def _next_id(self) -> int:
         if self._free_ids:
-            return self._free_ids.pop()
+            return self._free_ids.popleft()
         self._last_id += 1
         assert self._last_id <= PUBLISH_IDS_MAX, "the window is smaller"
         return self._last_id

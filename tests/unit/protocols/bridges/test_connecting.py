@@ -31,6 +31,7 @@ class Names:
         self.answer = threading.Event()
         self.addresses: list[tuple[str, int]] = []
         self.look_ups_count = 0
+        self.has_unknown_family = False  # the first address is of a family that this machine does not have
         monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
 
     def _look_up(self, host: str, port: int, **given: int) -> list[Any]:
@@ -43,7 +44,8 @@ class Names:
         if not self.addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
         found = [self._answers(host, port, type=socket.SOCK_STREAM) for host, port in self.addresses]
-        return [each for answers in found for each in answers]
+        unknown = [(socket.AF_X25, socket.SOCK_STREAM, 0, "", ("0", 0))] if self.has_unknown_family else []
+        return [*unknown, *[each for answers in found for each in answers]]
 
 
 @pytest.fixture
@@ -66,6 +68,16 @@ def test_the_next_address_is_tried_when_one_refuses(waker: Waker, names: Names) 
         with Connector(NAME, 1, None).connect(waker, lambda: False) as sock:
             assert sock.getpeername() == listener.getsockname()
             assert sock.gettimeout() == 0, "it does not block"
+
+
+def test_the_next_address_is_tried_when_this_machine_has_no_such_addresses(waker: Waker, names: Names) -> None:
+    """Containers often have no IPv6, and names have addresses of both versions."""
+    names.answer.set()
+    names.has_unknown_family = True
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        names.addresses = [listener.getsockname()]
+        with Connector(NAME, 1, None).connect(waker, lambda: False) as sock:
+            assert sock.getpeername() == listener.getsockname()
 
 
 def test_a_refusal_is_the_reason(waker: Waker) -> None:

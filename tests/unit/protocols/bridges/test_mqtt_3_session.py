@@ -144,6 +144,25 @@ def test_a_broker_that_does_not_answer_a_release_on_suspicion_holds_up_nothing(
         side.close()
 
 
+def test_a_repeated_pubcomp_confirms_no_later_message(broker: ScriptedBroker) -> None:
+    """PUBREL went twice, so PUBCOMP comes twice; the second belongs to none that is under way."""
+    side = side_of(broker, outgoing=OUT_2, window_messages=1)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1", b"2", qos=2)
+        first = connection.published().packet_id
+        connection.send(mqtt.pubrec(first), mqtt.pubrec(first))
+        assert connection.gets(PUBREL, 2) == [first, first]
+        connection.send(mqtt.pubcomp(first))
+        second = connection.published().packet_id
+        connection.send(mqtt.pubcomp(first), mqtt.pubrec(second))
+        assert connection.gets(PUBREL) == [second]
+        side.until(lambda news: news.confirmed == [256])
+        connection.send(mqtt.pubcomp(second))
+        side.until(lambda news: news.confirmed == [256, 512])
+        side.close()
+
+
 def test_no_more_messages_of_qos_2_are_under_way_than_mosquitto_takes(broker: ScriptedBroker) -> None:
     """It closes the connection at the 21st, and MQTT 3.1.1 has no way to say so."""
     side = side_of(broker, outgoing=OUT_2, keep_alive_s=1)
@@ -180,6 +199,19 @@ def test_a_message_that_is_stored_is_acknowledged_again_and_arrives_once(broker:
         assert connection.gets(PUBCOMP) == [7]
         connection.send(publish(b"2", 7))
         side.arrived(b"1", b"2")
+        side.close()
+
+
+def test_a_message_that_is_repeated_while_it_is_stored_arrives_once(broker: ScriptedBroker) -> None:
+    """[MQTT 4.3.3]: some brokers of 3.1.1 repeat PUBLISH on the same connection when PUBREC takes long."""
+    side = side_of(broker, incoming=IN_2)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(2)
+        connection.send(publish(b"1", 7), publish(b"1", 7, dup=True), publish(b"2", 8))
+        side.arrived(b"1", b"2")
+        side.settle(b"1", b"2")
+        assert connection.gets(PUBREC, 2) == [7, 8]
         side.close()
 
 

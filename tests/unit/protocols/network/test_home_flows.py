@@ -186,6 +186,14 @@ def test_a_number_that_is_bound_is_not_bound_again(home: Home, kind: int) -> Non
         home.says(kind, "q", "client", "user", "flow", "", 1, 0, 0)
 
 
+@pytest.mark.parametrize("kind", [notes.BIND, notes.BROWSE])
+def test_a_neighbor_without_consumers_binds_none(home: Home, kind: int) -> None:
+    """It would hold messages that never reach it."""
+    home.flows.disconnected()
+    with pytest.raises(ValueError, match="no consumers were agreed on"):
+        home.says(kind, "q", "client", "user", "flow", "", 1, 0, 0)
+
+
 def test_a_fault_of_the_queue_is_logged_and_told_as_no_deletion(home: Home, caplog: pytest.LogCaptureFixture) -> None:
     home.wire.flush()
     home.socket.take()

@@ -101,6 +101,18 @@ def test_a_list_has_no_more_topics_than_the_neighbor_takes_in_one(runtime: Runti
     assert [len(each) for each in broker.lists("b")] == [ENTRIES_MAX, ENTRIES_MAX, 1]
 
 
+def test_what_is_written_behind_a_connect_is_later_than_what_the_neighbor_has(runtime: Runtime) -> None:
+    """The neighbor's clock is ahead, and it says nothing of a deletion for which no message is here."""
+    broker = Broker(runtime)
+    link = broker.link("b")
+    deletion = Version(broker.now_ms + 5_000, 1, "b")
+    link.received(frames.digests_body([], deletion.wall_ms))
+    assert broker.space.retained.clock.next(broker.now_ms).is_after(deletion)
+
+    link.received(frames.digests_body([], broker.now_ms + AHEAD_MS_MAX + 60_000))
+    assert not broker.space.retained.clock.is_ahead(broker.now_ms)  # a clock that is wrong is not followed
+
+
 def test_some_messages_are_stamped_anew_in_each_turn(broker: Broker) -> None:
     link = broker.link("b")
     left = []
