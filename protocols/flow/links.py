@@ -4,10 +4,11 @@ The broker that connects makes the connection itself (`protocols.network.dialed`
 listener of the flow protocol, and a `FlowConnection` becomes a link when it is greeted with LINK. Both give a
 `LinkWire` to the link, which is theirs no more than a message passes through here.
 
-What goes out has three classes. Control frames, which are few and bounded by the exchange of interests, go first.
-Messages wait while the socket is full, guaranteed and direct ones in turns. Direct ones are bounded: the oldest batches
-are dropped and counted. Guaranteed ones are bounded by the window of their link queue. Remote flows take no more from
-their queues while too much of theirs waits. A link is always read: `ReadControl` has no say in it.
+What goes out has three classes. Control frames go first, also while the socket is full: they are few, and bounded by
+the exchange of interests and by what clients have open at queues of the neighbor. Messages wait while the socket is
+full, guaranteed and direct ones in turns. Direct ones are bounded: the oldest batches are dropped and counted.
+Guaranteed ones are bounded by the window of their link queue. Remote flows and readers take no more from their queues
+while too much of theirs waits. A link is always read: `ReadControl` has no say in it.
 """
 
 from collections import deque

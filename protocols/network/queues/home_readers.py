@@ -8,6 +8,7 @@ client profile allows.
 
 import logging
 from collections import deque
+from dataclasses import replace
 from typing import Any, Final, final
 
 import pykka
@@ -75,6 +76,7 @@ class HomeReaders:
         self._frame_bytes_max = 0
         self._open_count = 0  # requests without answer, reads included
         self._reads: deque[_Request] = deque()  # that wait for their turn
+        self._others: deque[_Request] = deque()  # that wait for the link
         self._is_reading = False
 
     def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
@@ -87,8 +89,9 @@ class HomeReaders:
     def disconnected(self) -> None:
         """Forget what waits: the neighbor has told its readers that the link is lost."""
         self._wire = None
-        self._open_count -= len(self._reads)
+        self._open_count -= len(self._reads) + len(self._others)
         self._reads.clear()
+        self._others.clear()
 
     def received(self, note: FlowNote) -> None:
         """Carry out a request of the neighbor. Raises ValueError."""
@@ -96,6 +99,8 @@ class HomeReaders:
         if wire is None:
             return
         found = request_in(note, self._neighbor)
+        if wire.holds_back and (found is None or self._open_count >= REQUESTS_MAX):
+            raise ValueError(f"more than {REQUESTS_MAX} requests of readers by a broker that takes no answers")
         if found is None:
             text = f"the broker is of a release that does not know the request {note.text(0)!r:.100}"
             self._refuse(note.consumer, UNSERVED, text)
@@ -108,6 +113,8 @@ class HomeReaders:
             if _is_read(request):
                 self._reads.append(request)
                 self._go_on()
+            elif self._others or self._waits_for(wire):
+                self._others.append(request)
             else:
                 run(self._cell.runtime, self._carry_out(request))
 
@@ -116,17 +123,23 @@ class HomeReaders:
     def _go_on(self) -> None:
         """Begin the next read, unless one is under way or the link has enough to send."""
         wire = self._wire
-        if wire is None or not self._reads or self._is_reading or self.is_held_back:
-            return
-        if wire.holds_back:
-            self.is_held_back = True
-            wire.call_when_written(self._written)
+        if wire is None or not self._reads or self._is_reading or self._waits_for(wire):
             return
         self._is_reading = True
         run(self._cell.runtime, self._read(self._reads.popleft()))
 
+    def _waits_for(self, wire: LinkWire) -> bool:
+        """Return whether too much waits for the socket already; `_written` goes on then."""
+        if wire.holds_back and not self.is_held_back:
+            self.is_held_back = True
+            wire.call_when_written(self._written)
+        return self.is_held_back
+
     def _written(self) -> None:
         self.is_held_back = False
+        wire = self._wire
+        while wire is not None and self._others and not self._waits_for(wire):
+            run(self._cell.runtime, self._carry_out(self._others.popleft()))
         self._go_on()
 
     async def _read(self, request: _Request) -> None:
@@ -181,21 +194,29 @@ class HomeReaders:
             return
         chunk: RangeChunk = answer[0]
         for run_ in chunk.runs:
-            self._send_run(request, chunk.partition_number, run_)
+            too_large = self._send_run(request, chunk.partition_number, run_)
+            if too_large == chunk.first:
+                text = f"message {too_large} of {request.queue!r} cannot cross the link: read it at its own broker"
+                raise ReaderRefused(TOO_LARGE, text)
+            if too_large:  # the next read begins with it, and is refused
+                gaps = [gap for gap in chunk.gaps if gap.end <= too_large]
+                chunk = replace(chunk, next_sequence=too_large, gaps=gaps)
+                break
         self._send(note_body(notes.CHUNK, request.number, *chunk_values(chunk)), request.number)
 
-    def _send_run(self, request: _Request, number: int, found: RangeRun) -> None:
+    def _send_run(self, request: _Request, number: int, found: RangeRun) -> int:
+        """Send messages; return the sequence of the first that cannot cross, 0 if all do."""
         limit, neighbor = self._frame_bytes_max, self._neighbor
         rows = bodies(found.batch, found.start_row, found.stop_row, frame_bytes_max=limit, neighbor=neighbor)
         for row, count, body in rows:
             first = found.first_sequence + row - found.start_row
             if not body:
-                text = f"message {first} of {request.queue!r} cannot cross the link: read it at its own broker"
-                raise ReaderRefused(TOO_LARGE, text)
+                return first
             self.read_count += count
             request.wire.deliver(
                 LinkDeliver(self._link_flow_id, request.number, number, OF_READER, 0, 0, first, 0, b"", body)
             )
+        return 0
 
     def _send(self, body: bytes, number: int) -> None:
         if self._wire is None:

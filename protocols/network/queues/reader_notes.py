@@ -46,6 +46,7 @@ LOOK: Final = "look"  # cursor
 
 _FIRST: Final = 3  # place of the first value that depends on what is asked
 _POSITION_NUMBERS: Final = 6
+_PARTITION_MAX: Final = 0xFFFF_FFFF
 
 Values: TypeAlias = list[object]
 
@@ -165,8 +166,11 @@ def answer_in(request: ReaderRequest, note: FlowNote, incarnation: int) -> Any:
     """Return the answer to a request, from its TOLD. Raises ValueError. `incarnation` is that of the queue's spool."""
     if isinstance(request, AskPartitions):
         if isinstance(request.request, FindRangeEnd):
-            return note.numbers(0)
-        return [_log(*row) for row in note.rows(0, _POSITION_NUMBERS)]
+            ends = note.numbers(0)
+            if len(ends) != 1:
+                raise ValueError(f"{len(ends)} ends of a range")
+            return ends
+        return [_log(*row) for row in _position_rows(note)]
     if isinstance(request, BindCursor):
         return CursorBound(note.number(1), incarnation, _positions_in(note))
     if isinstance(request, LookAtCursor):
@@ -188,7 +192,14 @@ def _positions(positions: list[CursorPosition]) -> Values:
 
 
 def _positions_in(note: FlowNote) -> list[CursorPosition]:
-    return [CursorPosition(*row) for row in note.rows(0, _POSITION_NUMBERS)]
+    return [CursorPosition(*row) for row in _position_rows(note)]
+
+
+def _position_rows(note: FlowNote) -> list[list[int]]:
+    rows = note.rows(0, _POSITION_NUMBERS)
+    if any(row[0] > _PARTITION_MAX for row in rows):
+        raise ValueError(f"a partition number above {_PARTITION_MAX}")
+    return rows
 
 
 def _by_number(note: FlowNote, place: int) -> dict[int, int]:

@@ -12,6 +12,7 @@ from sluicegate.actors.messages.readers import (
     UNSERVED,
     AskHome,
     AskPartitions,
+    FindRangeEnd,
     RangeChunk,
     ReaderRefused,
     ReaderRequest,
@@ -126,11 +127,15 @@ class RemoteReaders:
         if pending is None:
             raise ValueError(f"LINK_FLOW of kind {note.kind} for request {note.consumer}, which there is not")
         if note.kind == notes.UNREAD:
-            _fail(self._pending.pop(note.consumer), _error_of(note.text(0), note.text(1)))
+            failed = self._pending.pop(note.consumer)
+            _fail(failed, _error_of(failed.request, note.text(0), note.text(1)))
             return
         if note.kind == notes.CHUNK:
             number, asked = pending.read()
             next_sequence, synced_end, gaps = note.number(0), note.number(1), gaps_in(note, 2)
+            least = asked.first + (asked.first < min(asked.end, synced_end))
+            if not least <= next_sequence <= asked.end:
+                raise ValueError(f"a chunk from {asked.first} to {asked.end} ends at {next_sequence} ({synced_end})")
             answer: Any = [RangeChunk(number, asked.first, next_sequence, synced_end, pending.runs, gaps)]
         else:
             answer = answer_in(pending.request, note, self._incarnation)
@@ -142,12 +147,15 @@ def _fail(pending: _Pending, error: Exception) -> None:
     pending.answer.set_exception((type(error), error, None))
 
 
-def _error_of(code: str, text: str) -> Exception:
-    """Return what the queue or its cursor raised where it is."""
-    if code == FENCED:
-        return CursorFenced(text)
-    if code in CODES:
-        return CursorRefused(code, text)
-    if code == UNREADABLE:
+def _error_of(request: ReaderRequest, code: str, text: str) -> Exception:
+    """Return what the queue or its cursor raised where it is, if it is one that such a request raises."""
+    if not isinstance(request, AskPartitions):
+        if code == FENCED:
+            return CursorFenced(text)
+        if code in CODES:
+            return CursorRefused(code, text)
+    elif code == UNREADABLE and isinstance(request.request, ReadRange):
         return ReadFailed(text)
-    return LookupError(text) if code == NO_PARTITION else ReaderRefused(code, text)
+    elif code == NO_PARTITION and isinstance(request.request, (ReadRange, FindRangeEnd)):
+        return LookupError(text)
+    return ReaderRefused(code, text)

@@ -166,9 +166,29 @@ def test_a_link_that_is_slow_stops_reading_until_it_has_written(home: Home) -> N
 def test_a_message_that_no_frame_takes_fails_the_read_and_not_the_link(home: Home) -> None:
     home.reads_one(7)
     home.gives([b"small", bytes(2 * FRAME_BYTES_MAX)])
-    assert home.refusals() == [(7, "too_large")]
+    small, end = home.crossed()  # what is before it can be read
+    assert isinstance(small, LinkDeliver)
+    assert isinstance(end, FlowNote)
+    assert (end.kind, end.values) == (notes.CHUNK, [2, 3, []])
     home.reads_one(8)
+    home.gives([bytes(2 * FRAME_BYTES_MAX)])
+    assert home.refusals() == [(8, "too_large")]
+    home.reads_one(9)
     assert len(home.reads) == 1
+
+
+def test_a_broker_that_takes_no_answers_makes_none_wait_without_bound(home: Home) -> None:
+    """Requests wait for the link like reads; beyond their number the link ends."""
+    home.wire.paused()
+    home.wire.deliver(LinkFlow(1, bytes(DELIVERIES_BYTES_MAX + 1)))
+    home.asks_all(range(home_readers.REQUESTS_MAX), "status", "q", "ada", "c", 1, [], 0)
+    assert home.polls == []
+    with pytest.raises(ValueError, match="takes no answers"):
+        home.readers.received(note_in(note_body(notes.READER, 9_999, "status", "q", "ada", "c", 1, [], 0)))
+    home.wire.resumed()
+    home.runtime.loop.call_soon(home.wire.flush)
+    home.turns()
+    assert len(home.polls) == home_readers.REQUESTS_MAX
 
 
 def test_a_read_that_fails_is_refused_and_the_next_begins(home: Home) -> None:

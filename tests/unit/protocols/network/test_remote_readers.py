@@ -10,6 +10,7 @@ from sluicegate.actors.messages.readers import (
     AskPartitions,
     CursorStatus,
     DescribeLog,
+    FindRangeEnd,
     RangeChunk,
     ReaderRefused,
     ReadFailed,
@@ -82,21 +83,43 @@ def test_a_chunk_is_the_messages_that_came_and_the_note_behind_them(asking: Aski
 
 
 @pytest.mark.parametrize(
-    ("code", "error"),
+    ("asked", "code", "error"),
     [
-        ("unreadable", ReadFailed),
-        ("no_partition", LookupError),
-        (FENCED, CursorFenced),
-        (AHEAD, CursorRefused),
-        ("of a later release", ReaderRefused),
+        (READ, "unreadable", ReadFailed),
+        (READ, "no_partition", LookupError),
+        (STATUS, FENCED, CursorFenced),
+        (STATUS, AHEAD, CursorRefused),
+        (READ, "of a later release", ReaderRefused),
+        (READ, FENCED, ReaderRefused),
+        (STATUS, "unreadable", ReaderRefused),
+        (STATUS, "no_partition", ReaderRefused),
     ],
 )
-def test_a_refusal_is_what_the_queue_raised(asking: Asking, code: str, error: type[Exception]) -> None:
-    answer, note = asking.asks(READ)
-    asking.comes(note.consumer, 5, [b"5"])  # it may have failed in the middle
+def test_a_refusal_is_what_such_a_request_raises(
+    asking: Asking, asked: AskHome, code: str, error: type[Exception]
+) -> None:
+    answer, note = asking.asks(asked)
+    if asked is READ:
+        asking.comes(note.consumer, 5, [b"5"])  # it may have failed in the middle
     asking.says(notes.UNREAD, note.consumer, code, "why")
     with pytest.raises(error, match="why"):
         answer.get()
+
+
+@pytest.mark.parametrize("end", [4, 5, 21])
+def test_a_chunk_that_does_not_go_on_within_its_range_is_a_fault_of_the_neighbor(asking: Asking, end: int) -> None:
+    _, note = asking.asks(READ)
+    with pytest.raises(ValueError, match=f"ends at {end}"):
+        asking.says(notes.CHUNK, note.consumer, end, 30, [])
+
+
+def test_answers_that_mean_nothing_are_a_fault_of_the_neighbor(asking: Asking) -> None:
+    _, note = asking.asks(AskHome("ada", AskPartitions(1, FindRangeEnd(5, 0, 0)), 99))
+    with pytest.raises(ValueError, match="0 ends"):
+        asking.says(notes.TOLD, note.consumer, [])
+    _, note = asking.asks(STATUS)
+    with pytest.raises(ValueError, match="partition number"):
+        asking.says(notes.TOLD, note.consumer, [[1 << 32, 1, 1, 1, 1, 0]])
 
 
 def test_a_lost_link_fails_all_that_wait_at_once(asking: Asking) -> None:
