@@ -162,6 +162,10 @@ class StoredRetained:
         """Note that the store has not taken the message of a topic."""
         self._refused[topic] = None
 
+    def is_unstored(self, topic: str) -> bool:
+        """Return whether the store does not have what is in force for a topic."""
+        return topic in self._unstored or topic in self._refused
+
     @property
     def has_refused(self) -> bool:
         """Whether there are topics that the store has not taken."""

@@ -331,6 +331,8 @@ class RetainedLink:
                     changes.append(self._bury(entry))
                 else:
                     self._wanted.append(entry.topic)
+            elif entry.is_deleted:
+                changes += self._outdated_deletion(entry)
         self._store(part.number, changes)
 
     def _changes(self, part: RetainedPart) -> None:
@@ -347,6 +349,8 @@ class RetainedLink:
                 change = self._put(entry, arriving(_message_in(message, entry.topic), part.sent_ms, wall_ms))
                 if change is not None:
                     changes.append(change)
+            elif entry.is_deleted:
+                changes += self._outdated_deletion(entry)
         self._store(part.number, changes)
 
     def _takes(self, entry: RetainedEntry, *, is_listed: bool) -> bool:
@@ -364,6 +368,18 @@ class RetainedLink:
             )
             self._events.emit(SYSTEM_LINK_CLOCK, text)
         return False
+
+    def _outdated_deletion(self, entry: RetainedEntry) -> list[RetainedChange]:
+        """Return what to store of a deletion that something later has outdated here which is not stored yet.
+
+        The store may have the message that was deleted, and the neighbor forgets the deletion when it is acknowledged.
+        A crash would lose what is later, and bring the message back. So the deletion is stored before it.
+        """
+        retained, topic = self._space.retained, entry.topic
+        known = retained.version_of(topic)
+        if not known.is_after(entry.version) or not self._stored.is_unstored(topic):
+            return []
+        return [RetainedChange(topic, entry.version, None), RetainedChange(topic, known, retained.get(topic))]
 
     def _bury(self, entry: RetainedEntry) -> RetainedChange:
         self.received_count += 1

@@ -5,9 +5,10 @@ What decides what to send is `messaging.network.retained.exchange`.
 
 import pytest
 
+from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.messaging.network.retained.exchange import ENTRIES_MAX
+from sluicegate.messaging.network.retained.exchange import ENTRIES_MAX, RetainedEntry
 from sluicegate.messaging.network.retained.versions import AHEAD_MS_MAX, Version
 from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.messaging.routing.routes import TopicSpace
@@ -16,7 +17,8 @@ from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.retained import frames
 from sluicegate.protocols.network.retained.frames import retained_part
 from sluicegate.protocols.network.retained.link import RetainedLink
-from support.cores.lone_actors import Idle, recorder, spawned
+from sluicegate.storage.records.retained import encode_retained
+from support.cores.lone_actors import Idle, recorder, spawned, turn
 from support.cores.messages import batch_of
 from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
@@ -34,6 +36,7 @@ class Broker:
         self.space = TopicSpace()
         self.space.retained.clock.broker = "a"
         self.wires: dict[str, tuple[LinkWire, FrameSocket]] = {}  # of links, by neighbor
+        self.posted: list[object] = []  # to the store
 
     def retains(self, count: int, *, ahead_ms: int = 0) -> None:
         """Retain messages on the topics t/0, t/1 and so on."""
@@ -50,7 +53,7 @@ class Broker:
             neighbor,
             "default",
             space=self.space,
-            spool=recorder(self._runtime, []).inbox,
+            spool=recorder(self._runtime, self.posted).inbox,
             rules=ExportRules(),
             events=Events(self._runtime.clock),
         )
@@ -111,6 +114,29 @@ def test_what_is_written_behind_a_connect_is_later_than_what_the_neighbor_has(ru
 
     link.received(frames.digests_body([], broker.now_ms + AHEAD_MS_MAX + 60_000))
     assert not broker.space.retained.clock.is_ahead(broker.now_ms)  # a clock that is wrong is not followed
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+def test_a_deletion_is_stored_before_what_outdates_it_and_is_not_stored(runtime: Runtime, is_stored: bool) -> None:
+    """The store may have the message that was deleted, and lose what is later in a crash."""
+    broker = Broker(runtime)
+    link = broker.link("b")
+    broker.retains(1)
+    stored = broker.space.retained.stored
+    assert stored is not None
+    if not is_stored:
+        stored.refused("t/0")
+    deletion = RetainedEntry("t/0", Version(broker.now_ms - 1_000, 0, "b"), True)
+    link.received(frames.changes_body(1, broker.now_ms, [frames.change_bytes(deletion, b"")]))
+    turn(runtime)
+
+    rows = [write for each in broker.posted if isinstance(each, WriteTables) for write in each.writes]
+    assert [write.key for write in rows] == ([] if is_stored else [b"t/0", b"t/0"])
+    if rows:
+        assert rows[0].value == encode_retained(deletion.version, None)
+        assert rows[1].value is not None
+        assert len(rows[1].value) > len(rows[0].value)
+    assert broker.space.retained.get("t/0") is not None
 
 
 def test_some_messages_are_stamped_anew_in_each_turn(broker: Broker) -> None:
