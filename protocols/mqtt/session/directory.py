@@ -7,7 +7,7 @@ session expiry.
 from typing import Any, final
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
-from sluicegate.actors.messages.directory import DeleteQueue, ListQueues, LocalQueue
+from sluicegate.actors.messages.directory import SHARED, DeleteQueue, ListQueues, LocalQueue
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
 from sluicegate.actors.messages.queues import RestoreSuspendedFlow, UnbindFlow
 from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
@@ -448,6 +448,7 @@ class SessionDirectory(Behaviour):
         queues = {handle.name: handle for handle in handles}
         received = received_by_client(message.rows)
         subscriptions = subscriptions_by_client(message.rows)
+        joined: set[str] = set()  # queues of shared subscriptions
         for key, state in message.rows.items():
             if not key.startswith(STATE_ROW):
                 continue
@@ -463,6 +464,11 @@ class SessionDirectory(Behaviour):
                 row_prefix=self._row_prefix,
             )
             await self._bring_back(stored, queues.get(stored.session.queue_name()), wall_ms)
+            joined.update([extra.queue_name for extra in stored.extras])
+        for handle in handles:
+            if handle.kind == SHARED and handle.name not in joined:
+                # A crash came behind the end of its last member's session, and before the queue was deleted.
+                self._queues.inbox.post(DeleteQueue(handle.name))
         return len(self._sessions)
 
     async def _bring_back(self, stored: StoredSession, queue: LocalQueue | None, wall_ms: int) -> None:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.actors.messages.directory import ListQueues
+from sluicegate.actors.messages.directory import SHARED, CreateQueue, ListQueues
 from sluicegate.actors.messages.queues import DescribeQueue
 from support.broker.named_queues import shows
 from support.broker.running_broker import RunningBroker
@@ -428,6 +428,18 @@ async def test_a_group_keeps_its_partitions_over_a_restart(broker: RunningBroker
         await member.completes(message)
         messages.append(message.payload)
     assert sorted(messages) == [b"%d" % number for number in range(8)]
+
+
+async def test_a_queue_that_a_crash_left_without_members_is_deleted(broker: RunningBroker) -> None:
+    """The session of the last member is deleted with one commit, and the queue of the group with a later one."""
+    queues = broker.node.default.queues
+    member = await broker.connect_durable("a")
+    await member.subscribe("$share/g/t", qos=1)
+    (handle,) = [each for each in await queues.ask(ListQueues()) if each.name == "#share/g/t"]
+    await member.unsubscribe("$share/g/t")
+    await queues.ask(CreateQueue(handle.definition, SHARED, durable=True, must_be_new=False))
+    await broker.restart()
+    assert "#share/g/t" not in [each.name for each in await broker.node.default.queues.ask(ListQueues())]
 
 
 async def test_an_invalid_number_of_partitions_is_refused_and_joins_no_group(broker: RunningBroker) -> None:
