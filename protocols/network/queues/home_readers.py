@@ -77,6 +77,7 @@ class HomeReaders:
         self._open_count = 0  # requests without answer, reads included
         self._reads: deque[_Request] = deque()  # that wait for their turn
         self._others: deque[_Request] = deque()  # that wait for the link
+        self._refusals: deque[tuple[int, str, str]] = deque()  # that wait for the link: number, code and text
         self._is_reading = False
 
     def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
@@ -92,6 +93,7 @@ class HomeReaders:
         self._open_count -= len(self._reads) + len(self._others)
         self._reads.clear()
         self._others.clear()
+        self._refusals.clear()
 
     def received(self, note: FlowNote) -> None:
         """Carry out a request of the neighbor. Raises ValueError."""
@@ -99,14 +101,12 @@ class HomeReaders:
         if wire is None:
             return
         found = request_in(note, self._neighbor)
-        if wire.holds_back and (found is None or self._open_count >= REQUESTS_MAX):
-            raise ValueError(f"more than {REQUESTS_MAX} requests of readers by a broker that takes no answers")
         if found is None:
             text = f"the broker is of a release that does not know the request {note.text(0)!r:.100}"
-            self._refuse(note.consumer, UNSERVED, text)
+            self._refuse_when_written(wire, note.consumer, UNSERVED, text)
         elif self._open_count >= REQUESTS_MAX:
             text = f"broker {self._neighbor} has {REQUESTS_MAX} requests of readers without answer here"
-            self._refuse(note.consumer, BUSY, text)
+            self._refuse_when_written(wire, note.consumer, BUSY, text)
         else:
             self._open_count += 1
             request = _Request(note.consumer, found[0], found[1], wire)
@@ -117,6 +117,15 @@ class HomeReaders:
                 self._others.append(request)
             else:
                 run(self._cell.runtime, self._carry_out(request))
+
+    def _refuse_when_written(self, wire: LinkWire, number: int, code: str, text: str) -> None:
+        """Refuse a request, as soon as the link takes it. Raises ValueError when the neighbor goes on all the same."""
+        if not self._waits_for(wire):
+            self._refuse(number, code, text)
+        elif len(self._refusals) < REQUESTS_MAX:
+            self._refusals.append((number, code, text))
+        else:
+            raise ValueError(f"{REQUESTS_MAX} refused requests of readers by a broker that takes no answers, and more")
 
     # --- carrying out ---
 
@@ -138,6 +147,8 @@ class HomeReaders:
     def _written(self) -> None:
         self.is_held_back = False
         wire = self._wire
+        while wire is not None and self._refusals and not self._waits_for(wire):
+            self._refuse(*self._refusals.popleft())
         while wire is not None and self._others and not self._waits_for(wire):
             run(self._cell.runtime, self._carry_out(self._others.popleft()))
         self._go_on()

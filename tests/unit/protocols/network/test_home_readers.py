@@ -180,15 +180,24 @@ def test_a_message_that_no_frame_takes_fails_the_read_and_not_the_link(home: Hom
 def test_a_broker_that_takes_no_answers_makes_none_wait_without_bound(home: Home) -> None:
     """Requests wait for the link like reads; beyond their number the link ends."""
     home.wire.paused()
-    home.wire.deliver(LinkFlow(1, bytes(DELIVERIES_BYTES_MAX + 1)))
+    home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
     home.asks_all(range(home_readers.REQUESTS_MAX), "status", "q", "ada", "c", 1, [], 0)
     assert home.polls == []
+    one_more = note_in(note_body(notes.READER, 9_999, "status", "q", "ada", "c", 1, [], 0))
+    unknown = note_in(note_body(notes.READER, 9_998, "of a later release", "q", "ada"))
+    home.readers.received(unknown)
+    for _ in range(home_readers.REQUESTS_MAX - 1):
+        home.readers.received(one_more)
     with pytest.raises(ValueError, match="takes no answers"):
-        home.readers.received(note_in(note_body(notes.READER, 9_999, "status", "q", "ada", "c", 1, [], 0)))
+        home.readers.received(one_more)
+    assert home.polls == []
     home.wire.resumed()
     home.runtime.loop.call_soon(home.wire.flush)
     home.turns()
     assert len(home.polls) == home_readers.REQUESTS_MAX
+    refused = home.refusals()
+    assert refused[0] == (9_998, "unserved")
+    assert refused[1:] == [(9_999, "busy")] * (home_readers.REQUESTS_MAX - 1)
 
 
 def test_a_read_that_fails_is_refused_and_the_next_begins(home: Home) -> None:
