@@ -1,4 +1,4 @@
-"""Messages of MQTT remotes: between normalised headers and what the two client libraries send and receive."""
+"""Messages of MQTT remotes: between normalised headers and the properties and payloads of both versions."""
 
 import time
 from typing import Final
