@@ -87,9 +87,14 @@ class RuleFinder:
     """Finds the incoming rule of a topic: the first whose filter matches."""
 
     def __init__(self, settings: BridgeSettings) -> None:
-        """Raises ValueError for a queue beside other sources: its messages have any topic."""
+        """Raises ValueError for an invalid filter, and a queue beside other sources: its messages have any topic."""
         sources = [each.source for each in settings.incoming]
-        self._filters = [filter_of(each) for each in sources]
+        self._filters: list[TopicFilter] = []
+        for rule in settings.incoming:
+            try:
+                self._filters.append(_filter_of(rule.source))
+            except TopicError as error:
+                raise ValueError(f"incoming rule {rule.name!r}: {error}") from None
         self._has_queue = any(is_queue_topic(each) for each in sources)
         if self._has_queue and len(sources) > 1:
             raise ValueError(f"{' and '.join(sources)}: {QUEUE_ALONE}")
@@ -104,7 +109,7 @@ class RuleFinder:
         return -1
 
 
-def filter_of(source: str) -> TopicFilter:
+def _filter_of(source: str) -> TopicFilter:
     """Return the filter of a subscription, also of a shared one. Raises TopicError."""
     shared = parse_shared(source, Syntax.MQTT)
     return parse_filter(source, Syntax.MQTT) if shared is None else shared.filter

@@ -20,7 +20,6 @@ from typing import Final, final
 
 from sluicegate.actors.runtime.ticker import Stalls
 from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
-from sluicegate.messaging.topics.syntax import TopicError
 from sluicegate.protocols.bridges.remote import (
     Arrival,
     Line,
@@ -34,7 +33,7 @@ from sluicegate.protocols.bridges.remote import (
 from sluicegate.protocols.bridges.remotes.connecting import Connector, LineClosed
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
 from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import PINGS_MAX, KeepAlive, Look
-from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing, filter_of
+from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing
 from sluicegate.protocols.bridges.remotes.mqtt.session import (
     OUTPUT_BYTES_MAX,
     ClientSession,
@@ -72,11 +71,6 @@ class Mqtt3Remote(RemoteBroker):
 
     def __init__(self, settings: BridgeSettings, line: Line) -> None:
         super().__init__(settings, line)
-        for incoming in settings.incoming:
-            try:
-                filter_of(incoming.source)
-            except TopicError as error:
-                raise ValueError(f"incoming rule {incoming.name!r}: {error}") from None
         remote = settings.remote
         self._finder = RuleFinder(settings)
         self._session = ClientSession(

@@ -19,7 +19,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
-from sluicegate.messaging.topics.syntax import SHARE_TOPICS, TopicError
+from sluicegate.messaging.topics.syntax import SHARE_TOPICS
 from sluicegate.protocols.bridges.remote import (
     Arrival,
     Line,
@@ -34,7 +34,6 @@ from sluicegate.protocols.bridges.remotes.mqtt.messages import (
     RuleFinder,
     decoded_headers,
     encoded_properties,
-    filter_of,
 )
 from sluicegate.protocols.bridges.remotes.mqtt.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
@@ -55,11 +54,6 @@ class Mqtt5Remote(RemoteBroker):
 
     def __init__(self, settings: BridgeSettings, line: Line) -> None:
         super().__init__(settings, line)
-        for rule in settings.incoming:
-            try:
-                filter_of(rule.source)
-            except TopicError as error:
-                raise ValueError(f"incoming rule {rule.name!r}: {error}") from None
         remote = settings.remote
         self._client = PahoClient(remote.client_id, received=self._received, confirmed=self._confirmed)
         self._client.connect_timeout = CONNECT_S_MAX
