@@ -17,11 +17,15 @@ class PartitionRequest:
 class AskPartitions:
     """Ask of a queue: put a request to one of its partitions, or to all. Answered with the list of their answers.
 
-    Raises LookupError when there is no partition of that number.
+    Raises NoSuchPartition.
     """
 
     number: int | None
     request: PartitionRequest
+
+
+class NoSuchPartition(LookupError):
+    """A queue has no partition of that number, or not any more."""
 
 
 @dataclass(slots=True)
@@ -364,6 +368,7 @@ BUSY: Final = "busy"  # the queue's broker has too many requests of this one; it
 DENIED: Final = "denied"  # the user lacks a right to the queue
 GONE: Final = "gone"  # the queue was deleted
 TOO_LARGE: Final = "too_large"  # a message or an answer that no frame of the link takes
+FAILED: Final = "failed"  # a fault of the queue's broker, whose log says more
 
 
 class ReaderRefused(Exception):

@@ -51,6 +51,7 @@ from sluicegate.actors.messages.queues import (
 )
 from sluicegate.actors.messages.readers import (
     AskPartitions,
+    NoSuchPartition,
     PrepareReplay,
     ReleaseQueue,
     ReplayQueue,
@@ -475,10 +476,11 @@ class QueueActor(LoopActor):
     # --- readers ---
 
     def _partition(self, number: int) -> ActorCell:
-        """Return a partition. Raises LookupError when there is none of that number, or not any more."""
+        """Return a partition. Raises NoSuchPartition."""
         partitions = self._core.partitions
         if not 0 <= number < len(partitions):
-            raise LookupError(f"{self._core.config.name!r} has no partition {number}, but 0 to {len(partitions) - 1}")
+            text = f"{self._core.config.name!r} has no partition {number}, but 0 to {len(partitions) - 1}"
+            raise NoSuchPartition(text)
         return partitions[number]
 
     def _ask_partitions(self, message: AskPartitions) -> LoopFuture[list[Any]]:

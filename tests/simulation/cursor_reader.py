@@ -22,6 +22,7 @@ from sluicegate.actors.messages.readers import (
     CursorBound,
     CursorPosition,
     CursorStatus,
+    NoSuchPartition,
     RangeChunk,
     ReadFailed,
     ReadRange,
@@ -53,7 +54,7 @@ class Reader:
         while True:
             try:
                 await self._bind_and_read(node)
-            except (CursorRefused, BindRefused, ReadFailed, LookupError, pykka.ActorDeadError):
+            except (CursorRefused, BindRefused, ReadFailed, NoSuchPartition, pykka.ActorDeadError):
                 pass  # the queue is gone, the store fails, or the binding was not heard of in time
             except Violation as violation:
                 self._violated(violation)

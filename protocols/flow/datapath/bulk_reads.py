@@ -17,11 +17,13 @@ from sluicegate.actors.messages.readers import (
     AWAY,
     BUSY,
     DENIED,
+    FAILED,
     GONE,
     TOO_LARGE,
     UNSERVED,
     AskHome,
     AskPartitions,
+    NoSuchPartition,
     RangeChunk,
     ReaderRefused,
     ReadFailed,
@@ -45,6 +47,7 @@ READER_CODES: Final[dict[str, int]] = {
     DENIED: codes.PERMISSION_DENIED,
     GONE: codes.NOT_FOUND,
     TOO_LARGE: codes.MESSAGE_TOO_LARGE,
+    FAILED: codes.DISABLED,
 }
 READERS_FOR_NOW: Final = frozenset({AWAY, BUSY})  # it makes sense to try these again
 
@@ -171,7 +174,7 @@ class BulkReads:
         except ReaderRefused as refused:
             problem, code = str(refused), READER_CODES.get(refused.code, codes.DISABLED)
             may_retry = refused.code in READERS_FOR_NOW
-        except LookupError:
+        except NoSuchPartition:
             log.debug("%r: %s", flow, problem)
         except pykka.ActorDeadError:
             if flow.user is not None:  # its stand-in here is gone, after a long pause or with its link

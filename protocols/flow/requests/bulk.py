@@ -25,6 +25,7 @@ from sluicegate.actors.messages.readers import (
     HeartbeatCursor,
     LogOverview,
     LookAtCursor,
+    NoSuchPartition,
     PinCursor,
     ReaderRefused,
     ReaderRequest,
@@ -117,7 +118,7 @@ async def answer_bulk(peer: FlowPeer, request: BulkRequest) -> bytes:
         cut = AskPartitions(request.partition, FindRangeEnd(request.first, request.usage_bytes, request.messages_count))
         try:
             ends: list[int] = await _ask(peer, handle, cut)
-        except LookupError as error:
+        except NoSuchPartition as error:
             raise RequestRefused(codes.NOT_FOUND, str(error)) from None
         return RangeCut(request.request_id, ends[0]).encode()
     if isinstance(request, QueueStatus):

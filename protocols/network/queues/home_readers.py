@@ -1,9 +1,10 @@
 """Readers of a neighbor, where the queue is: their range reads, and their requests to durable cursors.
 
 One chunk of a range is read at a time for a neighbor, and the next when the link has taken enough of what waits: so
-many readers there, and a slow link, cost this broker the memory of one chunk beside what waits for the socket. Each
-request is checked against the rights that the user has at that moment. The neighbor has checked what the user's own
-client profile allows.
+many readers there, and a slow link, cost this broker the memory of one chunk beside what waits for the socket. Other
+requests are carried out some at a time, for the same reason, but for long polls, which wait for messages. Each request
+is checked against the rights that the user has at that moment. The neighbor has checked what the user's own client
+profile allows.
 """
 
 import logging
@@ -17,12 +18,15 @@ from sluicegate.actors.messages.directory import NAMED, FindQueue, QueueHandle
 from sluicegate.actors.messages.readers import (
     BUSY,
     DENIED,
+    FAILED,
     GONE,
     TOO_LARGE,
     UNSERVED,
     AskHome,
     AskPartitions,
+    CursorStatus,
     HeartbeatCursor,
+    NoSuchPartition,
     RangeChunk,
     ReaderRefused,
     ReadFailed,
@@ -38,26 +42,50 @@ from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
 from sluicegate.protocols.network.queues.notes import FRAME_HEAD_BYTES, FlowNote, note_body
 from sluicegate.protocols.network.queues.pieces import bodies
-from sluicegate.protocols.network.queues.reader_notes import answer_values, chunk_values, request_in
+from sluicegate.protocols.network.queues.reader_notes import (
+    NO_PARTITION,
+    UNREADABLE,
+    answer_values,
+    chunk_values,
+    request_in,
+)
 
-REQUESTS_MAX: Final = 4_096  # of one neighbor in one message VPN, without answer: most are long polls of cursors
-
-NO_PARTITION: Final = "no_partition"  # codes of UNREAD beside those of actors.messages.readers and of cursors
-UNREADABLE: Final = "unreadable"
-FAILED: Final = "failed"
+REQUESTS_MAX: Final = 4_096  # of one connection in one message VPN, without answer, beside long polls
+POLLS_MAX: Final = 4_096  # the same of long polls: one for each reader that has read everything
+AT_ONCE_MAX: Final = 64  # requests that are carried out, beside reads and long polls
 
 log = logging.getLogger("sluicegate.network")
+
+
+@final
+class _Connection:
+    """A connection of the link. An answer goes to the one on which the request came: on others it means nothing."""
+
+    def __init__(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
+        self.wire: Final = wire
+        self.link_flow_id: Final = link_flow_id
+        self.frame_bytes_max: Final = frame_bytes_max
+        self.reads: Final[deque[_Request]] = deque()  # that wait for their turn
+        self.others: Final[deque[_Request]] = deque()  # the same
+        self.refusals: Final[deque[tuple[int, str, str]]] = deque()  # that wait for the link: number, code and text
+        self.requests_count = 0  # without answer, reads included
+        self.polls_count = 0  # the same
+        self.under_way_count = 0  # of others, without long polls
+        self.is_held_back = False  # too much waits for the socket: nothing is carried out
 
 
 @final
 class _Request:
     """A request of the neighbor."""
 
-    def __init__(self, number: int, queue: str, asked: AskHome, wire: LinkWire) -> None:
+    def __init__(self, number: int, queue: str, asked: AskHome, connection: _Connection) -> None:
+        request = asked.request
         self.number: Final = number
         self.queue: Final = queue
         self.asked: Final = asked
-        self.wire: Final = wire  # on which it came; on another one its answer would mean nothing
+        self.connection: Final = connection
+        self.is_read: Final = isinstance(request, AskPartitions) and isinstance(request.request, ReadRange)
+        self.is_poll: Final = isinstance(request, CursorStatus) and request.wait_ms > 0
 
 
 @final
@@ -66,91 +94,91 @@ class HomeReaders:
 
     def __init__(self, cell: ActorCell, neighbor: str, *, queues: ActorCell, cursors: ActorCell) -> None:
         self.read_count = 0  # messages that were sent
-        self.is_held_back = False  # too much waits for the socket: nothing is read
         self._cell = cell
         self._neighbor = neighbor
         self._queues = queues
         self._cursors = cursors
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._frame_bytes_max = 0
-        self._open_count = 0  # requests without answer, reads included
-        self._reads: deque[_Request] = deque()  # that wait for their turn
-        self._others: deque[_Request] = deque()  # that wait for the link
-        self._refusals: deque[tuple[int, str, str]] = deque()  # that wait for the link: number, code and text
-        self._is_reading = False
+        self._connection: _Connection | None = None
+        self._is_reading = False  # also for a connection that was lost: its chunk is in memory
+
+    @property
+    def is_held_back(self) -> bool:
+        """Whether too much waits for the socket: nothing is carried out."""
+        return self._connection is not None and self._connection.is_held_back
 
     def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
         """Begin on a new connection."""
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-        self._frame_bytes_max = frame_bytes_max
-        self.is_held_back = False
+        self._connection = _Connection(wire, link_flow_id, frame_bytes_max)
 
     def disconnected(self) -> None:
         """Forget what waits: the neighbor has told its readers that the link is lost."""
-        self._wire = None
-        self._open_count -= len(self._reads) + len(self._others)
-        self._reads.clear()
-        self._others.clear()
-        self._refusals.clear()
+        self._connection = None
 
     def received(self, note: FlowNote) -> None:
         """Carry out a request of the neighbor. Raises ValueError."""
-        wire = self._wire
-        if wire is None:
+        connection = self._connection
+        if connection is None:
             return
         found = request_in(note, self._neighbor)
         if found is None:
             text = f"the broker is of a release that does not know the request {note.text(0)!r:.100}"
-            self._refuse_when_written(wire, note.consumer, UNSERVED, text)
-        elif self._open_count >= REQUESTS_MAX:
-            text = f"broker {self._neighbor} has {REQUESTS_MAX} requests of readers without answer here"
-            self._refuse_when_written(wire, note.consumer, BUSY, text)
+            self._refuse_when_written(connection, note.consumer, UNSERVED, text)
+            return
+        request = _Request(note.consumer, found[0], found[1], connection)
+        if request.is_poll:
+            is_taken, what = connection.polls_count < POLLS_MAX, f"{POLLS_MAX} long polls"
         else:
-            self._open_count += 1
-            request = _Request(note.consumer, found[0], found[1], wire)
-            if _is_read(request):
-                self._reads.append(request)
-                self._go_on()
-            elif self._others or self._waits_for(wire):
-                self._others.append(request)
-            else:
-                run(self._cell.runtime, self._carry_out(request))
+            is_taken, what = connection.requests_count < REQUESTS_MAX, f"{REQUESTS_MAX} requests"
+        if not is_taken:
+            text = f"broker {self._neighbor} has {what} of readers without answer here"
+            self._refuse_when_written(connection, note.consumer, BUSY, text)
+            return
+        self._count(request, 1)
+        (connection.reads if request.is_read else connection.others).append(request)
+        self._go_on()
 
-    def _refuse_when_written(self, wire: LinkWire, number: int, code: str, text: str) -> None:
+    def _refuse_when_written(self, connection: _Connection, number: int, code: str, text: str) -> None:
         """Refuse a request, as soon as the link takes it. Raises ValueError when the neighbor goes on all the same."""
-        if not self._waits_for(wire):
-            self._refuse(number, code, text)
-        elif len(self._refusals) < REQUESTS_MAX:
-            self._refusals.append((number, code, text))
+        if not self._waits_for(connection):
+            self._refuse(connection, number, code, text)
+        elif len(connection.refusals) < REQUESTS_MAX:
+            connection.refusals.append((number, code, text))
         else:
             raise ValueError(f"{REQUESTS_MAX} refused requests of readers by a broker that takes no answers, and more")
+
+    def _count(self, request: _Request, change: int) -> None:
+        if request.is_poll:
+            request.connection.polls_count += change
+        else:
+            request.connection.requests_count += change
 
     # --- carrying out ---
 
     def _go_on(self) -> None:
-        """Begin the next read, unless one is under way or the link has enough to send."""
-        wire = self._wire
-        if wire is None or not self._reads or self._is_reading or self._waits_for(wire):
+        """Begin what waits: the next read, unless one is under way, and others, as many as may be at once."""
+        connection = self._connection
+        if connection is None:
             return
-        self._is_reading = True
-        run(self._cell.runtime, self._read(self._reads.popleft()))
+        while connection.others and connection.under_way_count < AT_ONCE_MAX and not self._waits_for(connection):
+            run(self._cell.runtime, self._carry_out_other(connection.others.popleft()))
+        if connection.reads and not self._is_reading and not self._waits_for(connection):
+            self._is_reading = True
+            run(self._cell.runtime, self._read(connection.reads.popleft()))
 
-    def _waits_for(self, wire: LinkWire) -> bool:
+    def _waits_for(self, connection: _Connection) -> bool:
         """Return whether too much waits for the socket already; `_written` goes on then."""
-        if wire.holds_back and not self.is_held_back:
-            self.is_held_back = True
-            wire.call_when_written(self._written)
-        return self.is_held_back
+        if connection.wire.holds_back and not connection.is_held_back:
+            connection.is_held_back = True
+            connection.wire.call_when_written(self._written)
+        return connection.is_held_back
 
     def _written(self) -> None:
-        self.is_held_back = False
-        wire = self._wire
-        while wire is not None and self._refusals and not self._waits_for(wire):
-            self._refuse(*self._refusals.popleft())
-        while wire is not None and self._others and not self._waits_for(wire):
-            run(self._cell.runtime, self._carry_out(self._others.popleft()))
+        connection = self._connection
+        if connection is None:
+            return
+        connection.is_held_back = False
+        while connection.refusals and not self._waits_for(connection):
+            self._refuse(connection, *connection.refusals.popleft())
         self._go_on()
 
     async def _read(self, request: _Request) -> None:
@@ -160,17 +188,29 @@ class HomeReaders:
             self._is_reading = False
         self._go_on()
 
+    async def _carry_out_other(self, request: _Request) -> None:
+        if request.is_poll:  # it may stand for a minute
+            await self._carry_out(request)
+            return
+        connection = request.connection
+        connection.under_way_count += 1
+        try:
+            await self._carry_out(request)
+        finally:
+            connection.under_way_count -= 1
+        self._go_on()
+
     async def _carry_out(self, request: _Request) -> None:
         code, text = "", ""
         try:
             answer = await self._answer_to(request)
-            if request.wire is self._wire:  # else the link was lost meanwhile
+            if request.connection is self._connection:  # else the link was lost meanwhile
                 self._answer(request, answer)
         except (ReaderRefused, CursorRefused) as refused:
             code, text = refused.code, str(refused)
         except ReadFailed as failed:
             code, text = UNREADABLE, str(failed)
-        except LookupError as error:
+        except NoSuchPartition as error:
             code, text = NO_PARTITION, str(error)
         except pykka.ActorDeadError:
             code, text = GONE, "the queue was deleted meanwhile"
@@ -178,9 +218,9 @@ class HomeReaders:
             log.exception("a request of a reader at %s to queue %r failed", self._neighbor, request.queue)
             code, text = FAILED, f"the request failed; the log of the broker of queue {request.queue!r} says why"
         finally:
-            self._open_count -= 1
-        if code and request.wire is self._wire:
-            self._refuse(request.number, code, text)
+            self._count(request, -1)
+        if code and request.connection is self._connection:
+            self._refuse(request.connection, request.number, code, text)
 
     async def _answer_to(self, request: _Request) -> Any:
         """Return the answer of the queue, or of its cursor. Raises ReaderRefused, and what these raise."""
@@ -199,9 +239,10 @@ class HomeReaders:
 
     def _answer(self, request: _Request, answer: Any) -> None:
         """Answer a request. Raises ReaderRefused."""
-        if not _is_read(request):
+        connection, number = request.connection, request.number
+        if not request.is_read:
             values = answer_values(request.asked.request, answer)
-            self._send(note_body(notes.TOLD, request.number, *values), request.number)
+            self._send(connection, note_body(notes.TOLD, number, *values), number)
             return
         chunk: RangeChunk = answer[0]
         for run_ in chunk.runs:
@@ -213,34 +254,28 @@ class HomeReaders:
                 gaps = [gap for gap in chunk.gaps if gap.end <= too_large]
                 chunk = replace(chunk, next_sequence=too_large, gaps=gaps)
                 break
-        self._send(note_body(notes.CHUNK, request.number, *chunk_values(chunk)), request.number)
+        self._send(connection, note_body(notes.CHUNK, number, *chunk_values(chunk)), number)
 
     def _send_run(self, request: _Request, number: int, found: RangeRun) -> int:
         """Send messages; return the sequence of the first that cannot cross, 0 if all do."""
-        limit, neighbor = self._frame_bytes_max, self._neighbor
+        connection, neighbor = request.connection, self._neighbor
+        limit = connection.frame_bytes_max
         rows = bodies(found.batch, found.start_row, found.stop_row, frame_bytes_max=limit, neighbor=neighbor)
         for row, count, body in rows:
             first = found.first_sequence + row - found.start_row
             if not body:
                 return first
             self.read_count += count
-            request.wire.deliver(
-                LinkDeliver(self._link_flow_id, request.number, number, OF_READER, 0, 0, first, 0, b"", body)
+            connection.wire.deliver(
+                LinkDeliver(connection.link_flow_id, request.number, number, OF_READER, 0, 0, first, 0, b"", body)
             )
         return 0
 
-    def _send(self, body: bytes, number: int) -> None:
-        if self._wire is None:
-            return
-        if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
+    def _send(self, connection: _Connection, body: bytes, number: int) -> None:
+        if len(body) + FRAME_HEAD_BYTES > connection.frame_bytes_max:
             text = f"the answer has {len(body)} bytes, more than the link takes: ask its own broker"
             body = note_body(notes.UNREAD, number, TOO_LARGE, text)
-        self._wire.deliver(LinkFlow(self._link_flow_id, body))
+        connection.wire.deliver(LinkFlow(connection.link_flow_id, body))
 
-    def _refuse(self, number: int, code: str, text: str) -> None:
-        self._send(note_body(notes.UNREAD, number, code, text), number)
-
-
-def _is_read(request: _Request) -> bool:
-    asked = request.asked.request
-    return isinstance(asked, AskPartitions) and isinstance(asked.request, ReadRange)
+    def _refuse(self, connection: _Connection, number: int, code: str, text: str) -> None:
+        self._send(connection, note_body(notes.UNREAD, number, code, text), number)

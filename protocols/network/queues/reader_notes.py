@@ -2,7 +2,9 @@
 
 Flow: links. READER is a request: what is asked, the queue, the user, and by what is asked further values. The number of
 the request stands in place of a consumer. It is answered by TOLD or UNREAD, or for a range by LINK_DELIVER with the
-flag OF_READER and CHUNK behind them. Numbers that no queue has are cut to those that the link takes.
+flag OF_READER and CHUNK behind them. UNREAD has a code of `actors.messages.readers`, one with which a cursor refuses
+(`messaging.bulk.durable_cursors`), or one of those below. Numbers that no queue has are cut to those that the link
+takes.
 """
 
 from typing import Any, Final, TypeAlias
@@ -43,6 +45,10 @@ HEARTBEAT: Final = "heartbeat"  # cursor, epoch
 UNBIND_CURSOR: Final = "unbind"  # cursor, epoch
 DELETE: Final = "delete"  # cursor
 LOOK: Final = "look"  # cursor
+
+# Codes of UNREAD, beside the others.
+NO_PARTITION: Final = "no_partition"  # NoSuchPartition
+UNREADABLE: Final = "unreadable"  # ReadFailed
 
 _FIRST: Final = 3  # place of the first value that depends on what is asked
 _POSITION_NUMBERS: Final = 6
@@ -196,9 +202,15 @@ def _positions_in(note: FlowNote) -> list[CursorPosition]:
 
 
 def _position_rows(note: FlowNote) -> list[list[int]]:
+    """Return what is said of each partition, in the order of their numbers. Raises ValueError."""
     rows = note.rows(0, _POSITION_NUMBERS)
-    if any(row[0] > _PARTITION_MAX for row in rows):
-        raise ValueError(f"a partition number above {_PARTITION_MAX}")
+    before = -1
+    for row in rows:
+        if row[0] > _PARTITION_MAX:
+            raise ValueError(f"a partition number above {_PARTITION_MAX}")
+        if row[0] <= before:
+            raise ValueError(f"partition {row[0]} behind {before}")
+        before = row[0]
     return rows
 
 

@@ -13,6 +13,7 @@ from sluicegate.actors.messages.readers import (
     AskHome,
     AskPartitions,
     FindRangeEnd,
+    NoSuchPartition,
     RangeChunk,
     ReaderRefused,
     ReaderRequest,
@@ -23,13 +24,22 @@ from sluicegate.actors.network.link_batches import link_batch
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.bulk.durable_cursors import CODES, FENCED, CursorFenced, CursorRefused
-from sluicegate.messaging.bulk.range_reads import RangeRun
+from sluicegate.messaging.bulk.range_reads import CHUNK_BYTES_MAX, RangeRun
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.home_readers import NO_PARTITION, UNREADABLE
 from sluicegate.protocols.network.queues.notes import FRAME_HEAD_BYTES, FlowNote, note_body
-from sluicegate.protocols.network.queues.reader_notes import answer_in, gaps_in, request_values
+from sluicegate.protocols.network.queues.reader_notes import (
+    NO_PARTITION,
+    UNREADABLE,
+    answer_in,
+    gaps_in,
+    request_values,
+)
+
+# Of the messages of one chunk before its last frame, as they cross. Its home plans with the usage of quotas, which may
+# be less than that.
+PARTS_BYTES_MAX: Final = 2 * CHUNK_BYTES_MAX
 
 
 @final
@@ -40,6 +50,7 @@ class _Pending:
         self.request: Final = request
         self.answer: Final[LoopFuture[Any]] = LoopFuture()
         self.runs: Final[list[RangeRun]] = []  # of a range, what has come
+        self.runs_bytes = 0
 
     def read(self) -> tuple[int, ReadRange]:
         """Return the partition and the range that were asked for. Raises ValueError: it was something else."""
@@ -113,6 +124,8 @@ class RemoteReaders:
         if pending is None:
             raise ValueError(f"LINK_DELIVER for request {frame.consumer} of a reader, which there is not")
         _, asked = pending.read()
+        if pending.runs_bytes > PARTS_BYTES_MAX:
+            raise ValueError(f"{pending.runs_bytes} bytes of one chunk, and more")
         batch = link_batch(frame.batch)
         runs = pending.runs
         floor = runs[-1].first_sequence + runs[-1].stop_row if runs else asked.first
@@ -120,6 +133,7 @@ class RemoteReaders:
             text = f"messages {frame.first} to {frame.first + batch.count - 1} of a range from {floor} to {asked.end}"
             raise ValueError(text)
         runs.append(RangeRun(frame.first, batch, 0, batch.count))
+        pending.runs_bytes += len(frame.batch)
 
     def received(self, note: FlowNote) -> None:
         """Take an answer. Raises ValueError."""
@@ -131,16 +145,31 @@ class RemoteReaders:
             _fail(failed, _error_of(failed.request, note.text(0), note.text(1)))
             return
         if note.kind == notes.CHUNK:
-            number, asked = pending.read()
-            next_sequence, synced_end, gaps = note.number(0), note.number(1), gaps_in(note, 2)
-            least = asked.first + (asked.first < min(asked.end, synced_end))
-            if not least <= next_sequence <= asked.end:
-                raise ValueError(f"a chunk from {asked.first} to {asked.end} ends at {next_sequence} ({synced_end})")
-            answer: Any = [RangeChunk(number, asked.first, next_sequence, synced_end, pending.runs, gaps)]
+            answer: Any = [_chunk(pending, note)]
         else:
             answer = answer_in(pending.request, note, self._incarnation)
         del self._pending[note.consumer]
         pending.answer.set(answer)
+
+
+def _chunk(pending: _Pending, note: FlowNote) -> RangeChunk:
+    """Return a chunk, of whose messages all have come. Raises ValueError."""
+    number, asked = pending.read()
+    next_sequence, synced_end, gaps = note.number(0), note.number(1), gaps_in(note, 2)
+    least = asked.first + (asked.first < min(asked.end, synced_end))
+    if not least <= next_sequence <= asked.end:
+        raise ValueError(f"a chunk from {asked.first} to {asked.end} ends at {next_sequence} ({synced_end})")
+    told = [(run.first_sequence, run.first_sequence + run.stop_row) for run in pending.runs]
+    told += [(gap.first, gap.end) for gap in gaps]
+    at = asked.first
+    for first, end in sorted(told):
+        if first < asked.first or first > at:
+            break
+        at = max(at, end)
+    else:
+        if at == next_sequence:
+            return RangeChunk(number, asked.first, next_sequence, synced_end, pending.runs, gaps)
+    raise ValueError(f"a chunk from {asked.first} to {next_sequence} has other messages and gaps, from {at} on")
 
 
 def _fail(pending: _Pending, error: Exception) -> None:
@@ -157,5 +186,5 @@ def _error_of(request: ReaderRequest, code: str, text: str) -> Exception:
     elif code == UNREADABLE and isinstance(request.request, ReadRange):
         return ReadFailed(text)
     elif code == NO_PARTITION and isinstance(request.request, (ReadRange, FindRangeEnd)):
-        return LookupError(text)
+        return NoSuchPartition(text)
     return ReaderRefused(code, text)

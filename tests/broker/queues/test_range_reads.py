@@ -3,7 +3,7 @@
 import pytest
 
 from sluicegate.actors.messages.queues import PurgeQueue
-from sluicegate.actors.messages.readers import AskPartitions, FindRangeEnd, ReadFailed
+from sluicegate.actors.messages.readers import AskPartitions, FindRangeEnd, NoSuchPartition, ReadFailed
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.messaging.message.outcomes import DISCARD_PURGED
 from sluicegate.messaging.partitions.state.segments import GAP_NEVER_USED, GAP_SETTLED, Gap
@@ -137,7 +137,7 @@ async def test_a_partition_of_another_number_is_refused(broker: RunningBroker) -
     orders = InsideClient(broker, "orders")
     await orders.create()
 
-    with pytest.raises(LookupError, match="no partition 3, but 0 to 0"):
+    with pytest.raises(NoSuchPartition, match="no partition 3, but 0 to 0"):
         await orders.chunk(1, 2, partition=3)
 
 

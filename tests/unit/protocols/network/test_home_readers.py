@@ -5,7 +5,15 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
-from sluicegate.actors.messages.readers import AskPartitions, CursorStatus, RangeChunk, ReadFailed
+from sluicegate.actors.messages.readers import (
+    AskPartitions,
+    CursorSeen,
+    CursorStatus,
+    LookAtCursor,
+    NoSuchPartition,
+    RangeChunk,
+    ReadFailed,
+)
 from sluicegate.actors.queues.elsewhere import queue_elsewhere
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -60,7 +68,7 @@ class Home:
         return self.handle
 
     def _begins(self, under_way: list[LoopFuture[object]], message: object) -> LoopFuture[object]:
-        assert isinstance(message, (AskPartitions, CursorStatus))
+        assert isinstance(message, (AskPartitions, CursorStatus, LookAtCursor))
         under_way.append(LoopFuture())
         return under_way[-1]
 
@@ -98,6 +106,12 @@ class Home:
         end = 1 + len(payloads)
         run = RangeRun(1, batch_of(payloads), 0, len(payloads))
         self.reads.pop(0).set([RangeChunk(0, 1, end, end, [run], [])])
+        self.turns()
+
+    def answers_all_polls(self) -> None:
+        for poll in self.polls:
+            poll.set(CursorSeen(1, "", []))
+        self.polls.clear()
         self.turns()
 
     def crossed(self) -> list[LinkDeliver | FlowNote]:
@@ -194,7 +208,7 @@ def test_a_broker_that_takes_no_answers_makes_none_wait_without_bound(home: Home
     home.wire.resumed()
     home.runtime.loop.call_soon(home.wire.flush)
     home.turns()
-    assert len(home.polls) == home_readers.REQUESTS_MAX
+    assert len(home.polls) == home_readers.AT_ONCE_MAX
     refused = home.refusals()
     assert refused[0] == (9_998, "unserved")
     assert refused[1:] == [(9_999, "busy")] * (home_readers.REQUESTS_MAX - 1)
@@ -213,13 +227,79 @@ def test_a_read_that_fails_is_refused_and_the_next_begins(home: Home) -> None:
 
 def test_requests_without_answer_are_bounded(home: Home) -> None:
     """Those of one neighbor; what was answered counts no more."""
-    home.asks_all(range(home_readers.REQUESTS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    numbers = range(home_readers.REQUESTS_MAX)
+    home.asks_all(numbers, "look", "q", "ada", "c")
     home.asks(9_999, "look", "q", "ada", "c")
     assert home.refusals() == [(9_999, "busy")]
-    home.polls.pop().set([])
+    home.polls.pop().set(CursorSeen(1, "", []))
     home.turns()
     home.reads_one(10_000)
     assert (home.refusals(), len(home.reads)) == ([], 1)
+
+
+def test_a_few_requests_are_carried_out_at_a_time(home: Home) -> None:
+    """Their answers would wait for a slow link all at once."""
+    home.asks_all(range(100), "look", "q", "ada", "c")
+    assert len(home.polls) == home_readers.AT_ONCE_MAX
+    home.polls.pop(0).set(CursorSeen(1, "", []))
+    home.turns()
+    assert len(home.polls) == home_readers.AT_ONCE_MAX
+    assert [each.consumer for each in home.crossed()] == [0]
+    home.wire.paused()
+    home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
+    home.answers_all_polls()
+    assert home.polls == []  # the others wait until the link takes more
+    home.wire.resumed()
+    home.runtime.loop.call_soon(home.wire.flush)
+    home.turns()
+    assert len(home.polls) == 100 - 1 - home_readers.AT_ONCE_MAX
+
+
+def test_long_polls_leave_room_for_other_requests(home: Home) -> None:
+    """They stand for a minute, and a neighbor with many readers has many of them."""
+    home.asks_all(range(home_readers.POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    home.asks(9_999, "status", "q", "ada", "c", 1, [], 60_000)
+    assert home.refusals() == [(9_999, "busy")]
+    home.asks(10_000, "status", "q", "ada", "c", 1, [], 0)
+    home.polls.pop().set([])
+    home.polls.pop(0).set([])
+    home.turns()
+    assert sorted(each.consumer for each in home.crossed()) == [0, 10_000]
+    home.asks(10_001, "status", "q", "ada", "c", 1, [], 60_000)
+    assert home.refusals() == []
+
+
+def test_requests_of_a_lost_connection_take_no_room_on_the_next(home: Home) -> None:
+    """Polls go on for up to a minute, and nobody waits for their answers."""
+    home.asks_all(range(home_readers.POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    home.asks_all(range(5_000, 5_000 + home_readers.REQUESTS_MAX), "look", "q", "ada", "c")
+    home.readers.disconnected()
+    home.connects()
+    lost, home.polls = home.polls, []
+    home.asks(1, "status", "q", "ada", "c", 1, [], 60_000)
+    home.asks(2, "look", "q", "ada", "c")
+    assert len(home.polls) == 2
+    for poll in lost:
+        poll.set([])
+    home.turns()
+    assert home.crossed() == []
+    home.asks_all(range(10, 10 + home_readers.POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    assert home.refusals() == [(9 + home_readers.POLLS_MAX, "busy")]
+
+
+def test_a_missing_partition_is_told_and_a_fault_is_not_taken_for_one(
+    home: Home, caplog: pytest.LogCaptureFixture
+) -> None:
+    home.reads_one(7)
+    home.reads.pop(0).set_exception((NoSuchPartition, NoSuchPartition("'q' has no partition 0"), None))
+    home.turns()
+    assert home.refusals() == [(7, "no_partition")]
+    home.reads_one(8)
+    home.reads.pop(0).set_exception((KeyError, KeyError("of ours"), None))
+    home.turns()
+    assert home.refusals() == [(8, "failed")]
+    assert "a request of a reader at a to queue 'q' failed" in caplog.text
+    caplog.clear()  # of the fault
 
 
 def test_what_waits_when_a_connection_ends_is_answered_on_no_other(home: Home) -> None:

@@ -11,6 +11,7 @@ from sluicegate.actors.messages.readers import (
     CursorStatus,
     DescribeLog,
     FindRangeEnd,
+    NoSuchPartition,
     RangeChunk,
     ReaderRefused,
     ReadFailed,
@@ -23,7 +24,7 @@ from sluicegate.messaging.bulk.durable_cursors import AHEAD, FENCED, CursorFence
 from sluicegate.messaging.partitions.state.segments import Gap
 from sluicegate.protocols.flow.codec.frames.link_flow import OF_READER, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
-from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues import notes, remote_readers
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body, note_in
 from sluicegate.protocols.network.queues.remote_readers import RemoteReaders
 from support.cores.lone_actors import Idle, spawned
@@ -86,7 +87,7 @@ def test_a_chunk_is_the_messages_that_came_and_the_note_behind_them(asking: Aski
     ("asked", "code", "error"),
     [
         (READ, "unreadable", ReadFailed),
-        (READ, "no_partition", LookupError),
+        (READ, "no_partition", NoSuchPartition),
         (STATUS, FENCED, CursorFenced),
         (STATUS, AHEAD, CursorRefused),
         (READ, "of a later release", ReaderRefused),
@@ -106,6 +107,46 @@ def test_a_refusal_is_what_such_a_request_raises(
         answer.get()
 
 
+@pytest.mark.parametrize(
+    ("end", "gaps"),
+    [
+        (12, [[7, 9, "settled"]]),  # nothing says what became of 10 and 11
+        (12, [[7, 8, "settled"], [10, 12, "expired"]]),  # or of 8
+        (12, [[4, 5, "settled"], [7, 9, "settled"], [10, 12, "expired"]]),
+        (12, [[7, 9, "settled"], [10, 13, "expired"]]),
+        (9, [[7, 9, "settled"]]),  # and 9 came
+    ],
+)
+def test_a_chunk_is_whole_and_says_nothing_of_what_is_outside_of_it(
+    asking: Asking, end: int, gaps: list[list[object]]
+) -> None:
+    """Each sequence is in a message or in a gap: one of which nothing is said would be lost without a word."""
+    answer, note = asking.asks(READ)
+    asking.comes(note.consumer, 5, [b"5", b"6"])
+    asking.comes(note.consumer, 9, [b"9"])
+    with pytest.raises(ValueError, match=f"a chunk from 5 to {end} has"):
+        asking.says(notes.CHUNK, note.consumer, end, 30, gaps)
+    assert not answer.done
+
+
+def test_gaps_may_overlap(asking: Asking) -> None:
+    """A message may have gone for two reasons."""
+    answer, note = asking.asks(READ)
+    asking.says(notes.CHUNK, note.consumer, 9, 30, [[5, 9, "settled"], [6, 8, "expired"]])
+    assert answer.done
+
+
+def test_a_chunk_without_end_is_a_fault_of_the_neighbor(asking: Asking) -> None:
+    """What comes of one range is kept in memory until its note is there."""
+    _, note = asking.asks(AskHome("ada", AskPartitions(1, ReadRange(1, 1 << 40, 1_000)), 99))
+    size = 1 << 20
+    most = remote_readers.PARTS_BYTES_MAX // size
+    for sequence in range(1, most + 1):
+        asking.comes(note.consumer, sequence, [bytes(size)])
+    with pytest.raises(ValueError, match="bytes of one chunk, and more"):
+        asking.comes(note.consumer, most + 1, [b"x"])
+
+
 @pytest.mark.parametrize("end", [4, 5, 21])
 def test_a_chunk_that_does_not_go_on_within_its_range_is_a_fault_of_the_neighbor(asking: Asking, end: int) -> None:
     _, note = asking.asks(READ)
@@ -120,6 +161,9 @@ def test_answers_that_mean_nothing_are_a_fault_of_the_neighbor(asking: Asking) -
     _, note = asking.asks(STATUS)
     with pytest.raises(ValueError, match="partition number"):
         asking.says(notes.TOLD, note.consumer, [[1 << 32, 1, 1, 1, 1, 0]])
+    for numbers in ([1, 1], [1, 0]):  # readers would take one for the other
+        with pytest.raises(ValueError, match=f"partition {numbers[1]} behind {numbers[0]}"):
+            asking.says(notes.TOLD, note.consumer, [[number, 1, 1, 1, 1, 0] for number in numbers])
 
 
 def test_a_lost_link_fails_all_that_wait_at_once(asking: Asking) -> None:
