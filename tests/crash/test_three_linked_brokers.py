@@ -34,6 +34,8 @@ NAMES = ("a", "b", "c")
 ROUNDS = int(os.environ.get("SLUICEGATE_NETWORK_ROUNDS", "1"))  # in each, each broker is killed
 CONFIRMED_PER_STEP = (100, 500)  # how much is confirmed before the next; drawn
 CUT_S = float(os.environ.get("SLUICEGATE_CUT_S", "4"))  # a link that is cut is noticed after 3 seconds
+LOADED_S = 4  # of a cut; of one that lasts, then `BURST_S` in each `PAUSE_S`: more could not be drained in time
+BURST_S, PAUSE_S = 0.3, 10
 STOPPED_S = 4
 SEED = 20_261_128
 WITHIN_S = 120
@@ -130,7 +132,13 @@ class Network:
     def is_cut(self, pair: str) -> None:
         """Cut a link for a while. Publishers at both ends go on: their messages wait for the neighbor."""
         self.ways[pair].cut()
-        self.runs_for(CUT_S)
+        self.runs_for(min(CUT_S, LOADED_S))
+        ends = time.monotonic() + CUT_S - LOADED_S
+        while time.monotonic() < ends:
+            self.publishes(False)
+            self.runs_for(min(PAUSE_S, ends - time.monotonic()))
+            self.publishes(True)
+            self.runs_for(BURST_S)
         for name in pair:
             self.confirms(50, at=name)
         self.ways[pair].heal()
@@ -150,10 +158,13 @@ class Network:
         ends = time.monotonic() + seconds
         run_until(self.clients, lambda: time.monotonic() >= ends, within_s=2 * seconds + 1, what="the time to pass")
 
+    def publishes(self, publishing: bool) -> None:
+        for publisher in self.publishers:
+            publisher.publishing = publishing
+
     def drains(self) -> None:
         """Publish no more, and run until everything has been confirmed and consumed everywhere."""
-        for publisher in self.publishers:
-            publisher.publishing = False
+        self.publishes(False)
         run_until(
             self.clients,
             lambda: all(publisher.is_idle for publisher in self.publishers),
