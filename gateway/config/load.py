@@ -7,8 +7,6 @@ from typing import BinaryIO, Final
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from sluicegate.gateway.config.bridge_conflicts import conflicts
-from sluicegate.gateway.config.bridge_settings import refused_rules, settings_of
 from sluicegate.gateway.config.document import (
     BYTES_MAX,
     ConfigError,
@@ -21,10 +19,12 @@ from sluicegate.gateway.config.document import (
 )
 from sluicegate.gateway.config.findings import Finding, finding_of
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.rest_settings import consumer_settings, refused_hosts, reserved_headers
 from sluicegate.gateway.config.sections.message_vpns import vpn_path
 from sluicegate.gateway.config.sections.node import QUEUE_PROBLEM
 from sluicegate.gateway.config.sections.virtual_destinations import PLACED_PROBLEM
+from sluicegate.gateway.config.settings.bridge_conflicts import conflicts
+from sluicegate.gateway.config.settings.bridges import refused_rules, settings_of
+from sluicegate.gateway.config.settings.rest_delivery_points import consumer_settings, refused_hosts, reserved_headers
 from sluicegate.gateway.config.sources import (
     ENVIRONMENT_PREFIX,
     ENVIRONMENT_SOURCE,

@@ -10,8 +10,8 @@ from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
 from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.config.findings import changed, described
-from sluicegate.gateway.config.link_settings import link_settings
 from sluicegate.gateway.config.sections.links import Link, NamedLink
+from sluicegate.gateway.config.settings.links import link_settings
 from sluicegate.gateway.node.link_queues import LinkQueues
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn

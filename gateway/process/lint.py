@@ -14,7 +14,7 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.listeners import Listener, TlsListener, is_loopback
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
-from sluicegate.gateway.config.virtual_doubles import doubled_messages
+from sluicegate.gateway.config.settings.virtual_doubles import doubled_messages
 from sluicegate.gateway.node.os_limits import files_configured
 from sluicegate.gateway.security.credentials import validity_of
 from sluicegate.protocols.security.scram import ITERATIONS_MIN, few_iterations, iterations_of

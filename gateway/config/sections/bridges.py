@@ -1,6 +1,6 @@
 """The section of bridges to foreign brokers. Numbers have their unit in the name; defaults are Solace's, if it has any.
 
-`gateway.config.bridge_settings` makes what a bridge runs with, and refuses those that would send messages in circles.
+`gateway.config.settings.bridges` makes what a bridge runs with, and refuses those that would send messages in circles.
 """
 
 from collections.abc import Iterable

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from sluicegate.gateway.config.bridge_settings import settings_of
 from sluicegate.gateway.config.sections.bridges import Bridge
+from sluicegate.gateway.config.settings.bridges import settings_of
 from sluicegate.protocols.bridges.settings import BridgeSettings
 
 

@@ -18,7 +18,7 @@ from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.message_vpns import vpn_setting
-from sluicegate.gateway.config.virtual_doubles import doubled_messages
+from sluicegate.gateway.config.settings.virtual_doubles import doubled_messages
 from sluicegate.gateway.views.errors import CannotStart
 
 ConfigOption = Annotated[

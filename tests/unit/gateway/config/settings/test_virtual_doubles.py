@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.virtual_doubles import doubled_messages
+from sluicegate.gateway.config.settings.virtual_doubles import doubled_messages
 
 QUEUE = {"queue": "Consumer.a.VirtualTopic.t"}
 OTHER = {"queue": "Consumer.b.VirtualTopic.>"}

@@ -7,9 +7,9 @@ puts the topic's messages into the same-named queue that the bridge brings too.
 
 from collections.abc import Iterator
 
-from sluicegate.gateway.config.bridge_settings import image_of
 from sluicegate.gateway.config.sections.bridges import OutgoingRule
 from sluicegate.gateway.config.sections.message_vpns import MessageVpn
+from sluicegate.gateway.config.settings.bridges import image_of
 from sluicegate.messaging.routing.virtual.definitions import VirtualTopic, topic_consumed
 from sluicegate.messaging.topics.relations import overlap
 from sluicegate.messaging.topics.syntax import TopicFilter

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import yaml
 
-from sluicegate.gateway.config.bridge_settings import settings_of
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
+from sluicegate.gateway.config.settings.bridges import settings_of
 from sluicegate.protocols.bridges.settings import Protocol
 
 NAMED = "node.name=here"
