@@ -31,7 +31,7 @@ from sluicegate.gateway.admin.rest.node import NODE
 from sluicegate.gateway.admin.rest.provisioned import PROVISIONED
 from sluicegate.gateway.admin.rest.queues import QUEUES
 from sluicegate.gateway.admin.semp.routes import semp_routes
-from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.observability.metrics.exposition import Exposition
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused

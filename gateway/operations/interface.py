@@ -6,7 +6,7 @@ All are asynchronous, because actors answer them; none may block the loop.
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Protocol
 
-from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 from sluicegate.gateway.views.bridges import BridgeView
@@ -317,7 +317,7 @@ class NodeInterface(Protocol):
         """Explain the state of a partition key in a queue. Raises QueueNotFound."""
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
-        """Return the samples of `gateway.observability.metrics.METRICS` that have a value."""
+        """Return the samples of `gateway.observability.metrics.table.METRICS` that have a value."""
 
     async def health(self) -> Health:
         """Return whether the node works and accepts traffic."""

@@ -1,4 +1,4 @@
-"""The samples of a node: one for each row of `gateway.observability.metrics.METRICS` that has a value."""
+"""The samples of a node: one for each row of `gateway.observability.metrics.table.METRICS` that has a value."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from sluicegate.actors.spool.health import FAILURES
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatches
 from sluicegate.gateway.operations.views import cursor_view
 from sluicegate.gateway.provisioning.bridges import Bridges

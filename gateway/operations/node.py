@@ -33,7 +33,7 @@ from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.accounts import AccountOperations
 from sluicegate.gateway.operations.actions import add_batch_at_home, delete_cursor_at_home, replay_at_home

@@ -34,7 +34,7 @@ IMPORTED: Final = (
     "starlette.requests",
     "starlette.applications",
     "prometheus_client",
-    "sluicegate.gateway.observability.metrics",
+    "sluicegate.gateway.observability.metrics.exposition",
     "scramp",  # for users that operators create, and clients that authenticate with SCRAM
     "sluicegate.gateway.views.queues",
     "sluicegate.gateway.views.figures",

@@ -9,7 +9,7 @@ from typing import Any, Final
 import promql_parser
 import pytest
 
-from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
+from sluicegate.gateway.observability.metrics.table import METRIC_BY_NAME
 from sluicegate.gateway.security.credentials import SOON_S, SOON_SHARE
 from sluicegate.messaging.message.outcomes import DISCARD_REJECTED, TO_DMQ_FAILED
 from support.http.plain import HTTP, plain_client

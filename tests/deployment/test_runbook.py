@@ -7,7 +7,7 @@ import typer.main
 
 from sluicegate.gateway.cli import app
 from sluicegate.gateway.cli.late_commands import COMMANDS
-from sluicegate.gateway.observability.metrics import METRIC_BY_NAME
+from sluicegate.gateway.observability.metrics.table import METRIC_BY_NAME
 from support.operations.manifests import K8S, files
 
 PAGE: Final = K8S.parents[1] / "docs" / "operate" / "alerts.md"

@@ -21,7 +21,7 @@ from sluicegate.gateway.admin.requests import html_answer, json_answer, json_obj
 from sluicegate.gateway.admin.rest.openapi import docs_page, document_json, index_page
 from sluicegate.gateway.admin.rest.schemas import fixed, list_of
 from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
-from sluicegate.gateway.observability.metrics import CONTENT_TYPE, Exposition
+from sluicegate.gateway.observability.metrics.exposition import CONTENT_TYPE, Exposition
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.accounts import AccountView
 from sluicegate.gateway.views.figures import NodeFigures

@@ -13,7 +13,7 @@ from argon2 import PasswordHasher
 from argon2.exceptions import VerifyMismatchError
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.observability.metrics.exposition import Exposition
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.frames import frame, sasl_frame
 from sluicegate.protocols.amqp.codec.performatives import INIT, Open

@@ -9,7 +9,7 @@ import pytest
 from argon2 import PasswordHasher
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.observability.metrics import Exposition
+from sluicegate.gateway.observability.metrics.exposition import Exposition
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.clients import ClientQuery
 from sluicegate.gateway.views.errors import VpnNotFound

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sluicegate.gateway.observability.metrics import Sample
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import template_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of

@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from sluicegate.gateway.observability.metrics import METRICS
+from sluicegate.gateway.observability.metrics.table import METRICS
 from sluicegate.messaging.observability import events
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "operate"

@@ -5,15 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from sluicegate.gateway.observability.metrics import (
-    COUNTER,
-    METRICS,
-    OTHER,
-    Exposition,
-    LabelBound,
-    Sample,
-    UnknownMetric,
-)
+from sluicegate.gateway.observability.metrics.exposition import OTHER, Exposition, LabelBound, UnknownMetric
+from sluicegate.gateway.observability.metrics.metric import COUNTER, Sample
+from sluicegate.gateway.observability.metrics.table import METRICS
 from sluicegate.messaging.observability.latency import CommitHistogram, LatencyHistogram
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import running_admin

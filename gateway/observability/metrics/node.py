@@ -1,0 +1,46 @@
+"""The metrics of the node as a whole: its release, whether it is ready, events, traces, actors."""
+
+from typing import Final
+
+from sluicegate.gateway.observability.metrics.metric import COUNTER, GAUGE, Metric
+
+NODE: Final[tuple[Metric, ...]] = (
+    Metric(
+        "sluicegate_build_info",
+        GAUGE,
+        "Always 1; says which release runs",
+        ("version",),
+        former_name="sluicegate_build",
+    ),
+    Metric("sluicegate_ready", GAUGE, "Whether the node accepts traffic: 1 or 0"),
+)
+
+EVENTS: Final[tuple[Metric, ...]] = (
+    Metric("sluicegate_events_total", COUNTER, "Events emitted", ("event",)),
+    Metric(
+        "sluicegate_events_suppressed_total",
+        COUNTER,
+        "Events suppressed because there were too many of a kind",
+        ("event",),
+    ),
+)
+
+TRACES: Final[tuple[Metric, ...]] = (
+    Metric("sluicegate_trace_spans_exported_total", COUNTER, "Spans that the trace collector accepted"),
+    Metric("sluicegate_trace_spans_failed_total", COUNTER, "Spans that the trace collector did not accept"),
+    Metric("sluicegate_trace_records_dropped_total", COUNTER, "Trace records dropped because the buffer was full"),
+)
+
+ACTORS: Final[tuple[Metric, ...]] = (
+    Metric("sluicegate_actors", GAUGE, "Running actors", ("kind",)),
+    Metric("sluicegate_actor_inbox_messages", GAUGE, "Messages in actors' inboxes", ("kind",)),
+    Metric(
+        "sluicegate_actor_messages_handled_total",
+        COUNTER,
+        "Messages from other actors handled; one may carry many client messages",
+        ("kind",),
+    ),
+    Metric("sluicegate_actor_batches_handled_total", COUNTER, "Batches taken from inboxes", ("kind",)),
+    Metric("sluicegate_actor_handling_seconds_total", COUNTER, "Time spent handling batches", ("kind",)),
+    Metric("sluicegate_actor_restarts_total", COUNTER, "Restarts after a failure", ("kind",)),
+)
