@@ -217,7 +217,7 @@ class QueueHandle:
     definition: QueueDefinition
     state: QueueState
     definition_lost: bool = False  # the broker chose the definition, until an operator decides
-    incarnation: int = 0  # of the spool that gives sequences; 0: this broker's
+    incarnation: int = 0  # of the neighbor's spool, which gives sequences; 0 of a LocalQueue, or while it is away
     broker: str = ""  # the neighbor that has the queue; empty: this broker
     vpn: str = ""  # the name that its message VPN has at its broker; empty: this broker's
 

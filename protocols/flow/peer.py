@@ -9,6 +9,7 @@ from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sluicegate.actors.messages.directory import LocalQueue, QueueHandle
 from sluicegate.actors.messages.queues import UnbindFlow
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.events import Events
@@ -225,6 +226,10 @@ class FlowPeer(Behaviour):
         """Answer a request with an error; the code says whether a retry makes sense, unless it does in any case."""
         retry_after_ms = RETRY_AFTER_MS if may_retry or code in _FOR_NOW else None
         self.refuse_request(flow_id, request_id, code, text, retry_after_ms)
+
+    def incarnation_of(self, handle: QueueHandle) -> int:
+        """Return the incarnation of the spool that has a queue; 0: it is a neighbor's, which is away."""
+        return self.services.incarnation if isinstance(handle, LocalQueue) else handle.incarnation
 
     def close_publisher(self, flow: PublisherFlow) -> None:
         """Close a publisher; the directory keeps the state of a named one."""

@@ -65,11 +65,12 @@ from sluicegate.protocols.network.exchange.packets import PacketsReader, has_pac
 from sluicegate.protocols.network.interests import InterestLink
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
-from sluicegate.protocols.network.queues.home import HomeFlows
-from sluicegate.protocols.network.queues.home_readers import HomeReaders
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.home.flows import HomeFlows
+from sluicegate.protocols.network.queues.home.readers import HomeReaders
 from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, OF_OPERATORS, READER, TO_READERS, note_in
 from sluicegate.protocols.network.queues.questions import Answerer, Questions
-from sluicegate.protocols.network.queues.remote import RemoteQueues
+from sluicegate.protocols.network.queues.remote.queues import RemoteQueues
 from sluicegate.protocols.network.retained.link import RetainedLink
 
 log = logging.getLogger("sluicegate.network")
@@ -281,24 +282,19 @@ class VpnLink(LinkOutput, Flushed):
             self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
         if TELLS_CLIENTS in greeting.features:
             self.clients.connected(wire, flow_id, frame_bytes_max, self._cell.runtime.clock.now_ms())
-        if SERVES_CONSUMERS in greeting.features:
-            self.home_flows.connected(wire, flow_id, frame_bytes_max)
-            self.remote_queues.connected(wire, flow_id, greeting.incarnation)
-        else:
-            self.remote_queues.connected_unserved()
-        self._connect_readers(wire, greeting)
-        is_answered, acts = ANSWERS in greeting.features, ACTS in greeting.features
-        self.questions.connected(wire, flow_id, frame_bytes_max, is_answered=is_answered, acts=acts)
+        self._connect_queues(QueuesChannel(wire, flow_id, frame_bytes_max, greeting.incarnation), greeting)
         self._set_up(True)
         self.mesh.joined(self.neighbor, self._tell_neighbors if TELLS_NEIGHBORS in greeting.features else None)
 
-    def _connect_readers(self, wire: LinkWire, greeting: Link) -> None:
-        is_served, limit = SERVES_READERS in greeting.features, self._frame_bytes_max
-        if is_served:
-            self.home_readers.connected(wire, self._flow_id, limit)
-        self.remote_queues.readers.connected(
-            wire, self._flow_id, limit, incarnation=greeting.incarnation, is_served=is_served
-        )
+    def _connect_queues(self, channel: QueuesChannel, greeting: Link) -> None:
+        features = greeting.features
+        serves_consumers, serves_readers = SERVES_CONSUMERS in features, SERVES_READERS in features
+        if serves_consumers:
+            self.home_flows.connected(channel)
+        if serves_readers:
+            self.home_readers.connected(channel)
+        self.remote_queues.connected(channel, serves_consumers=serves_consumers, serves_readers=serves_readers)
+        self.questions.connected(channel, is_answered=ANSWERS in features, acts=ACTS in features)
 
     def disconnected(self) -> None:
         """The connection is gone."""

@@ -31,7 +31,7 @@ SHELLS = {
     "sluicegate/protocols/flow/requests/bulk.py",
     "sluicegate/protocols/flow/datapath/bulk_reads.py",
     "sluicegate/protocols/flow/requests/requests.py",
-    "sluicegate/protocols/network/queues/home_readers.py",
+    "sluicegate/protocols/network/queues/home/readers.py",
     "sluicegate/protocols/mqtt/requests/flows.py",
     "sluicegate/protocols/transport/loop/selector.py",
     "sluicegate/protocols/transport/stream.py",

@@ -145,8 +145,9 @@ async def _bind_consumer(peer: FlowPeer, request: Bind, handle: QueueHandle, sel
         delivery_id_max=request.delivery_id_max,
     )
     acknowledges = request.acknowledges and handle.state.is_partitioned()
-    incarnation = handle.incarnation or services.incarnation
-    flow.answer = Bound(request.flow_id, request.request_id, unsettled_max, incarnation, acknowledges).encode()
+    flow.answer = Bound(
+        request.flow_id, request.request_id, unsettled_max, peer.incarnation_of(handle), acknowledges
+    ).encode()
     peer.consumers.add(flow)
     bind_flow = BindFlow(
         flow.urn,
@@ -194,5 +195,5 @@ async def _bind_browser(peer: FlowPeer, request: Bind, handle: QueueHandle, sele
         handle.cell.inbox.post(UnbindFlow(flow.urn))
     else:
         peer.ids.answered(request.flow_id)
-        answer = Bound(request.flow_id, request.request_id, 0, handle.incarnation or peer.services.incarnation)
+        answer = Bound(request.flow_id, request.request_id, 0, peer.incarnation_of(handle))
         peer.browsers.begin(flow, bound.browser, answer.encode())

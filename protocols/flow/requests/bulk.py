@@ -85,7 +85,7 @@ async def begin_reading(peer: FlowPeer, request: Read) -> None:
         if peer.is_released:
             return
         chunk_bytes = min(request.chunk_bytes or CHUNK_BYTES_DEFAULT, CHUNK_BYTES_MAX)
-        incarnation = handle.incarnation or peer.services.incarnation
+        incarnation = peer.incarnation_of(handle)
         peer.ids.answered(request.flow_id)
         peer.send(Reading(request.flow_id, request.request_id, incarnation, chunk_bytes).encode())
         peer.bulk_reads.add(
@@ -256,4 +256,4 @@ async def _ask(peer: FlowPeer, handle: QueueHandle, request: ReaderRequest) -> A
 
 def _spool_of(peer: FlowPeer, handle: QueueHandle) -> tuple[int, str]:
     """Return the incarnation of the spool that has a queue, and the name of its message VPN there."""
-    return handle.incarnation or peer.services.incarnation, handle.vpn or peer.services.clients.vpn
+    return peer.incarnation_of(handle), handle.vpn or peer.services.clients.vpn

@@ -12,9 +12,8 @@ from typing import Any, Final, final
 
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
-from sluicegate.protocols.flow.links import LinkWire
-from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FRAME_HEAD_BYTES, FlowNote, note_body
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FlowNote, note_body
 
 ANSWER_MS_MAX: Final = 10_000
 AT_ONCE_MAX: Final = 64  # questions of one neighbor that are being answered
@@ -52,27 +51,21 @@ class Questions:
         self._neighbor = neighbor
         self._vpn = vpn
         self._answerer = answerer
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._frame_bytes_max = 0
+        self._channel: QueuesChannel | None = None
         self._is_answered = False  # the neighbor knows questions
         self._acts = False  # the neighbor knows actions
         self._number = 0
         self._asked: dict[int, tuple[int, LoopFuture[str]]] = {}  # kinds and answers of those without, by number
 
-    def connected(
-        self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int, *, is_answered: bool, acts: bool
-    ) -> None:
+    def connected(self, channel: QueuesChannel, *, is_answered: bool, acts: bool) -> None:
         """Begin on a new connection. `is_answered`: the neighbor knows questions; `acts`: it knows actions."""
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-        self._frame_bytes_max = frame_bytes_max
+        self._channel = channel
         self._is_answered = is_answered
         self._acts = acts
 
     def disconnected(self) -> None:
         """The connection is gone."""
-        self._wire = None
+        self._channel = None
         for number in list(self._asked):
             self._give_up(number, f"the link to broker {self._neighbor} went down")
 
@@ -91,13 +84,14 @@ class Questions:
         self._number += 1
         number = self._number
         answer: LoopFuture[str] = LoopFuture()
-        if self._wire is None:
+        channel = self._channel
+        if channel is None:
             _fail(answer, f"the link to broker {self._neighbor} is down")
         elif lack:
             _fail(answer, f"broker {self._neighbor} is of an earlier release, which {lack}")
         else:
             self._asked[number] = (kind, answer)
-            self._send(note_body(kind, number, what, *names))
+            channel.note(kind, number, what, *names)
             self._cell.after(ANSWER_MS_MAX, partial(self._is_late, number))
         return answer
 
@@ -105,7 +99,8 @@ class Questions:
         """Handle a question or an answer of the neighbor. Raises ValueError."""
         if note.kind != ANSWER:
             names = [note.text(place) for place in range(1, len(note.values))]
-            self._is_asked(note.kind, note.consumer, note.text(0), names)
+            if self._channel is not None:
+                self._is_asked(self._channel, note.kind, note.consumer, note.text(0), names)
             return
         text, error = note.text(0), note.text(1)
         asked = self._asked.pop(note.consumer, None)
@@ -124,22 +119,22 @@ class Questions:
         if asked is not None:
             _fail(asked[1], text + PERHAPS_DONE if asked[0] == ACT else text)
 
-    def _is_asked(self, kind: int, number: int, what: str, names: list[str]) -> None:
+    def _is_asked(self, channel: QueuesChannel, kind: int, number: int, what: str, names: list[str]) -> None:
         answers, actions = self._answerer.answers, self._answerer.actions
         if answers is None or actions is None:
-            self._answer(number, "", "the broker has no ports for operators, and answers for no queues")
+            _answer(channel, number, "", "the broker has no ports for operators, and answers for no queues")
         elif self.answering_count >= AT_ONCE_MAX:
-            self._answer(number, "", f"the broker is answering {AT_ONCE_MAX} questions already: try again")
+            _answer(channel, number, "", f"the broker is answering {AT_ONCE_MAX} questions already: try again")
         else:
             self.answering_count += 1
             runtime = self._cell.runtime
             find = partial(answers, self._vpn) if kind == ASK else partial(actions, self._neighbor, self._vpn)
-            runtime.keep(runtime.loop.create_task(self._find_answer(find, self._wire, number, what, names)))
+            runtime.keep(runtime.loop.create_task(self._find_answer(find, channel, number, what, names)))
 
     async def _find_answer(
         self,
         find: Callable[[str, list[str]], Coroutine[Any, Any, tuple[str, str]]],
-        wire: LinkWire | None,
+        channel: QueuesChannel,
         number: int,
         what: str,
         names: list[str],
@@ -152,20 +147,17 @@ class Questions:
             text, error = "", "the broker could not find the answer; its log says why"
         finally:
             self.answering_count -= 1
-        if wire is self._wire:
-            self._answer(number, text, error)
+        if channel is self._channel:
+            _answer(channel, number, text, error)
 
-    def _answer(self, number: int, text: str, error: str) -> None:
-        body = note_body(ANSWER, number, text, error)
-        if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
-            body = note_body(
-                ANSWER, number, "", f"the answer has {len(body)} bytes, more than the link takes: ask there"
-            )
-        self._send(body)
 
-    def _send(self, body: bytes) -> None:
-        if self._wire is not None:
-            self._wire.deliver(LinkFlow(self._link_flow_id, body))
+def _answer(channel: QueuesChannel, number: int, text: str, error: str) -> None:
+    body = note_body(ANSWER, number, text, error)
+    if channel.takes(body):
+        channel.send(body)
+    else:
+        lack = f"the answer has {len(body)} bytes, more than the link takes: ask there"
+        channel.note(ANSWER, number, "", lack)
 
 
 def _fail(answer: LoopFuture[str], text: str) -> None:

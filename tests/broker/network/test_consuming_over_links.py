@@ -1,11 +1,15 @@
 """Consumers of one broker at queues of another: deliveries, settlements, credit, partitions, and links that are cut."""
 
+from dataclasses import replace
+
 import pytest
 
+from sluicegate.actors.messages.directory import FindElsewhere, QueueHandle
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.protocols.amqp.codec.performatives import ABSENT, Flow
 from sluicegate.protocols.amqp.codec.termini import COPY, Source
 from sluicegate.protocols.flow.codec import codes
+from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_FAILED, OUTCOME_REJECTED, OUTCOME_RELEASED
 from support.amqp.client import AmqpClient
 from support.broker.linked_brokers import Brokers, until
@@ -38,6 +42,25 @@ async def test_a_flow_client_consumes_and_settles_ranges(network: Brokers) -> No
         await shows(network["b"], lambda view: view.spooled_count == 20)
         client.accepts_through(flow_id, 30)
         await is_empty(network)
+
+
+async def test_sequences_of_a_neighbor_are_said_to_be_of_its_spool(network: Brokers) -> None:
+    """Never of this broker's own: they would be other messages. The neighbor may be back just now."""
+    await queue_at_b(network)
+    linked = network["a"].neighbor("b").vpns[0].vpn
+    theirs = network["b"].node.services.recovered.incarnation
+
+    def found_while_away(name: str) -> QueueHandle | None:
+        found = linked.find(name)
+        return None if found is None else replace(found, incarnation=0)
+
+    async with FlowClient(network["a"].flow_port) as client:
+        for find, incarnation in ((linked.find, theirs), (found_while_away, 0)):
+            linked.queues.inbox.post(FindElsewhere(find))
+            flow_id, request_id = client.ids()
+            client.send(Bind(flow_id, request_id, "q", 0, 10).encode())
+            bound = await client.heard(Bound)
+            assert (bound.request_id, bound.incarnation) == (request_id, incarnation)
 
 
 async def test_an_amqp_client_consumes_within_its_credit(network: Brokers) -> None:

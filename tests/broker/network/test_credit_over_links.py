@@ -8,7 +8,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound
 from sluicegate.protocols.flow.codec.frames.settle import Credit
 from sluicegate.protocols.flow.engine.events import DeliveriesReceived
-from sluicegate.protocols.network.queues.remote import RECALL_MS
+from sluicegate.protocols.network.queues.remote.queue import RECALL_MS
 from support.amqp.client import AmqpClient
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows

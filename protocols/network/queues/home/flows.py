@@ -34,13 +34,13 @@ from sluicegate.messaging.message.ranges import RangeSet
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED, LinkDeliver
-from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.flow.codec.frames.link_flow import FIRST_OF_GROUP, REDELIVERED
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.home_bindings import HomeBindings, HomeFlow
-from sluicegate.protocols.network.queues.home_browsers import HomeBrowsers
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.home.bindings import HomeBindings, HomeFlow
+from sluicegate.protocols.network.queues.home.browsers import HomeBrowsers
+from sluicegate.protocols.network.queues.home.pieces import bodies
 from sluicegate.protocols.network.queues.notes import FlowNote
-from sluicegate.protocols.network.queues.pieces import bodies
 
 
 @final
@@ -108,10 +108,10 @@ class HomeFlows(HomeBindings[_Lent]):
         """The messages that could not be encoded, or that no frame of the neighbor takes."""
         return self._unwritable_count + self._browsers.unwritable_count
 
-    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
+    def connected(self, channel: QueuesChannel) -> None:
         """Begin on a new connection, without consumers."""
-        super().connected(wire, link_flow_id, frame_bytes_max)
-        self._browsers.connected(wire, link_flow_id, frame_bytes_max)
+        super().connected(channel)
+        self._browsers.connected(channel)
 
     def disconnected(self) -> None:
         """End all flows: what they hold is delivered again."""
@@ -123,7 +123,7 @@ class HomeFlows(HomeBindings[_Lent]):
 
     def received(self, note: FlowNote) -> None:
         """Carry out a note of the neighbor. Raises ValueError."""
-        if self._wire is None:
+        if self._channel is None:
             raise ValueError(f"LINK_FLOW of kind {note.kind}, and no consumers were agreed on")
         is_new = note.kind in (notes.BIND, notes.BROWSE)
         if is_new and (self.has(note.consumer) or self._browsers.has(note.consumer)):
@@ -277,8 +277,8 @@ class HomeFlows(HomeBindings[_Lent]):
         self._send(lent, notes.DRAINED, number, lent.delivered_count)
 
     def _deliver(self, lent: _Lent, message: Deliveries) -> None:
-        wire = self._wire
-        if wire is None:
+        channel = self._channel
+        if channel is None:
             return  # the flow ends: the partition gets them back
         number = message.partition_number
         lent.partitions[number] = message.partition
@@ -294,11 +294,11 @@ class HomeFlows(HomeBindings[_Lent]):
             lent.held_count += count - again
             lent.delivered_count += count
             self.delivered_count += count
-            self._write(wire, lent, number, delivery, delivery.start_row, delivery.stop_row)
+            self._write(channel, lent, number, delivery)
         lent.review()
-        if wire.holds_back and not self._is_held_back:
+        if channel.wire.holds_back and not self._is_held_back:
             self._hold_back(True)
-            wire.call_when_written(self._written)
+            channel.wire.call_when_written(self._written)
 
     def _hold_back(self, is_held_back: bool) -> None:
         self._is_held_back = is_held_back
@@ -311,29 +311,25 @@ class HomeFlows(HomeBindings[_Lent]):
         for lent in list(self._by_flow.values()):
             wake_waiters(lent.window, self._cell.runtime.dispatcher)
 
-    def _write(self, wire: LinkWire, lent: _Lent, number: int, delivery: Delivery, start: int, stop: int) -> None:
-        limit, neighbor = self._frame_bytes_max, self._neighbor
-        for row, count, body in bodies(delivery.batch, start, stop, frame_bytes_max=limit, neighbor=neighbor):
-            first = delivery.first_sequence + row - delivery.start_row
+    def _write(self, channel: QueuesChannel, lent: _Lent, number: int, delivery: Delivery) -> None:
+        start = delivery.start_row
+        for row, count, body in bodies(delivery.batch, start, delivery.stop_row, channel, self._neighbor):
+            first = delivery.first_sequence + row - start
             if not body:
                 self._unwritable(lent, number, delivery, first, count)
                 continue
             flags = (REDELIVERED if delivery.redelivered else 0) | (
-                FIRST_OF_GROUP if delivery.first_of_group and row == delivery.start_row else 0
+                FIRST_OF_GROUP if delivery.first_of_group and row == start else 0
             )
-            wire.deliver(
-                LinkDeliver(
-                    self._link_flow_id,
-                    lent.consumer,
-                    number,
-                    flags,
-                    delivery.delivery_count,
-                    delivery.epoch,
-                    first,
-                    0,
-                    delivery.annotation,
-                    body,
-                )
+            channel.deliver(
+                lent.consumer,
+                number,
+                flags,
+                first,
+                body,
+                delivery_count=delivery.delivery_count,
+                epoch=delivery.epoch,
+                annotation=delivery.annotation,
             )
 
     def _unwritable(self, lent: _Lent, number: int, delivery: Delivery, first: int, count: int) -> None:

@@ -37,11 +37,11 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.bulk.durable_cursors import CursorRefused
 from sluicegate.messaging.bulk.range_reads import RangeRun
 from sluicegate.messaging.queues.attributes import CONSUME, READ_ONLY
-from sluicegate.protocols.flow.codec.frames.link_flow import OF_READER, LinkDeliver, LinkFlow
-from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.flow.codec.frames.link_flow import OF_READER
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.notes import FRAME_HEAD_BYTES, FlowNote, note_body
-from sluicegate.protocols.network.queues.pieces import bodies
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.home.pieces import bodies
+from sluicegate.protocols.network.queues.notes import FlowNote, note_body
 from sluicegate.protocols.network.queues.reader_notes import (
     NO_PARTITION,
     UNREADABLE,
@@ -61,10 +61,8 @@ log = logging.getLogger("sluicegate.network")
 class _Connection:
     """A connection of the link. An answer goes to the one on which the request came: on others it means nothing."""
 
-    def __init__(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
-        self.wire: Final = wire
-        self.link_flow_id: Final = link_flow_id
-        self.frame_bytes_max: Final = frame_bytes_max
+    def __init__(self, channel: QueuesChannel) -> None:
+        self.channel: Final = channel
         self.reads: Final[deque[_Request]] = deque()  # that wait for their turn
         self.others: Final[deque[_Request]] = deque()  # the same
         self.refusals: Final[deque[tuple[int, str, str]]] = deque()  # that wait for the link: number, code and text
@@ -106,9 +104,9 @@ class HomeReaders:
         """Whether too much waits for the socket: nothing is carried out."""
         return self._connection is not None and self._connection.is_held_back
 
-    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
+    def connected(self, channel: QueuesChannel) -> None:
         """Begin on a new connection."""
-        self._connection = _Connection(wire, link_flow_id, frame_bytes_max)
+        self._connection = _Connection(channel)
 
     def disconnected(self) -> None:
         """Forget what waits: the neighbor has told its readers that the link is lost."""
@@ -140,7 +138,7 @@ class HomeReaders:
     def _refuse_when_written(self, connection: _Connection, number: int, code: str, text: str) -> None:
         """Refuse a request, as soon as the link takes it. Raises ValueError when the neighbor goes on all the same."""
         if not self._waits_for(connection):
-            self._refuse(connection, number, code, text)
+            self._refuse(connection.channel, number, code, text)
         elif len(connection.refusals) < REQUESTS_MAX:
             connection.refusals.append((number, code, text))
         else:
@@ -167,9 +165,10 @@ class HomeReaders:
 
     def _waits_for(self, connection: _Connection) -> bool:
         """Return whether too much waits for the socket already; `_written` goes on then."""
-        if connection.wire.holds_back and not connection.is_held_back:
+        wire = connection.channel.wire
+        if wire.holds_back and not connection.is_held_back:
             connection.is_held_back = True
-            connection.wire.call_when_written(self._written)
+            wire.call_when_written(self._written)
         return connection.is_held_back
 
     def _written(self) -> None:
@@ -178,7 +177,7 @@ class HomeReaders:
             return
         connection.is_held_back = False
         while connection.refusals and not self._waits_for(connection):
-            self._refuse(connection, *connection.refusals.popleft())
+            self._refuse(connection.channel, *connection.refusals.popleft())
         self._go_on()
 
     async def _read(self, request: _Request) -> None:
@@ -220,7 +219,7 @@ class HomeReaders:
         finally:
             self._count(request, -1)
         if code and request.connection is self._connection:
-            self._refuse(request.connection, request.number, code, text)
+            self._refuse(request.connection.channel, request.number, code, text)
 
     async def _answer_to(self, request: _Request) -> Any:
         """Return the answer of the queue, or of its cursor. Raises ReaderRefused, and what these raise."""
@@ -239,14 +238,13 @@ class HomeReaders:
 
     def _answer(self, request: _Request, answer: Any) -> None:
         """Answer a request. Raises ReaderRefused."""
-        connection, number = request.connection, request.number
+        channel, number = request.connection.channel, request.number
         if not request.is_read:
-            values = answer_values(request.asked.request, answer)
-            self._send(connection, note_body(notes.TOLD, number, *values), number)
+            self._send(channel, note_body(notes.TOLD, number, *answer_values(request.asked.request, answer)), number)
             return
         chunk: RangeChunk = answer[0]
         for run_ in chunk.runs:
-            too_large = self._send_run(request, chunk.partition_number, run_)
+            too_large = self._send_run(channel, number, chunk.partition_number, run_)
             if too_large == chunk.first:
                 text = f"message {too_large} of {request.queue!r} cannot cross the link: read it at its own broker"
                 raise ReaderRefused(TOO_LARGE, text)
@@ -254,28 +252,23 @@ class HomeReaders:
                 gaps = [gap for gap in chunk.gaps if gap.end <= too_large]
                 chunk = replace(chunk, next_sequence=too_large, gaps=gaps)
                 break
-        self._send(connection, note_body(notes.CHUNK, number, *chunk_values(chunk)), number)
+        self._send(channel, note_body(notes.CHUNK, number, *chunk_values(chunk)), number)
 
-    def _send_run(self, request: _Request, number: int, found: RangeRun) -> int:
+    def _send_run(self, channel: QueuesChannel, number: int, partition: int, found: RangeRun) -> int:
         """Send messages; return the sequence of the first that cannot cross, 0 if all do."""
-        connection, neighbor = request.connection, self._neighbor
-        limit = connection.frame_bytes_max
-        rows = bodies(found.batch, found.start_row, found.stop_row, frame_bytes_max=limit, neighbor=neighbor)
-        for row, count, body in rows:
+        for row, count, body in bodies(found.batch, found.start_row, found.stop_row, channel, self._neighbor):
             first = found.first_sequence + row - found.start_row
             if not body:
                 return first
             self.read_count += count
-            connection.wire.deliver(
-                LinkDeliver(connection.link_flow_id, request.number, number, OF_READER, 0, 0, first, 0, b"", body)
-            )
+            channel.deliver(number, partition, OF_READER, first, body)
         return 0
 
-    def _send(self, connection: _Connection, body: bytes, number: int) -> None:
-        if len(body) + FRAME_HEAD_BYTES > connection.frame_bytes_max:
+    def _send(self, channel: QueuesChannel, body: bytes, number: int) -> None:
+        if not channel.takes(body):
             text = f"the answer has {len(body)} bytes, more than the link takes: ask its own broker"
             body = note_body(notes.UNREAD, number, TOO_LARGE, text)
-        connection.wire.deliver(LinkFlow(connection.link_flow_id, body))
+        channel.send(body)
 
-    def _refuse(self, connection: _Connection, number: int, code: str, text: str) -> None:
-        self._send(connection, note_body(notes.UNREAD, number, code, text), number)
+    def _refuse(self, channel: QueuesChannel, number: int, code: str, text: str) -> None:
+        self._send(channel, note_body(notes.UNREAD, number, code, text), number)

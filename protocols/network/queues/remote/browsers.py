@@ -25,8 +25,8 @@ from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.network.times import arriving
 from sluicegate.protocols.flow.codec.frames.link_flow import IN_FLIGHT, REDELIVERED, LinkDeliver
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.interface import QueueLink
 from sluicegate.protocols.network.queues.notes import FlowNote
+from sluicegate.protocols.network.queues.remote.link import QueueLink
 
 
 @final

@@ -6,8 +6,9 @@ from sluicegate.messaging.message.refusals import REFUSAL_TEXTS, REFUSED_NOT_STO
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.notes import note_body, note_in
-from sluicegate.protocols.network.queues.remote import RemoteQueues
+from sluicegate.protocols.network.queues.remote.queues import RemoteQueues
 from support.cores.lone_actors import Idle, recorder, spawned, turn
 from support.network.frame_socket import FrameSocket
 from support.network.lone_wire import lone_wire
@@ -15,22 +16,24 @@ from support.network.lone_wire import lone_wire
 CONSUMER = 5
 
 
-def connected(runtime: Runtime) -> tuple[RemoteQueues, LinkWire, FrameSocket]:
+def connected(runtime: Runtime, *, serves_consumers: bool = True) -> tuple[RemoteQueues, LinkWire, FrameSocket]:
     cell, socket = spawned(runtime, Idle), FrameSocket()
     wire = lone_wire(cell, socket)
     queues = RemoteQueues(cell, "b", "default")
-    queues.connected(wire, 1, 1)
+    channel = QueuesChannel(wire, 1, 1, 99)
+    queues.connected(channel, serves_consumers=serves_consumers, serves_readers=True)
     return queues, wire, socket
 
 
 def test_it_is_told_why_queues_cannot_be_reached(runtime: Runtime) -> None:
     queues, _, _ = connected(runtime)
+    assert (queues.absence(), queues.incarnation) == ("", 99)
     queues.disconnected()
-    assert queues.absence == "the link to its broker b is down"
-    queues.connected_unserved()
-    assert queues.absence == "its broker b has a release that serves no consumers of other brokers"
+    assert (queues.absence(), queues.incarnation) == ("the link to its broker b is down", 0)
+    queues, _, _ = connected(runtime, serves_consumers=False)
+    assert queues.absence() == "its broker b has a release that serves no consumers of other brokers"
     queues.disconnected()
-    assert queues.absence == "the link to its broker b is down"
+    assert queues.absence() == "the link to its broker b is down"
 
 
 def test_a_neighbor_that_delivers_to_a_consumer_that_is_gone_is_told_so(runtime: Runtime) -> None:

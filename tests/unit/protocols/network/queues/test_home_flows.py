@@ -19,7 +19,8 @@ from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import DELIVERIES_BYTES_MAX
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.home import HomeFlows
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.home.flows import HomeFlows
 from sluicegate.protocols.network.queues.notes import NO_QUEUE, note_body, note_in
 from support.cores.lone_actors import Idle, recorder, spawned, turn
 from support.cores.messages import batch_of, flow_of
@@ -77,7 +78,7 @@ class Home:
         )
         self.socket = FrameSocket()
         self.wire = lone_wire(self.link, self.socket)
-        self.flows.connected(self.wire, 1, FRAME_BYTES_MAX)
+        self.flows.connected(QueuesChannel(self.wire, 1, FRAME_BYTES_MAX, 99))
         self.settled: list[object] = []
         self.partition = recorder(runtime, self.settled).inbox
         self.says(notes.BIND, "q", "client", "user", "flow", "", False, 0)

@@ -18,11 +18,11 @@ from sluicegate.actors.messages.queues import (
 )
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.protocols.flow.codec.frames.link_flow import IN_FLIGHT, REDELIVERED, LinkDeliver
+from sluicegate.protocols.flow.codec.frames.link_flow import IN_FLIGHT, REDELIVERED
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.home_bindings import HomeBindings, HomeFlow
+from sluicegate.protocols.network.queues.home.bindings import HomeBindings, HomeFlow
+from sluicegate.protocols.network.queues.home.pieces import bodies
 from sluicegate.protocols.network.queues.notes import FlowNote
-from sluicegate.protocols.network.queues.pieces import bodies
 
 
 @final
@@ -104,19 +104,15 @@ class HomeBrowsers(HomeBindings[_Browser]):
 
     def _write(self, browser: _Browser, found: BrowsedMessage, count: int) -> None:
         """Write messages that follow each other in one batch, of which `found` is the first."""
-        wire = self._wire
-        if wire is None:
+        channel = self._channel
+        if channel is None:
             return
         flags = (REDELIVERED if found.redelivered else 0) | (IN_FLIGHT if found.in_flight else 0)
         number, times = found.partition_number, found.delivery_count
-        limit, neighbor = self._frame_bytes_max, self._neighbor
-        pieces = bodies(found.batch, found.row, found.row + count, frame_bytes_max=limit, neighbor=neighbor)
-        for row, part_count, body in pieces:
+        for row, part_count, body in bodies(found.batch, found.row, found.row + count, channel, self._neighbor):
             if body:
                 first = found.sequence + row - found.row
-                wire.deliver(
-                    LinkDeliver(self._link_flow_id, browser.consumer, number, flags, times, 0, first, 0, b"", body)
-                )
+                channel.deliver(browser.consumer, number, flags, first, body, delivery_count=times)
                 continue
             self.unwritable_count += part_count
             if browser.browser is not None:  # others are shown in their place

@@ -24,9 +24,10 @@ from sluicegate.messaging.bulk.durable_cursors import AHEAD, FENCED, CursorFence
 from sluicegate.messaging.partitions.state.segments import Gap
 from sluicegate.protocols.flow.codec.frames.link_flow import OF_READER, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
-from sluicegate.protocols.network.queues import notes, remote_readers
+from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body, note_in
-from sluicegate.protocols.network.queues.remote_readers import RemoteReaders
+from sluicegate.protocols.network.queues.remote.readers import PARTS_BYTES_MAX, RemoteReaders
 from support.cores.lone_actors import Idle, spawned
 from support.cores.messages import batch_of
 from support.network.frame_socket import FrameSocket
@@ -43,7 +44,7 @@ class Asking:
         cell, self.socket = spawned(runtime, Idle), FrameSocket()
         self.wire: LinkWire = lone_wire(cell, self.socket)
         self.readers = RemoteReaders(cell, "b")
-        self.readers.connected(self.wire, 1, frame_bytes_max, incarnation=99, is_served=is_served)
+        self.readers.connected(QueuesChannel(self.wire, 1, frame_bytes_max, 99), is_served=is_served)
 
     def asks(self, asked: AskHome) -> tuple[LoopFuture[object], FlowNote]:
         """Ask; return the answer to be, and the note that the neighbor gets."""
@@ -140,7 +141,7 @@ def test_a_chunk_without_end_is_a_fault_of_the_neighbor(asking: Asking) -> None:
     """What comes of one range is kept in memory until its note is there."""
     _, note = asking.asks(AskHome("ada", AskPartitions(1, ReadRange(1, 1 << 40, 1_000)), 99))
     size = 1 << 20
-    most = remote_readers.PARTS_BYTES_MAX // size
+    most = PARTS_BYTES_MAX // size
     for sequence in range(1, most + 1):
         asking.comes(note.consumer, sequence, [bytes(size)])
     with pytest.raises(ValueError, match="bytes of one chunk, and more"):
@@ -189,7 +190,7 @@ def test_a_neighbor_of_an_earlier_release_is_asked_for_nothing(runtime: Runtime)
 def test_a_range_does_not_go_on_in_another_spool(asking: Asking) -> None:
     """Its sequences are other messages there. A reader that begins anew is told the incarnation."""
     asking.readers.disconnected()
-    asking.readers.connected(asking.wire, 1, 1 << 20, incarnation=100, is_served=True)
+    asking.readers.connected(QueuesChannel(asking.wire, 1, 1 << 20, 100), is_served=True)
     with pytest.raises(ReaderRefused, match="its broker b has come back with another spool: begin anew") as refused:
         asking.readers.ask("q", READ)
     assert (refused.value.code, asking.readers.count) == (AWAY, 0)

@@ -6,6 +6,7 @@ import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
+from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FlowNote, note_body, note_in
 from sluicegate.protocols.network.queues.questions import ANSWER_MS_MAX, Answerer, QuestionFailed, Questions
 from support.cores.lone_actors import Idle, lone_runtime, spawned, turn
@@ -26,7 +27,7 @@ class Asker:
         cell = spawned(runtime, Idle)
         self.questions = Questions(cell, "b", "default", Answerer())
         self._wire = lone_wire(cell, self._socket)
-        self.questions.connected(self._wire, 1, FRAME_BYTES_MAX, is_answered=True, acts=True)
+        self.questions.connected(QueuesChannel(self._wire, 1, FRAME_BYTES_MAX, 99), is_answered=True, acts=True)
 
     def passes(self, ms: int) -> None:
         """Let time pass: timers that are due run."""

@@ -1,8 +1,8 @@
-"""The end of remote flows where the consumer is: queues of a neighbor, as consumers of this broker see them.
+"""One queue of a neighbor, as consumers of this broker see it.
 
 A `RemoteQueue` is an actor that takes what a queue's actor takes of consumers. It turns requests into notes for the
 neighbor, and what the neighbor answers into the messages that a queue and its partitions send. Settlements come to its
-`_RemotePartition` actors, one for each partition that has delivered.
+`RemotePartition` actors, one for each partition that has delivered.
 
 Credit is lent: what a consumer's window has room for is taken from the window, and given to the neighbor, which may
 deliver so many messages. Once they are here they are unsettled, as those of a local partition are. A loan that nothing
@@ -15,18 +15,10 @@ import logging
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import (
-    AnnotateDelivery,
-    Confirmed,
     Deliveries,
-    PrepareSettlement,
-    PublishFailed,
-    RenewLock,
     Settle,
-    SettledElsewhere,
-    SettleDurably,
     Wake,
 )
-from sluicegate.actors.messages.partitions import DeliverAgain, ReleaseUnsent
 from sluicegate.actors.messages.queues import (
     ENDPOINT_DISABLED,
     AcknowledgeHandoff,
@@ -45,39 +37,32 @@ from sluicegate.actors.messages.readers import AskHome
 from sluicegate.actors.network.link_batches import link_batch
 from sluicegate.actors.partitions.triggers import wake_waiters
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
+from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.outcomes import RELEASED
-from sluicegate.messaging.message.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
 from sluicegate.messaging.network.times import arriving
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.flow.codec.frames.link_flow import (
     FIRST_OF_GROUP,
-    OF_READER,
     REDELIVERED,
     LinkDeliver,
-    LinkFlow,
 )
-from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.interface import QueueLink
-from sluicegate.protocols.network.queues.notes import FlowNote, note_body
-from sluicegate.protocols.network.queues.remote_browsers import RemoteBrowsers
-from sluicegate.protocols.network.queues.remote_readers import RemoteReaders
+from sluicegate.protocols.network.queues.notes import FlowNote
+from sluicegate.protocols.network.queues.remote.browsers import RemoteBrowsers
+from sluicegate.protocols.network.queues.remote.link import QueueEnd, QueueLink
+from sluicegate.protocols.network.queues.remote.partition import RemotePartition
 
 log = logging.getLogger("sluicegate.network")
 
 LOAN_MAX: Final = 1_000  # messages of one flow that the neighbor may deliver
 LOAN_BYTES_MAX: Final = 4 * 1024 * 1024  # of them, as far as the sizes of earlier ones tell
 LOAN_FIRST: Final = 32  # messages, while nothing is known of their sizes
-UNUSED_MS: Final = 60_000  # a queue without flows that nobody looks for is forgotten after this time, or twice
 RECALL_MS: Final = 250  # a loan for which nothing came in this time is asked back, where others wait
 SHARED_WINDOWS: Final = "mqtt"  # the protocol in which one window is for all flows of a connection
-AWAY: Final = "the link to its broker {neighbor} is down"
-UNSERVED: Final = "its broker {neighbor} has a release that serves no consumers of other brokers"
 
 
 @final
@@ -126,10 +111,10 @@ class _Borrower:
 
 
 @final
-class RemoteQueue(Behaviour):
+class RemoteQueue(QueueEnd):
     """One queue of a neighbor."""
 
-    def __init__(self, cell: ActorCell, name: str, link: "RemoteQueues") -> None:
+    def __init__(self, cell: ActorCell, name: str, link: QueueLink) -> None:
         self.name: Final = name
         self._cell = cell
         self._link = link
@@ -180,8 +165,8 @@ class RemoteQueue(Behaviour):
 
     def _check_reachable(self) -> None:
         """Raise BindRefused while the link is down."""
-        if not self._link.is_up:
-            cause = self._link.absence
+        cause = self._link.absence()
+        if cause:
             raise BindRefused(
                 ENDPOINT_DISABLED, f"503 Service Unavailable: queue {self.name!r} cannot be reached: {cause}"
             )
@@ -421,240 +406,10 @@ class RemoteQueue(Behaviour):
         if found is None:
             link = self._link
 
-            def make(cell: ActorCell) -> _RemotePartition:
-                return _RemotePartition(number, link)
+            def make(cell: ActorCell) -> RemotePartition:
+                return RemotePartition(number, link)
 
             found = self._partitions[number] = self._cell.runtime.spawn(
                 make, kind="remote-partition", name=str(number), policy=ONE_CONNECTION, parent=self._cell
             )
         return found.inbox
-
-
-@final
-class _RemotePartition(Behaviour):
-    """A partition of a queue of a neighbor: it takes settlements."""
-
-    def __init__(self, number: int, link: "RemoteQueues") -> None:
-        self._number = number
-        self._link = link
-
-    def receive(self, message: Any) -> Any:
-        """Handle a message of a consumer; requests that only a partition at hand can answer find nothing."""
-        link, number = self._link, self._number
-        if isinstance(message, Settle):
-            link.settle(number, message, 0)
-        elif isinstance(message, SettleDurably):
-            token = link.awaits(message.settle.flow_id, message.reply_to)
-            if token:
-                link.settle(number, message.settle, token)
-            else:
-                message.reply_to.post(PublishFailed(0, AWAY.format(neighbor=link.neighbor)))
-        elif isinstance(message, ReleaseUnsent):
-            first, end = message.ranges[0]
-            link.settle(
-                number, Settle(message.flow_id, message.epoch, first, end, RELEASED, further=message.ranges[1:]), 0
-            )
-        elif isinstance(message, RenewLock):
-            return link.renew(number, message)
-        elif isinstance(message, AnnotateDelivery):
-            text = message.annotation.decode("latin-1")
-            values = (number, message.epoch, int(message.delivery_count), message.ranges)
-            link.say(notes.ANNOTATE, message.flow_id, *values, text)
-        elif isinstance(message, DeliverAgain):
-            return []
-        else:
-            assert isinstance(message, PrepareSettlement), "consumers send nothing else"
-            raise SettledElsewhere(link.neighbor)
-        return None
-
-    def turn_ended(self) -> None:
-        """Do nothing: the link writes at the end of the turn."""
-
-
-@final
-class RemoteQueues(QueueLink):
-    """The queues of one neighbor that consumers of this broker use, in one message VPN."""
-
-    def __init__(self, cell: ActorCell, neighbor: str, vpn: str) -> None:
-        """`vpn` is the name of the message VPN at the neighbor."""
-        self.neighbor: Final = neighbor
-        self.vpn: Final = vpn
-        self.incarnation = 0  # of the neighbor's spool: sequences are valid within it
-        self.readers: Final = RemoteReaders(cell, neighbor)
-        self._cell = cell
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._is_unserved = False  # the neighbor is linked, and does not know of flows
-        self._is_swept = False  # queues that are not used are looked for
-        self._queues: dict[str, tuple[ActorCell, RemoteQueue]] = {}
-        self._by_flow: dict[int, RemoteQueue] = {}
-        self._awaited: dict[int, tuple[int, Address]] = {}  # token -> flow, who waits for the settlement
-        self._renewals: dict[int, tuple[int, LoopFuture[int]]] = {}  # token -> flow, how many locks were renewed
-
-    @property
-    def is_up(self) -> bool:
-        """Whether the neighbor can be asked."""
-        return self._wire is not None
-
-    @property
-    def absence(self) -> str:
-        """Why the neighbor cannot be asked."""
-        return (UNSERVED if self._is_unserved else AWAY).format(neighbor=self.neighbor)
-
-    @property
-    def flows_count(self) -> int:
-        """The number of consumers and browsers."""
-        return len(self._by_flow)
-
-    def queue(self, name: str) -> tuple[ActorCell, RemoteQueue]:
-        """Return the actor of a queue. It stays while there are flows, and for some time without."""
-        if not self._is_swept:
-            self._is_swept = True
-            self._cell.after(UNUSED_MS, self._sweep)
-        found = self._queues.get(name)
-        if found is None or found[0].is_stopped():
-            made: list[RemoteQueue] = []
-
-            def make(cell: ActorCell) -> RemoteQueue:
-                made.append(RemoteQueue(cell, name, self))
-                return made[-1]
-
-            cell = self._cell.runtime.spawn(
-                make, kind="remote-queue", name=name, policy=ONE_CONNECTION, parent=self._cell
-            )
-            found = self._queues[name] = (cell, made[-1])
-        found[1].is_found = True
-        return found
-
-    def _sweep(self) -> None:
-        """Stop the actors of queues that nobody has looked for since the last time, and that have no flows."""
-        for name, (cell, queue) in list(self._queues.items()):
-            if not queue.is_found and not queue.has_flows():
-                del self._queues[name]
-                cell.stop()
-            queue.is_found = False
-        self._is_swept = len(self._queues) > 0
-        if self._is_swept:
-            self._cell.after(UNUSED_MS, self._sweep)
-
-    # --- the connection ---
-
-    def connected(self, wire: LinkWire, link_flow_id: int, incarnation: int) -> None:
-        """Begin on a new connection, without flows, to a broker with a spool of this incarnation."""
-        self.incarnation = incarnation
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-
-    def connected_unserved(self) -> None:
-        """Note that the neighbor is linked, and does not know of consumers at other brokers."""
-        self._is_unserved = True
-
-    def disconnected(self) -> None:
-        """End all flows, and refuse settlements that wait: consumers bind anew."""
-        self._wire = None
-        self._is_unserved = False
-        self.readers.disconnected()
-        awaited, self._awaited = self._awaited, {}
-        for _, reply_to in awaited.values():
-            reply_to.post(PublishFailed(0, AWAY.format(neighbor=self.neighbor)))
-        renewals, self._renewals = self._renewals, {}
-        for _, answer in renewals.values():
-            answer.set(0)
-        for _, queue in list(self._queues.values()):
-            queue.lost(f"503 Service Unavailable: {AWAY.format(neighbor=self.neighbor)}", may_return=True)
-
-    def stop(self) -> None:
-        """End for good."""
-        self.disconnected()
-        for cell, _ in self._queues.values():
-            cell.stop()
-        self._queues.clear()
-
-    # --- for the queues ---
-
-    def begin(self, flow_id: int, queue: RemoteQueue) -> None:
-        """Note whose a flow is."""
-        self._by_flow[flow_id] = queue
-
-    def end(self, flow_id: int) -> None:
-        """Forget a flow, and refuse its settlements that wait."""
-        self._by_flow.pop(flow_id, None)
-        for token, (flow, reply_to) in list(self._awaited.items()):
-            if flow == flow_id:
-                del self._awaited[token]
-                reply_to.post(PublishFailed(0, "its flow has ended"))
-        for token, (flow, answer) in list(self._renewals.items()):
-            if flow == flow_id:
-                del self._renewals[token]
-                answer.set(0)
-
-    def say(self, kind: int, flow_id: int, *values: object) -> None:
-        """Tell the neighbor something of a flow."""
-        if self._wire is not None:
-            self._wire.control(LinkFlow(self._link_flow_id, note_body(kind, flow_id, *values)).encode())
-
-    def settle(self, number: int, settle: Settle, token: int) -> None:
-        """Tell the neighbor the outcome of messages. Of flows that have ended it needs none."""
-        if settle.flow_id in self._by_flow:
-            self.say(
-                notes.SETTLE,
-                settle.flow_id,
-                number,
-                settle.epoch,
-                settle.outcome,
-                settle.delivery_count,
-                settle.cause,
-                token,
-                settle.ranges,
-            )
-
-    def renew(self, number: int, request: RenewLock) -> LoopFuture[int]:
-        """Have locks renewed; the answer is the number of messages that the flow still holds."""
-        answer: LoopFuture[int] = LoopFuture()
-        if request.flow_id not in self._by_flow or self._wire is None:
-            answer.set(0)
-            return answer
-        token = self._cell.runtime.next_urn()
-        self._renewals[token] = (request.flow_id, answer)
-        values = (number, request.epoch, int(request.delivery_count), request.ranges, token)
-        self.say(notes.RENEW, request.flow_id, *values)
-        return answer
-
-    def awaits(self, flow_id: int, reply_to: Address) -> int:
-        """Return a token for a settlement that is to be answered; 0: the flow has ended."""
-        if flow_id not in self._by_flow or self._wire is None:
-            return 0
-        token = self._cell.runtime.next_urn()
-        self._awaited[token] = (flow_id, reply_to)
-        return token
-
-    # --- what the neighbor says ---
-
-    def delivered(self, frame: LinkDeliver) -> None:
-        """Take messages. Raises ValueError."""
-        queue = self._by_flow.get(frame.consumer)
-        if queue is not None:
-            queue.deliver(frame)
-        elif frame.flags & OF_READER:
-            self.readers.delivered(frame)
-        else:  # its end may have failed to reach the neighbor, where it would hold the messages for ever
-            self.say(notes.UNBIND, frame.consumer, False, True)
-
-    def received(self, note: FlowNote) -> None:
-        """Take a note. Raises ValueError."""
-        if note.kind == notes.SETTLED:
-            awaited = self._awaited.pop(note.number(0), None)
-            if awaited is not None:
-                verdict = note.number(1)
-                if verdict >= len(REFUSAL_TEXTS):  # of a later release
-                    verdict = REFUSED_NOT_STORED
-                awaited[1].post(PublishFailed(0, note.text(2), verdict) if verdict else Confirmed(0))
-            return
-        if note.kind == notes.RENEWED:
-            renewal = self._renewals.pop(note.number(0), None)
-            if renewal is not None:
-                renewal[1].set(note.number(1))
-            return
-        queue = self._by_flow.get(note.consumer)
-        if queue is not None:
-            queue.told(note)

@@ -25,10 +25,10 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.bulk.durable_cursors import CODES, FENCED, CursorFenced, CursorRefused
 from sluicegate.messaging.bulk.range_reads import CHUNK_BYTES_MAX, RangeRun
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
-from sluicegate.protocols.flow.links import LinkWire
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.notes import FRAME_HEAD_BYTES, FlowNote, note_body
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.notes import FlowNote, note_body
 from sluicegate.protocols.network.queues.reader_notes import (
     NO_PARTITION,
     UNREADABLE,
@@ -46,8 +46,9 @@ PARTS_BYTES_MAX: Final = 2 * CHUNK_BYTES_MAX
 class _Pending:
     """A request without answer."""
 
-    def __init__(self, request: ReaderRequest) -> None:
-        self.request: Final = request
+    def __init__(self, asked: AskHome) -> None:
+        self.request: Final = asked.request
+        self.incarnation: Final = asked.incarnation
         self.answer: Final[LoopFuture[Any]] = LoopFuture()
         self.runs: Final[list[RangeRun]] = []  # of a range, what has come
         self.runs_bytes = 0
@@ -67,10 +68,7 @@ class RemoteReaders:
     def __init__(self, cell: ActorCell, neighbor: str) -> None:
         self._cell = cell
         self._neighbor = neighbor
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._frame_bytes_max = 0
-        self._incarnation = 0
+        self._channel: QueuesChannel | None = None
         self._is_unserved = False  # the neighbor is linked, and does not know of readers
         self._pending: dict[int, _Pending] = {}
 
@@ -79,41 +77,36 @@ class RemoteReaders:
         """The number of requests without answer."""
         return len(self._pending)
 
-    def connected(
-        self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int, *, incarnation: int, is_served: bool
-    ) -> None:
-        """Begin on a new connection, to a broker with a spool of this incarnation. `is_served`: it knows readers."""
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-        self._frame_bytes_max = frame_bytes_max
-        self._incarnation = incarnation
+    def connected(self, channel: QueuesChannel, *, is_served: bool) -> None:
+        """Begin on a new connection. `is_served`: the neighbor knows readers."""
+        self._channel = channel
         self._is_unserved = not is_served
 
     def disconnected(self) -> None:
         """Tell all who wait that the link is lost: whether their requests were carried out is not known."""
-        self._wire = None
+        self._channel = None
         pending, self._pending = self._pending, {}
         for each in pending.values():
             _fail(each, ReaderRefused(AWAY, f"the link to its broker {self._neighbor} went down"))
 
     def ask(self, queue: str, asked: AskHome) -> LoopFuture[Any]:
         """Ask the neighbor for what a queue there is asked here. Raises ReaderRefused."""
-        wire = self._wire
-        if wire is None:
+        channel = self._channel
+        if channel is None:
             text = f"queue {queue!r} cannot be reached: the link to its broker {self._neighbor} is down"
             raise ReaderRefused(AWAY, text)
         if self._is_unserved:
             text = f"queue {queue!r}: its broker {self._neighbor} has a release that serves no readers of other brokers"
             raise ReaderRefused(UNSERVED, f"{text}: connect there")
-        if asked.incarnation != self._incarnation:
+        if asked.incarnation != channel.incarnation:
             text = f"queue {queue!r}: its broker {self._neighbor} has come back with another spool: begin anew"
             raise ReaderRefused(AWAY, text)
         number = self._cell.runtime.next_urn()
         body = note_body(notes.READER, number, *request_values(queue, asked))
-        if len(body) + FRAME_HEAD_BYTES > self._frame_bytes_max:
+        if not channel.takes(body):
             raise ReaderRefused(TOO_LARGE, f"the request has {len(body)} bytes, more than the link takes")
-        pending = self._pending[number] = _Pending(asked.request)
-        wire.control(LinkFlow(self._link_flow_id, body).encode())
+        pending = self._pending[number] = _Pending(asked)
+        channel.send_first(body)
         return pending.answer
 
     # --- what the neighbor says ---
@@ -147,7 +140,7 @@ class RemoteReaders:
         if note.kind == notes.CHUNK:
             answer: Any = [_chunk(pending, note)]
         else:
-            answer = answer_in(pending.request, note, self._incarnation)
+            answer = answer_in(pending.request, note, pending.incarnation)
         del self._pending[note.consumer]
         pending.answer.set(answer)
 

@@ -17,10 +17,9 @@ from sluicegate.actors.runtime.asks import LoopFuture, has_stopped
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector, Selectors
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
-from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
-from sluicegate.protocols.network.queues.notes import BAD_SELECTOR, FLOWS_MAX, NO_QUEUE, note_body
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.notes import BAD_SELECTOR, FLOWS_MAX, NO_QUEUE
 
 log = logging.getLogger("sluicegate.network")
 
@@ -52,9 +51,7 @@ class HomeBindings(Generic[F]):
         self._kind = kind
         self._queues = queues
         self._selectors = selectors
-        self._wire: LinkWire | None = None
-        self._link_flow_id = 0
-        self._frame_bytes_max = 0
+        self._channel: QueuesChannel | None = None
         self._by_consumer: dict[int, F] = {}
         self._by_flow: dict[int, F] = {}
 
@@ -67,15 +64,13 @@ class HomeBindings(Generic[F]):
         """Return whether a flow of the neighbor is one of these."""
         return consumer in self._by_consumer
 
-    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
+    def connected(self, channel: QueuesChannel) -> None:
         """Begin on a new connection, without flows."""
-        self._wire = wire
-        self._link_flow_id = link_flow_id
-        self._frame_bytes_max = frame_bytes_max
+        self._channel = channel
 
     def disconnected(self) -> None:
         """End all flows: what they hold is delivered again."""
-        self._wire = None
+        self._channel = None
         for flow in list(self._by_consumer.values()):
             self._end(flow, UnbindFlow(flow.flow_id))
 
@@ -154,5 +149,5 @@ class HomeBindings(Generic[F]):
 
     def _send(self, flow: F, kind: int, *values: object) -> None:
         """Send the neighbor a note, behind what the flow has delivered."""
-        if self._wire is not None:
-            self._wire.deliver(LinkFlow(self._link_flow_id, note_body(kind, flow.consumer, *values)))
+        if self._channel is not None:
+            self._channel.note(kind, flow.consumer, *values)

@@ -24,8 +24,9 @@ from sluicegate.messaging.network.queue_names import QueueFacts, QueueHome
 from sluicegate.messaging.partitions.state.segments import Gap
 from sluicegate.protocols.flow.codec.frames.link_flow import OF_READER, LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import DELIVERIES_BYTES_MAX
-from sluicegate.protocols.network.queues import home_readers, notes
-from sluicegate.protocols.network.queues.home_readers import HomeReaders
+from sluicegate.protocols.network.queues import notes
+from sluicegate.protocols.network.queues.channel import QueuesChannel
+from sluicegate.protocols.network.queues.home.readers import AT_ONCE_MAX, POLLS_MAX, REQUESTS_MAX, HomeReaders
 from sluicegate.protocols.network.queues.notes import FlowNote, note_body, note_in
 from support.cores.lone_actors import Idle, spawned, turn
 from support.cores.messages import batch_of
@@ -75,7 +76,7 @@ class Home:
     def connects(self) -> None:
         self.socket = FrameSocket()
         self.wire = lone_wire(self.link, self.socket)
-        self.readers.connected(self.wire, 1, FRAME_BYTES_MAX)
+        self.readers.connected(QueuesChannel(self.wire, 1, FRAME_BYTES_MAX, 99))
 
     def asks(self, number: int, *values: object) -> None:
         """A reader of the neighbor asks."""
@@ -195,12 +196,12 @@ def test_a_broker_that_takes_no_answers_makes_none_wait_without_bound(home: Home
     """Requests wait for the link like reads; beyond their number the link ends."""
     home.wire.paused()
     home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
-    home.asks_all(range(home_readers.REQUESTS_MAX), "status", "q", "ada", "c", 1, [], 0)
+    home.asks_all(range(REQUESTS_MAX), "status", "q", "ada", "c", 1, [], 0)
     assert home.polls == []
     one_more = note_in(note_body(notes.READER, 9_999, "status", "q", "ada", "c", 1, [], 0))
     unknown = note_in(note_body(notes.READER, 9_998, "of a later release", "q", "ada"))
     home.readers.received(unknown)
-    for _ in range(home_readers.REQUESTS_MAX - 1):
+    for _ in range(REQUESTS_MAX - 1):
         home.readers.received(one_more)
     with pytest.raises(ValueError, match="takes no answers"):
         home.readers.received(one_more)
@@ -208,10 +209,10 @@ def test_a_broker_that_takes_no_answers_makes_none_wait_without_bound(home: Home
     home.wire.resumed()
     home.runtime.loop.call_soon(home.wire.flush)
     home.turns()
-    assert len(home.polls) == home_readers.AT_ONCE_MAX
+    assert len(home.polls) == AT_ONCE_MAX
     refused = home.refusals()
     assert refused[0] == (9_998, "unserved")
-    assert refused[1:] == [(9_999, "busy")] * (home_readers.REQUESTS_MAX - 1)
+    assert refused[1:] == [(9_999, "busy")] * (REQUESTS_MAX - 1)
 
 
 def test_a_read_that_fails_is_refused_and_the_next_begins(home: Home) -> None:
@@ -227,7 +228,7 @@ def test_a_read_that_fails_is_refused_and_the_next_begins(home: Home) -> None:
 
 def test_requests_without_answer_are_bounded(home: Home) -> None:
     """Those of one neighbor; what was answered counts no more."""
-    numbers = range(home_readers.REQUESTS_MAX)
+    numbers = range(REQUESTS_MAX)
     home.asks_all(numbers, "look", "q", "ada", "c")
     home.asks(9_999, "look", "q", "ada", "c")
     assert home.refusals() == [(9_999, "busy")]
@@ -240,10 +241,10 @@ def test_requests_without_answer_are_bounded(home: Home) -> None:
 def test_a_few_requests_are_carried_out_at_a_time(home: Home) -> None:
     """Their answers would wait for a slow link all at once."""
     home.asks_all(range(100), "look", "q", "ada", "c")
-    assert len(home.polls) == home_readers.AT_ONCE_MAX
+    assert len(home.polls) == AT_ONCE_MAX
     home.polls.pop(0).set(CursorSeen(1, "", []))
     home.turns()
-    assert len(home.polls) == home_readers.AT_ONCE_MAX
+    assert len(home.polls) == AT_ONCE_MAX
     assert [each.consumer for each in home.crossed()] == [0]
     home.wire.paused()
     home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
@@ -252,12 +253,12 @@ def test_a_few_requests_are_carried_out_at_a_time(home: Home) -> None:
     home.wire.resumed()
     home.runtime.loop.call_soon(home.wire.flush)
     home.turns()
-    assert len(home.polls) == 100 - 1 - home_readers.AT_ONCE_MAX
+    assert len(home.polls) == 100 - 1 - AT_ONCE_MAX
 
 
 def test_long_polls_leave_room_for_other_requests(home: Home) -> None:
     """They stand for a minute, and a neighbor with many readers has many of them."""
-    home.asks_all(range(home_readers.POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    home.asks_all(range(POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
     home.asks(9_999, "status", "q", "ada", "c", 1, [], 60_000)
     assert home.refusals() == [(9_999, "busy")]
     home.asks(10_000, "status", "q", "ada", "c", 1, [], 0)
@@ -271,8 +272,8 @@ def test_long_polls_leave_room_for_other_requests(home: Home) -> None:
 
 def test_requests_of_a_lost_connection_take_no_room_on_the_next(home: Home) -> None:
     """Polls go on for up to a minute, and nobody waits for their answers."""
-    home.asks_all(range(home_readers.POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
-    home.asks_all(range(5_000, 5_000 + home_readers.REQUESTS_MAX), "look", "q", "ada", "c")
+    home.asks_all(range(POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    home.asks_all(range(5_000, 5_000 + REQUESTS_MAX), "look", "q", "ada", "c")
     home.readers.disconnected()
     home.connects()
     lost, home.polls = home.polls, []
@@ -283,8 +284,8 @@ def test_requests_of_a_lost_connection_take_no_room_on_the_next(home: Home) -> N
         poll.set([])
     home.turns()
     assert home.crossed() == []
-    home.asks_all(range(10, 10 + home_readers.POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
-    assert home.refusals() == [(9 + home_readers.POLLS_MAX, "busy")]
+    home.asks_all(range(10, 10 + POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
+    assert home.refusals() == [(9 + POLLS_MAX, "busy")]
 
 
 def test_a_missing_partition_is_told_and_a_fault_is_not_taken_for_one(
