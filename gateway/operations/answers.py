@@ -1,8 +1,9 @@
 """What operators of neighbor brokers are answered about queues of this one, and what is done here for them.
 
 An answer is what its own operators are shown, as JSON. No question and no action goes further than one link: a queue of
-another neighbor is not found. The neighbor has checked the rights of its operator. Every action is an event here, which
-names the neighbor; but for what a reader reports of each of its batches.
+another neighbor is not found. The neighbor has checked the rights of its operator, and the link here says whether
+operators there may change anything. Every action is an event here, which names the neighbor; but for what a reader
+reports of each of its batches, which changes no queue.
 """
 
 from typing import Any, Final
@@ -52,6 +53,8 @@ async def act(
         return "", f"the broker is of a release that cannot do this to a queue: {what!r:.100}"
     done, error, outcome = "", "", "failed"
     try:
+        if what != ADD_BATCH:
+            await _check_allowed(operations, neighbor)
         done = await _done(operations.in_vpn(vpn), what, names)
         outcome = f"done ({done})"
     except (NotFound, Refused, QueueInvalid) as refusal:
@@ -60,6 +63,14 @@ async def act(
         if what != ADD_BATCH:
             _report(events, neighbor, vpn, what, names[0], outcome)
     return done, error
+
+
+async def _check_allowed(operations: NodeOperations, neighbor: str) -> None:
+    """Raise Refused unless the link lets operators of its neighbor change queues here; LinkNotFound: it is gone."""
+    link = await operations.show_link(neighbor)
+    if not link.definition.allow_operator_actions:
+        setting = f"links.{neighbor}.allow_operator_actions is off at its broker"
+        raise Refused(f"operators of broker {neighbor} may not change it: {setting}")
 
 
 def _report(events: Events, neighbor: str, vpn: str, what: str, queue: str, outcome: str) -> None:

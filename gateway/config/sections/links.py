@@ -60,6 +60,10 @@ class Link(Section):
         description="account that the neighbor has to log in with when it connects here, or name of its certificate;"
         " empty: any that may open links",
     )
+    allow_operator_actions: bool = Field(
+        default=True,
+        description="the neighbor's operators may change queues here: replay them, and delete durable cursors",
+    )
     username: str = Field(default="", max_length=255, description="account at the neighbor to log in with")
     password_file: Path | None = Field(default=None, description="file whose first line is its password")
     login_vpn: Annotated[str, Field(max_length=32)] = Field(

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.selections import SEQUENCE_MAX, ReplayStart
@@ -76,6 +77,32 @@ async def test_cursors_of_a_neighbors_queue_are_shown_and_deleted(network: Broke
     assert (
         "delete_cursor of queue 'q': done (cursor c)" in (await event_texts(network["b"], "SYSTEM_ADMIN_COMMAND"))[-1]
     )
+
+
+async def test_a_broker_may_let_operators_of_a_neighbor_change_nothing(brokers: Brokers) -> None:
+    """They are still shown its queues, and readers still report their batches."""
+    await brokers.pair(b=("links.a.allow_operator_actions=false",))
+    await brokers.are_linked()
+    operations = await settled(brokers, 3, retention_size_mb=10)
+    async with BulkClient(brokers["a"].flow_port) as client:
+        await client.binds_cursor()
+    no = "queue 'q' is at broker b: operators of broker a may change nothing there: allow_operator_actions of its link"
+    with pytest.raises(Refused, match=no):
+        await replayed(operations)
+    with pytest.raises(Refused, match=no):
+        await operations.delete_cursor("q", "c")
+    assert [each.name for each in await operations.list_cursors("q")] == ["c"]
+    assert (await operations.show_queue("q")).ready_count == 0
+    await operations.add_batch(
+        "q", "c", ReaderBatch(job="j", reference="1", rows_count=3, undecodable_count=0, duration_ms=5)
+    )
+    reported = await event_texts(brokers["b"], "SYSTEM_ADMIN_COMMAND")
+    assert [text.partition(" of queue ")[0].rpartition(" ")[2] for text in reported] == [
+        "replay_queue",
+        "delete_cursor",
+    ]
+    assert all("may change nothing there" in text for text in reported)
+    assert await NodeOperations(brokers["b"].node).replay_queue("q", EVERYTHING, end=SEQUENCE_MAX, partition=None) == 3
 
 
 async def test_an_action_over_a_lost_link_is_refused_at_once(network: Brokers) -> None:
