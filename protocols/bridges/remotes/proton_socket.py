@@ -41,7 +41,7 @@ class ProtonSocket:
         self._sasl: Any = None
         self._selector = selectors.DefaultSelector()
         self._socket: socket.socket | None = None
-        self._may_have_more = False  # the socket, or the TLS above it
+        self._is_readable = False  # the socket, or the TLS above it
         self._is_full = False  # the socket takes no more for now
         self._deadline_s = 0.0  # of Proton's heartbeats; 0: none
 
@@ -92,11 +92,11 @@ class ProtonSocket:
 
     def wait(self, timeout_s: float) -> None:
         """Wait for the socket or for `waker`, at most so long, and read what came. Raises RemoteFailed."""
-        if self._may_have_more:
+        if self._is_readable:
             timeout_s = 0.0
         elif self._deadline_s:
             timeout_s = max(0.0, min(timeout_s, self._deadline_s - time.monotonic()))
-        is_readable = self._may_have_more
+        is_readable = self._is_readable
         for key, _ in self._selector.select(timeout_s):
             if key.fileobj is self.waker.socket:
                 self.waker.clear()
@@ -108,26 +108,26 @@ class ProtonSocket:
     def _read(self) -> None:
         assert self._socket is not None, "it is open"
         transport = self.transport
-        self._may_have_more = True
+        self._is_readable = True
         taken = 0
         try:
             while taken < TURN_BYTES_MAX:
                 capacity = transport.capacity()
                 if capacity <= 0:  # Proton has ended the connection: its reason is among the events
-                    self._may_have_more = False
+                    self._is_readable = False
                     return
                 data = self._socket.recv(min(capacity, READ_BYTES))
                 if not data:
-                    self._may_have_more = False
+                    self._is_readable = False
                     self.is_ended = True
                     transport.close_tail()
                     return
                 transport.push(data)
                 taken += len(data)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._may_have_more = False
+            self._is_readable = False
         except TransportException:
-            self._may_have_more = False  # its reason is the transport's condition
+            self._is_readable = False  # its reason is the transport's condition
         except OSError as error:
             raise RemoteFailed(f"the connection was lost: {why(error)}") from None
 

@@ -83,6 +83,10 @@ class Connection:
     def send(self, *packets: bytes) -> None:
         self._peer.sendall(b"".join(packets))
 
+    def takes_little(self) -> None:
+        """Have the system receive no more than a few packets that the test does not ask for."""
+        self._peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+
     def ends(self) -> None:
         """Wait until the bridge has closed the connection."""
         while self._peer.recv(65_536):

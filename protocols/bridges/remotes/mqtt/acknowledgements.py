@@ -3,11 +3,11 @@
 The states of QoS 2 outlive connections: a message that comes again is stored once. No socket, and no packets.
 """
 
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import final
 
-from sluicegate.messaging.message.outcomes import RELEASED
+from sluicegate.messaging.message.outcomes import ACCEPTED, RELEASED
 from sluicegate.protocols.bridges.remote import Settlement
 
 
@@ -25,105 +25,117 @@ class _Unacknowledged:
 
 @final
 class Acknowledgements:
-    """The messages of one foreign broker that are not acknowledged, in the order in which they came."""
+    """The messages of one foreign broker that are not acknowledged, in the order in which they came.
+
+    Invariants: `_by_number` has the messages of `_waiting` that are not settled. An identifier that is in both
+    `_waiting_ids` and `_stored_ids` is one of a repetition that waits for its turn.
+    """
 
     def __init__(self, acknowledge: Callable[[int, int], None]) -> None:
         """`acknowledge` sends PUBACK or PUBREC: it gets packet identifier and QoS."""
         self._acknowledge = acknowledge
-        self._waiting: OrderedDict[int, _Unacknowledged] = OrderedDict()  # by number of the arrival
-        self._unsettled_ids: set[int] = set()  # of QoS 2, among those that wait
+        self._waiting: deque[_Unacknowledged] = deque()
+        self._by_number: dict[int, _Unacknowledged] = {}  # arrival -> message
+        self._waiting_ids: set[int] = set()  # of QoS 2
         self._stored_ids: set[int] = set()  # of QoS 2: PUBREC is sent, and PUBREL has not come
-        self._orphans: dict[int, int] = {}  # packet id -> arrival of QoS 2 of an earlier connection, without settlement
+        self._unsettled_earlier: dict[int, int] = {}  # QoS 2 of an earlier connection: packet id -> arrival
 
     @property
     def count(self) -> int:
         """The number of messages that are not acknowledged."""
         return len(self._waiting)
 
-    def is_known(self, packet_id: int) -> bool:
-        """Return whether a PUBLISH of QoS 2 is a repetition that goes no further.
+    def repeats(self, packet_id: int) -> bool:
+        """Return whether a PUBLISH of QoS 2 is a repetition, which goes no further; it is acknowledged in its turn.
 
-        One that is stored is acknowledged again. One that is on its way to the store, of this connection or an earlier
-        one, is acknowledged when it is there.
+        What it repeats is stored, or on its way to the store, on this connection or an earlier one.
         """
-        if packet_id in self._unsettled_ids:
+        if packet_id in self._waiting_ids:
             return True
         if packet_id in self._stored_ids:
-            self._acknowledge(packet_id, 2)
+            self.ignored(packet_id, 2)
             return True
-        if packet_id in self._orphans:
-            self.add(self._orphans.pop(packet_id), packet_id, 2)
+        if packet_id in self._unsettled_earlier:
+            self.add(self._unsettled_earlier.pop(packet_id), packet_id, 2)
             return True
         return False
 
     def add(self, number: int, packet_id: int, qos: int) -> None:
         """Note an arrival of QoS 1 or 2."""
-        self._waiting[number] = _Unacknowledged(packet_id, qos)
-        if qos == 2:
-            self._unsettled_ids.add(packet_id)
+        self._by_number[number] = self._append(packet_id, qos)
 
     def ignored(self, packet_id: int, qos: int) -> None:
-        """Acknowledge a message that nobody here wants."""
-        self._send(packet_id, qos)
+        """Acknowledge a message that goes no further, behind those that came before it [MQTT 4.6.0-2]."""
+        self._append(packet_id, qos).outcome = ACCEPTED
+        self._send()
+
+    def _append(self, packet_id: int, qos: int) -> _Unacknowledged:
+        message = _Unacknowledged(packet_id, qos)
+        self._waiting.append(message)
+        if qos == 2:
+            self._waiting_ids.add(packet_id)
+        return message
 
     def released(self, packet_id: int) -> None:
         """Note a PUBREL: the identifier is free for another message."""
-        self._stored_ids.discard(packet_id)
+        if packet_id not in self._stored_ids:
+            return
+        self._stored_ids.remove(packet_id)
+        if packet_id in self._waiting_ids:  # a PUBREC of the repetition would confirm the next message of this id
+            self._waiting_ids.remove(packet_id)
+            self._waiting = deque(each for each in self._waiting if each.qos != 2 or each.packet_id != packet_id)
 
     def settle(self, settlements: Iterable[Settlement]) -> None:
         """Acknowledge what is settled, in the order in which it came [MQTT 4.6.0-2].
 
         A released one is not acknowledged, nor is what came behind it: all that comes again with the next connection.
         """
-        waiting = self._waiting
         for settlement in settlements:
-            message = waiting.get(settlement.number)
+            message = self._by_number.pop(settlement.number, None)
             if message is not None:
                 message.outcome = settlement.outcome
-            elif self._orphans:
-                self._settle_orphan(settlement)
-        while waiting:
-            number, message = next(iter(waiting.items()))
-            if message.outcome is None or message.outcome == RELEASED:
-                return
-            del waiting[number]
-            self._unsettled_ids.discard(message.packet_id)
-            self._send(message.packet_id, message.qos)
+            elif self._unsettled_earlier:
+                self._settle_earlier(settlement)
+        self._send()
 
-    def _settle_orphan(self, settlement: Settlement) -> None:
+    def _settle_earlier(self, settlement: Settlement) -> None:
         """Note what is stored of an earlier connection: it is acknowledged when it comes again; the rest is new."""
-        for packet_id, number in self._orphans.items():
+        for packet_id, number in self._unsettled_earlier.items():
             if number == settlement.number:
-                del self._orphans[packet_id]
+                del self._unsettled_earlier[packet_id]
                 if settlement.outcome != RELEASED:
                     self._stored_ids.add(packet_id)
                 return
 
-    def _send(self, packet_id: int, qos: int) -> None:
-        if qos == 2:
-            self._stored_ids.add(packet_id)
-        self._acknowledge(packet_id, qos)
+    def _send(self) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0].outcome is not None and waiting[0].outcome != RELEASED:
+            message = waiting.popleft()
+            if message.qos == 2:
+                self._waiting_ids.discard(message.packet_id)
+                self._stored_ids.add(message.packet_id)
+            self._acknowledge(message.packet_id, message.qos)
 
     # --- connections ---
 
     def connection_lost(self) -> None:
         """Remember what the foreign broker will send again: QoS 2 may be stored already, or on its way there."""
-        for number, message in self._waiting.items():
-            if message.qos != 2 or message.outcome == RELEASED:
-                continue
-            if message.outcome is None:
-                self._orphans[message.packet_id] = number
-            else:  # it waits for the PUBREC of an earlier one
-                self._stored_ids.add(message.packet_id)
+        for number, message in self._by_number.items():
+            if message.qos == 2:
+                self._unsettled_earlier[message.packet_id] = number
+        for message in self._waiting:
+            if message.qos == 2 and message.outcome is not None and message.outcome != RELEASED:
+                self._stored_ids.add(message.packet_id)  # it waits for the PUBREC of an earlier one
         self._waiting.clear()
-        self._unsettled_ids.clear()
+        self._by_number.clear()
+        self._waiting_ids.clear()
 
     def session_lost(self) -> None:
         """Forget all: the foreign broker does, and its identifiers begin anew."""
         self._stored_ids.clear()
-        self._orphans.clear()
+        self._unsettled_earlier.clear()
 
     def forget_unsettled(self) -> None:
         """Forget what is on its way to the store: its settlements never come."""
         self.connection_lost()
-        self._orphans.clear()
+        self._unsettled_earlier.clear()

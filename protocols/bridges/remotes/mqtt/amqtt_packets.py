@@ -34,7 +34,7 @@ _QOS_MAX: Final = 2
 
 
 class Malformed(Exception):
-    """The foreign broker has sent what is no packet of MQTT 3.1.1, or none that a broker sends."""
+    """The foreign broker has sent what is no packet of MQTT 3.1.1, or none that a broker sends, or sends then."""
 
 
 @final
@@ -120,6 +120,8 @@ def _check(kind: int, flags: int, body: bytes) -> None:
         raise Malformed(f"a packet of type {kind} with flags {flags}")  # [MQTT 2.2.2-2]
     if _BODY_BYTES.get(kind, len(body)) != len(body):
         raise Malformed(f"a packet of type {kind} with {len(body)} bytes behind its fixed header")
+    if kind == CONNACK and body[0] > 1:
+        raise Malformed(f"a CONNACK with flags {body[0]}")  # only Session Present [MQTT 3.2.2.1]
     if kind in _WITH_ID and not any(body[:2]):
         raise Malformed(f"a packet of type {kind} without a packet identifier")
 

@@ -3,7 +3,7 @@
 from enum import Enum
 from typing import Final, final
 
-PINGS_MAX: Final = 2  # keep-alives of silence, after which the broker is given up
+SILENT_KEEP_ALIVES_MAX: Final = 2  # keep-alives of silence, after which the broker is given up
 
 
 class Look(Enum):
@@ -42,7 +42,7 @@ class KeepAlive:
             self.heard(now_ms)
         self._heard_ms = min(self._heard_ms + stalled_ms, now_ms)
         silent_ms = now_ms - self._heard_ms
-        if silent_ms >= PINGS_MAX * self._limit_ms:
+        if silent_ms >= SILENT_KEEP_ALIVES_MAX * self._limit_ms:
             return Look.SILENT
         if now_ms - self._sent_ms < self._limit_ms and (silent_ms < self._limit_ms or self._is_pinged):
             return Look.FINE

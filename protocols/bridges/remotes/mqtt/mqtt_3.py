@@ -32,7 +32,7 @@ from sluicegate.protocols.bridges.remote import (
 )
 from sluicegate.protocols.bridges.remotes.connecting import Connector, LineClosed
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
-from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import PINGS_MAX, KeepAlive, Look
+from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import SILENT_KEEP_ALIVES_MAX, KeepAlive, Look
 from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing
 from sluicegate.protocols.bridges.remotes.mqtt.session import (
     OUTPUT_BYTES_MAX,
@@ -78,6 +78,7 @@ class Mqtt3Remote(RemoteBroker):
         )
         self._connector = Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context)
         self.stale_filters = remote.stale_filters  # to be unsubscribed from
+        self.granted_qos: tuple[int, ...] = ()  # of each incoming rule, by a SUBACK of this session; empty: none came
         self._queue: deque[Outgoing] = deque()  # to be published
         self._last_arrival = 0
 
@@ -85,6 +86,7 @@ class Mqtt3Remote(RemoteBroker):
         """Forget messages without an outcome."""
         self._session.forget()
         self._queue.clear()
+        self.granted_qos = ()
 
     def run(self) -> None:
         """Connect and serve."""
@@ -134,6 +136,11 @@ class Mqtt3Remote(RemoteBroker):
             self.line.refused(message.number, REJECTED, refusal)
         return None
 
+    def is_crowded(self) -> bool:
+        """Return whether too much waits for the bridge: arrivals, or what is acknowledged behind them."""
+        waiting_max = 2 * self.settings.window_messages
+        return self.line.is_crowded() or self._session.acknowledgements.count >= waiting_max
+
     def received(self, message: Received) -> None:
         """Report an arrival; one of QoS 0 if there is room."""
         qos, acknowledgements = message.qos, self._session.acknowledgements
@@ -175,11 +182,10 @@ class _Serving:
         self._selector.register(waker.socket, selectors.EVENT_READ)
         self._watched = 0  # what the selector waits for at the socket
         self._input = PacketInput()
-        self._may_have_more = True  # the socket, or the TLS above it
-        self._reads = True  # False: too much waits for the bridge
+        self._is_readable = True  # the socket, or the TLS above it
+        self._is_paused = False  # nothing is read: too much waits for the bridge, or for the foreign broker
         self._loss = ""  # why nothing more can be read; what came before is handled first
-        self._is_open = False  # the subscriptions are made
-        self._is_connected = False  # CONNACK has come
+        self._is_open = False  # the subscriptions are those of the rules
         self._session_present = False
         self._written_bytes = 0
         self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
@@ -218,7 +224,7 @@ class _Serving:
             self._write()
             remote.line.flush()
             self._wait()
-            if self._reads and self._may_have_more:
+            if self._is_readable and not self._is_paused:
                 self._read()
             work = remote.take_work()
             self._handle()
@@ -239,16 +245,17 @@ class _Serving:
     def _wait(self) -> None:
         """Wait for the socket or the bridge, at most until the next look at the time."""
         self._watch()
-        is_ready = self._reads and self._may_have_more
+        is_ready = self._is_readable and not self._is_paused
         for key, events in self._selector.select(0 if is_ready else self._tick_ms / 1000):
             if key.fileobj is self._waker.socket:
                 self._waker.clear()
             elif events & selectors.EVENT_READ:
-                self._may_have_more = True
+                self._is_readable = True
 
     def _watch(self) -> None:
         """Have the selector wait for what can be done: an end of the connection that nobody reads is seen later."""
-        wanted = (selectors.EVENT_READ if self._reads else 0) | (selectors.EVENT_WRITE if self._session.output else 0)
+        wanted = 0 if self._is_paused else selectors.EVENT_READ
+        wanted |= selectors.EVENT_WRITE if self._session.output else 0
         if wanted == self._watched:
             return
         if not wanted:
@@ -270,7 +277,7 @@ class _Serving:
                 taken += len(data)
                 self._input.add(data)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-            self._may_have_more = False
+            self._is_readable = False
         except OSError as error:
             self._loss = why(error)
         if taken:
@@ -278,7 +285,8 @@ class _Serving:
 
     def _write(self) -> None:
         """Write what the socket takes."""
-        output = self._session.output
+        session = self._session
+        output = session.output
         if not output:
             return
         before = self._written_bytes
@@ -292,7 +300,10 @@ class _Serving:
         except OSError as error:
             raise RemoteFailed(why(error)) from None
         if self._written_bytes > before:
-            self._keep_alive.sent(_now_ms())
+            now_ms = _now_ms()
+            self._keep_alive.sent(now_ms)
+            if session.is_output_full:  # nothing is read then: that it takes something is its only sign of life
+                self._keep_alive.heard(now_ms)
             self._confirm_written()
 
     def _confirm_written(self) -> None:
@@ -316,38 +327,39 @@ class _Serving:
         self._looked_ms = now_ms
         stalled_ms = self._stalls.look(time.monotonic_ns())
         self._answer_until_ms += stalled_ms
-        # Until CONNACK the limit of that alone counts: no ping may be sent.
-        look = self._keep_alive.look(now_ms, stalled_ms, is_listening=self._reads and self._is_connected)
+        # Until CONNACK the limit of that alone counts: no ping may be sent. A broker that takes nothing is not listened
+        # to, and silent all the same.
+        is_held = self._is_paused and not self._session.is_output_full
+        look = self._keep_alive.look(now_ms, stalled_ms, is_listening=self._session.is_connected and not is_held)
         if look is Look.SILENT:
-            silent_s = PINGS_MAX * self._remote.settings.remote.keep_alive_s
+            silent_s = SILENT_KEEP_ALIVES_MAX * self._remote.settings.remote.keep_alive_s
             raise RemoteFailed(f"the broker has been silent for {silent_s} s, and did not answer a ping")
-        if look is Look.PING and self._is_connected:
+        if look is Look.PING and self._session.is_connected:
             self._session.ping()
-        if now_ms <= self._answer_until_ms or not self._reads:
+        if now_ms <= self._answer_until_ms or self._is_paused:
             return
         if self._is_open:
             self._session.give_up_releases()
         else:
-            packet = "SUBSCRIBE" if self._is_connected else "CONNECT"
-            raise RemoteFailed(f"no answer to {packet} within {CONNECT_S_MAX} s")
+            raise RemoteFailed(f"no answer to {self._session.awaited} within {CONNECT_S_MAX} s")
 
     # --- what comes ---
 
     def _handle(self) -> None:
-        """Handle packets, until none is complete or too much waits for the bridge."""
-        line, session, packets = self._remote.line, self._session, self._input
+        """Handle packets, until none is complete or too much waits."""
+        session, packets = self._session, self._input
         try:
-            while not line.is_crowded():
+            while not self._remote.is_crowded() and not session.is_output_full:
                 packet = packets.next()
                 if packet is None:
-                    self._reads = True
+                    self._is_paused = False
                     return
                 event = session.receive(packet)
                 if event is not None:
                     self._take(event)
         except Malformed as malformed:
             raise RemoteFailed(f"the foreign broker has sent a malformed packet: {malformed}") from None
-        self._reads = False
+        self._is_paused = True
 
     def _take(self, event: SessionEvent) -> None:
         match event:
@@ -360,27 +372,21 @@ class _Serving:
             case Granted():
                 self._granted(event)
             case Unsubscribed():
-                self._subscribe()
+                self._opened()
 
     def _connected(self, event: Connected) -> None:
         if event.code:
-            reason = _REFUSALS.get(event.code, "code")
+            reason = _REFUSALS.get(event.code, "for a reason that MQTT 3.1.1 does not have")
             raise RemoteFailed(f"the connection was refused: {reason} ({event.code})")
-        self._is_connected = True
         self._session_present = event.session_present
         self._answer_until_ms = _now_ms() + CONNECT_S_MAX * 1000
-        if self._remote.stale_filters and event.session_present:
-            self._session.unsubscribe(self._remote.stale_filters)
-        else:
-            self._subscribe()
-
-    def _subscribe(self) -> None:
-        self._remote.stale_filters = ()
-        rules = self._remote.settings.incoming
-        if rules:
-            self._session.subscribe([(rule.source, rule.qos) for rule in rules])
-        else:
-            self._opened()
+        remote = self._remote
+        if not event.session_present:
+            remote.stale_filters, remote.granted_qos = (), ()
+        if remote.settings.incoming and not remote.granted_qos:
+            self._session.subscribe([(rule.source, rule.qos) for rule in remote.settings.incoming])
+        else:  # another SUBSCRIBE would bring all retained messages again
+            self._subscribed()
 
     def _granted(self, event: Granted) -> None:
         rules = self._remote.settings.incoming
@@ -388,14 +394,28 @@ class _Serving:
             raise RemoteFailed(
                 f"the foreign broker has answered {len(rules)} subscriptions with {len(event.qos)} codes"
             )
-        for index, (rule, granted) in enumerate(zip(rules, event.qos, strict=True)):
+        granted_qos = []
+        for rule, granted in zip(rules, event.qos, strict=True):
             if granted is None:
                 raise RemoteFailed(f"the subscription {rule.source!r} was refused")
+            granted_qos.append(granted)
+        self._remote.granted_qos = tuple(granted_qos)
+        self._subscribed()
+
+    def _subscribed(self) -> None:
+        """The subscriptions of the rules are there; those of earlier ones go after that, so that nothing is missed."""
+        remote = self._remote
+        for index, (rule, granted) in enumerate(zip(remote.settings.incoming, remote.granted_qos, strict=True)):
             if granted < rule.qos:
                 text = f"the foreign broker grants QoS {granted}; the rule asks for {rule.qos}"
-                self._remote.line.lowered(Shortfall(is_incoming=True, rule=index, text=text))
-        self._opened()
+                remote.line.lowered(Shortfall(is_incoming=True, rule=index, text=text))
+        if remote.stale_filters:
+            self._answer_until_ms = _now_ms() + CONNECT_S_MAX * 1000
+            self._session.unsubscribe(remote.stale_filters)
+        else:
+            self._opened()
 
     def _opened(self) -> None:
+        self._remote.stale_filters = ()
         self._is_open = True
         self._remote.line.opened(Opened(session_present=self._session_present))

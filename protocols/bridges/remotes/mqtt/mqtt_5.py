@@ -79,7 +79,7 @@ class Mqtt5Remote(RemoteBroker):
         self._stale_filters = remote.stale_filters  # to be unsubscribed from
         self._still_subscribed: tuple[str, ...] = ()  # of these: the foreign broker does not let go of them
         self._subscription_id = 0  # packet id of SUBSCRIBE; 0: SUBACK has come, or nothing is subscribed to
-        self._is_known_session = False  # what the foreign broker has of ours, it has of this object
+        self._is_own_session = False  # what the foreign broker has of ours, it has of this object
 
     def forget(self) -> None:
         """Forget messages without an outcome."""
@@ -87,7 +87,7 @@ class Mqtt5Remote(RemoteBroker):
         self._numbers.clear()
         self._queue.clear()
         self._acknowledgements.forget_unsettled()
-        self._is_known_session = False
+        self._is_own_session = False
 
     def run(self) -> None:
         """Connect and serve."""
@@ -146,23 +146,19 @@ class Mqtt5Remote(RemoteBroker):
             if outgoing.qos > self._qos_max:
                 self._granted(index, outgoing.qos, self._qos_max, is_incoming=False)
         self._retains = bool(getattr(properties, "RetainAvailable", 1))
-        if self._client.session_present and self._is_known_session:
+        if self._client.session_present and self._is_own_session:
             self._client.repeat_releases()
         elif self._client.session_present and self._sends_qos_2 and self._qos_max == 2:
             self._client.release_ids(self._window)
-        self._is_known_session = True
-        if self._stale_filters and self._client.session_present:
-            self._client.unsubscribe([*self._stale_filters])
-        else:
-            self._subscribe()
+        self._is_own_session = True
+        self._subscribe()
 
     def _on_unsubscribe(self, client: Any, userdata: Any, packet_id: int, reasons: Any, properties: Any) -> None:
         pairs = zip(self._stale_filters, reasons, strict=False)
         self._still_subscribed = tuple(each for each, reason in pairs if reason.is_failure)
-        self._subscribe()
+        self._opened()
 
     def _subscribe(self) -> None:
-        self._stale_filters = ()
         wanted = [
             (
                 rule.source,
@@ -176,7 +172,7 @@ class Mqtt5Remote(RemoteBroker):
             for rule in self.settings.incoming
         ]
         if not wanted:
-            self._opened()
+            self._subscribed()
             return
         _, packet_id = self._client.subscribe(wanted)
         self._subscription_id = packet_id or 0
@@ -191,13 +187,21 @@ class Mqtt5Remote(RemoteBroker):
                 return
             if reason.value < rule.qos:
                 self._granted(index, rule.qos, reason.value, is_incoming=True)
-        self._opened()
+        self._subscribed()
+
+    def _subscribed(self) -> None:
+        """The subscriptions of the rules are there; those of earlier ones go after that, so that nothing is missed."""
+        if self._stale_filters and self._client.session_present:
+            self._client.unsubscribe([*self._stale_filters])
+        else:
+            self._opened()
 
     def _granted(self, rule: int, asked: int, granted: int, *, is_incoming: bool) -> None:
         text = f"the foreign broker grants QoS {granted}; the rule asks for {asked}"
         self.line.lowered(Shortfall(is_incoming=is_incoming, rule=rule, text=text))
 
     def _opened(self) -> None:
+        self._stale_filters = ()
         self._is_connected = True
         self.line.opened(
             Opened(self._in_flight_max, self._client.session_present, still_subscribed=self._still_subscribed)
@@ -218,8 +222,8 @@ class Mqtt5Remote(RemoteBroker):
         watched = selectors.EVENT_READ
         while True:
             is_held = self._holds_back()
-            events = selector.select(0 if client.may_have_more and not is_held else _TICK_S)
-            is_readable = client.may_have_more
+            events = selector.select(0 if client.is_readable and not is_held else _TICK_S)
+            is_readable = client.is_readable
             for key, _ in events:
                 if key.fileobj is waker.socket:
                     waker.clear()

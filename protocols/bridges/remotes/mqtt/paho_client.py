@@ -100,15 +100,15 @@ class PahoClient(Client):
         self._read_bytes = 0  # in this turn
         self._output = bytearray()
         self.written_bytes = 0  # to all sockets
-        self.may_have_more = False  # the socket, or the TLS above it
+        self.is_readable = False  # the socket, or the TLS above it
 
     # --- the loop around it ---
 
     def read(self) -> MQTTErrorCode:
         """Read and handle what is there, up to a bound."""
-        self.may_have_more = True
+        self.is_readable = True
         self._read_bytes = 0
-        while self.may_have_more and self._read_bytes < TURN_BYTES_MAX:
+        while self.is_readable and self._read_bytes < TURN_BYTES_MAX:
             result = self.loop_read()
             if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
                 return result
@@ -179,7 +179,7 @@ class PahoClient(Client):
             try:
                 self._input = super()._sock_recv(READ_BYTES)
             except BlockingIOError:
-                self.may_have_more = False
+                self.is_readable = False
                 raise
             except OSError as error:  # paho logs it
                 self.loss = why(error)
@@ -285,7 +285,7 @@ class PahoClient(Client):
             (packet_id,) = _ID.unpack_from(packet, pos)
             pos += 2
         length, pos = read_varint(packet, pos, end)
-        if qos == 2 and self.acknowledgements.is_known(packet_id):
+        if qos == 2 and self.acknowledgements.repeats(packet_id):
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         section_end = pos + length
         self._received(topic, packet[pos:section_end], packet[section_end:], qos, bool(command & 1), packet_id)

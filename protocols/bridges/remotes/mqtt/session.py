@@ -27,6 +27,7 @@ from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowled
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, connect_packet, publish_packet
 
 OUTPUT_BYTES_MAX: Final = 1 << 20  # buffered: more is not published before the socket has taken some
+ANSWERS_BYTES_MAX: Final = 1 << 20  # buffered beside what was published: more is not read before
 SUBSCRIBE_ID: Final = 0xFFFF
 UNSUBSCRIBE_ID: Final = 0xFFFE
 PUBLISH_IDS_MAX: Final = 0xFFFD  # messages have the identifiers from 1 on, as few as possible
@@ -34,6 +35,7 @@ PUBLISH_IDS_MAX: Final = 0xFFFD  # messages have the identifiers from 1 on, as f
 # default, and closes the connection at the next; EMQX takes 100. Clients such as paho's begin with 20.
 QOS_2_UNDER_WAY_MAX: Final = 20
 _SUBSCRIPTION_REFUSED: Final = 0x80
+_ASKED_WITH: Final = {SUBACK: "SUBSCRIBE", UNSUBACK: "UNSUBSCRIBE"}
 _EXACTLY_ONCE: Final = 2
 
 
@@ -104,6 +106,7 @@ class ClientSession:
         """At most `window_messages` of ours are under way; `has_qos_2` says whether any may have QoS 2."""
         self.output = bytearray()  # to be written to the socket, which removes what it takes
         self.acknowledgements = Acknowledgements(self._acknowledge)
+        self.is_connected = False  # CONNACK has accepted the connection
         self._window = min(window_messages, PUBLISH_IDS_MAX)
         self._has_qos_2 = has_qos_2
         self._under_way: dict[int, _UnderWay] = {}  # by packet identifier, in the order of their PUBLISH
@@ -113,14 +116,31 @@ class ClientSession:
         self._free_ids: deque[int] = deque()  # given back; the one that was longest unused is the next
         self._last_id = 0
         self._unreleased_ids: set[int] = set()  # PUBREL is sent on suspicion, and PUBCOMP has not come
-        self._is_known = False  # what the foreign broker has of ours, it has of this object
+        self._is_own = False  # what the foreign broker has of ours, it has of this object
+        self._awaited: int | None = None  # SUBACK or UNSUBACK; None: neither
+        self._output_bytes_max = ANSWERS_BYTES_MAX
 
     # --- what the caller does ---
+
+    @property
+    def awaited(self) -> str:
+        """The packet of ours that has no answer yet, of those that open a connection; empty: all have."""
+        if not self.is_connected:
+            return "CONNECT"
+        return "" if self._awaited is None else _ASKED_WITH[self._awaited]
+
+    @property
+    def is_output_full(self) -> bool:
+        """Whether the peer takes no answers: what it sends is not to be received before it has taken some."""
+        return len(self.output) >= self._output_bytes_max
 
     def connect(self, *, client_id: str, keep_alive_s: int, username: str, password: str, is_clean: bool) -> None:
         """Begin a connection: send CONNECT."""
         self.output.clear()
         self._repeats.clear()
+        self.is_connected = False
+        self._awaited = None
+        self._output_bytes_max = ANSWERS_BYTES_MAX
         self.output += connect_packet(
             client_id=client_id,
             keep_alive_s=keep_alive_s,
@@ -131,10 +151,12 @@ class ClientSession:
 
     def subscribe(self, filters: Sequence[tuple[str, int]]) -> None:
         """Subscribe to filters, each with its QoS."""
+        self._awaited = SUBACK
         self._send(SubscribePacket.build(list(filters), SUBSCRIBE_ID))
 
     def unsubscribe(self, filters: Sequence[str]) -> None:
         """Unsubscribe from filters."""
+        self._awaited = UNSUBACK
         self._send(UnsubscribePacket.build(list(filters), UNSUBSCRIBE_ID))
 
     def ping(self) -> None:
@@ -198,13 +220,15 @@ class ClientSession:
         self._last_id = 0
         self._unreleased_ids.clear()
         self.acknowledgements.forget_unsettled()
-        self._is_known = False
+        self._is_own = False
 
     # --- what the foreign broker says ---
 
     def receive(self, packet: Any) -> SessionEvent | None:
         """Take a packet, answer it where the protocol says how, and return what it means. Raises Malformed."""
         kind = packet.fixed_header.packet_type
+        if not self.is_connected and kind != CONNACK:
+            raise Malformed(f"a packet of type {kind} before CONNACK")  # [MQTT 3.2.0-1]
         if kind == PUBLISH:
             return self._published(packet)
         if kind == PUBACK:
@@ -223,13 +247,14 @@ class ClientSession:
         if kind == SUBACK:
             return self._granted(packet)
         if kind == UNSUBACK:
-            return Unsubscribed() if packet.variable_header.packet_id == UNSUBSCRIBE_ID else None
+            self._check_awaited(UNSUBACK, packet.variable_header.packet_id, UNSUBSCRIBE_ID)
+            return Unsubscribed()
         assert kind == PINGRESP, "no other is read"
         return None
 
     def _published(self, packet: Any) -> Received | None:
         qos, packet_id = packet.qos, packet.packet_id or 0
-        if qos == _EXACTLY_ONCE and self.acknowledgements.is_known(packet_id):
+        if qos == _EXACTLY_ONCE and self.acknowledgements.repeats(packet_id):
             return None
         return Received(packet.topic_name, packet.data or b"", qos, packet_id, retain=packet.retain_flag)
 
@@ -268,6 +293,8 @@ class ClientSession:
         return Confirmed(entry.message.number)
 
     def _connected(self, packet: Any) -> Connected:
+        if self.is_connected:
+            raise Malformed("a second CONNACK")
         code, session_present = packet.return_code, bool(packet.session_parent)
         if code:  # a refusal says nothing of the session: its flag is always 0 [MQTT 3.2.2-4]
             return Connected(code, False)
@@ -276,14 +303,15 @@ class ClientSession:
             self._unreleased_ids.clear()
             for entry in self._under_way.values():
                 entry.is_released = False
-        elif self._is_known:
+        elif self._is_own:
             self._release_again()
         elif self._has_qos_2:
             # An earlier run of ours may have left the first identifiers under way. The foreign broker would take a new
             # message of QoS 2 under such an identifier for a repetition, and drop it.
             self._unreleased_ids = set(range(1, self._window + 1))
             self._release_again()
-        self._is_known = True
+        self._is_own = True
+        self.is_connected = True
         self._is_repetition = session_present
         self._repeats.extend(self._under_way)
         self.repeat()
@@ -293,9 +321,14 @@ class ClientSession:
         for packet_id in sorted(self._unreleased_ids):
             self._send(PubrelPacket.build(packet_id))
 
-    def _granted(self, packet: Any) -> Granted | None:
-        if packet.variable_header.packet_id != SUBSCRIBE_ID:
-            return None
+    def _check_awaited(self, kind: int, packet_id: int, own_id: int) -> None:
+        """Raise Malformed for an answer to nothing that was sent."""
+        if self._awaited != kind or packet_id != own_id:
+            raise Malformed(f"a packet of type {kind} for the packet identifier {packet_id}, which waits for none")
+        self._awaited = None
+
+    def _granted(self, packet: Any) -> Granted:
+        self._check_awaited(SUBACK, packet.variable_header.packet_id, SUBSCRIBE_ID)
         codes = packet.payload.return_codes
         if any(code > _EXACTLY_ONCE and code != _SUBSCRIPTION_REFUSED for code in codes):
             raise Malformed(f"SUBACK with the codes {codes}")
@@ -315,6 +348,7 @@ class ClientSession:
             retain=message.retain,
             is_repeated=is_repeated,
         )
+        self._output_bytes_max = len(self.output) + ANSWERS_BYTES_MAX
 
     def _send(self, packet: Any) -> None:
         self.output += packet.to_bytes()

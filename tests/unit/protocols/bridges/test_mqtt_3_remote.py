@@ -9,7 +9,16 @@ import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.outcomes import RELEASED
 from sluicegate.protocols.bridges.remotes.mqtt.mqtt_3 import Mqtt3Remote
 from support.bridges.remote_side import RemoteSide
-from support.bridges.scripted_mqtt import DISCONNECT, PUBACK, PUBLISH, PUBREC, SUBSCRIBE, ScriptedBroker, scripted
+from support.bridges.scripted_mqtt import (
+    DISCONNECT,
+    PUBACK,
+    PUBLISH,
+    PUBREC,
+    SUBSCRIBE,
+    ScriptedBroker,
+    connack,
+    scripted,
+)
 
 IN_1 = [{"remote_topic": "a/#", "qos": 1}]
 OUT_1 = [{"queue": "q", "qos": 1}]
@@ -136,6 +145,20 @@ def test_confirmations_are_read_while_one_window_is_used_up(broker: ScriptedBrok
         side.close()
 
 
+@pytest.mark.slow
+def test_a_broker_that_takes_no_answers_is_not_read(broker: ScriptedBroker) -> None:
+    """They would fill the memory. It is silent then, as far as can be seen."""
+    side = side_of(broker, incoming=IN_1, keep_alive_s=1)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        side.is_open()
+        connection.takes_little()
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            connection.send(mqtt.pubrel(1) * 10_000_000)
+        assert side.ends().reason == "the broker has been silent for 2 s, and did not answer a ping"
+
+
 def test_no_more_messages_than_the_window_are_under_way(broker: ScriptedBroker) -> None:
     side = side_of(broker, outgoing=OUT_1, window_messages=2, keep_alive_s=1)
     side.connect()
@@ -153,7 +176,12 @@ def test_no_more_messages_than_the_window_are_under_way(broker: ScriptedBroker) 
 
 
 @pytest.mark.parametrize(
-    ("code", "text"), [(5, "Not authorized (5)"), (2, "Identifier rejected (2)"), (77, "code (77)")]
+    ("code", "text"),
+    [
+        (5, "Not authorized (5)"),
+        (2, "Identifier rejected (2)"),
+        (77, "for a reason that MQTT 3.1.1 does not have (77)"),
+    ],
 )
 def test_a_refused_connection_says_why(broker: ScriptedBroker, code: int, text: str) -> None:
     side = side_of(broker, outgoing=OUT_1)
@@ -197,8 +225,62 @@ def test_filters_of_an_earlier_configuration_are_unsubscribed_from(broker: Scrip
     side = side_of(broker, incoming=IN_1, stale_filters=("old/#", "older/+"))
     side.connect()
     with broker.accepts(session_present=True) as connection:
-        assert connection.lets_go() == ["old/#", "older/+"]
         connection.grants(1)
+        assert connection.lets_go() == ["old/#", "older/+"]
+        side.is_open()
+        side.close()
+
+
+def test_a_broker_that_does_not_answer_is_given_up(broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reason names the packet that has no answer."""
+    monkeypatch.setattr("sluicegate.protocols.bridges.remotes.mqtt.mqtt_3.CONNECT_S_MAX", 1)
+    side = side_of(broker, incoming=IN_1, stale_filters=("old/#",))
+    side.connect()
+    with broker.connects():
+        assert side.ends().reason == "no answer to CONNECT within 1 s"
+    side.connect()
+    with broker.accepts(session_present=True):
+        assert side.ends().reason == "no answer to SUBSCRIBE within 1 s"
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.grants(1)
+        assert side.ends().reason == "no answer to UNSUBSCRIBE within 1 s"
+
+
+def test_a_short_keep_alive_does_not_shorten_the_wait_for_connack(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluicegate.protocols.bridges.remotes.mqtt.mqtt_3.CONNECT_S_MAX", 3)
+    side = side_of(broker, outgoing=OUT_1, keep_alive_s=1)
+    side.connect()
+    with broker.connects():
+        assert side.ends().reason == "no answer to CONNECT within 3 s"
+
+
+def test_a_session_that_has_the_subscriptions_is_not_asked_for_them_again(broker: ScriptedBroker) -> None:
+    """MQTT 3.1.1 sends all retained messages again for each SUBSCRIBE. What was granted is reported all the same."""
+    side = side_of(broker, incoming=[*IN_1, {"remote_topic": "b/#", "qos": 2}])
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1, 1)
+        side.is_open()
+    side.ends()
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        side.is_open()
+        assert [each.rule for each in side.news.lowered] == [1, 1]
+        side.send(b"1", qos=0)
+        assert connection.packet().kind == PUBLISH, "and not SUBSCRIBE"
+    side.ends()
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1, 2)
+        side.is_open()
+    side.ends()
+    side.remote.forget()
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.grants(1, 2)
         side.is_open()
         side.close()
 
@@ -265,6 +347,32 @@ def test_a_malformed_packet_is_a_fault_of_the_foreign_broker(broker: ScriptedBro
         ended = side.ends()
     assert "malformed packet" in ended.reason
     assert not ended.is_fault
+
+
+@pytest.mark.parametrize(
+    "packets",
+    [[mqtt.publish("a/1", b"1")], [b"\xd0\x00"], [b"\x20\x02\x02\x00"], [connack(level=4), connack(level=4)]],
+    ids=["PUBLISH", "PINGRESP", "reserved flag", "two CONNACKs"],
+)
+def test_nothing_comes_before_connack_and_that_once(broker: ScriptedBroker, packets: list[bytes]) -> None:
+    """[MQTT 3.2.0-1], 3.2.2.1. A message would be stored that no session knows of."""
+    side = side_of(broker, incoming=IN_1)
+    side.connect()
+    with broker.connects() as connection:
+        connection.send(*packets)
+        assert "malformed packet" in side.ends().reason
+    assert not side.news.arrivals
+
+
+@pytest.mark.parametrize("answer", [b"\x90\x03\xff\xff\x01", b"\x90\x03\x00\x01\x01", b"\xb0\x02\xff\xfe"])
+def test_an_answer_to_nothing_is_a_fault_of_the_foreign_broker(broker: ScriptedBroker, answer: bytes) -> None:
+    side = side_of(broker, incoming=IN_1)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        side.is_open()
+        connection.send(answer)
+        assert "malformed packet" in side.ends().reason
 
 
 def test_a_packet_may_come_in_pieces(broker: ScriptedBroker) -> None:

@@ -30,19 +30,38 @@ def publish(payload: bytes, packet_id: int, *, dup: bool = False) -> bytes:
     return mqtt.publish("a/1", payload, qos=2, packet_id=packet_id, dup=dup)
 
 
+def send_and_cut(broker: ScriptedBroker, side: RemoteSide, *payloads: bytes, is_first_released: bool = True) -> None:
+    """Publish with QoS 2 over a first connection, have PUBREC come for the first of them, and cut the connection."""
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(*payloads, qos=2)
+        assert [connection.published().packet_id for _ in payloads] == [*range(1, len(payloads) + 1)]
+        if is_first_released:
+            connection.send(mqtt.pubrec(1))
+            assert connection.gets(PUBREL) == [1]
+    side.ends()
+
+
+def receive_and_cut(broker: ScriptedBroker, side: RemoteSide, payload: bytes, packet_id: int, *, stores: bool) -> None:
+    """Receive a message of QoS 2 over a first connection, store it or not, and cut the connection."""
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(2)
+        connection.send(publish(payload, packet_id))
+        side.arrived(payload)
+        if stores:
+            side.settle(payload)
+            assert connection.gets(PUBREC) == [packet_id]
+    side.ends()
+
+
 # --- outgoing: what the foreign broker has of ours ---
 
 
 def test_what_was_not_confirmed_is_repeated_in_order_when_the_session_is_there(broker: ScriptedBroker) -> None:
     """[MQTT 4.4.0-1], [MQTT 4.6.0-1]: PUBLISH with DUP and its identifier, PUBREL where PUBREC had come."""
     side = side_of(broker, outgoing=OUT_2)
-    side.connect()
-    with broker.accepts() as connection:
-        side.send(b"1", b"2", b"3", qos=2)
-        assert [connection.published().packet_id for _ in range(3)] == [1, 2, 3]
-        connection.send(mqtt.pubrec(1))
-        assert connection.gets(PUBREL) == [1]
-    side.ends()
+    send_and_cut(broker, side, b"1", b"2", b"3")
     side.connect()
     with broker.accepts(session_present=True) as connection:
         assert connection.gets(PUBREL) == [1]
@@ -58,13 +77,7 @@ def test_what_was_not_confirmed_is_repeated_in_order_when_the_session_is_there(b
 def test_what_was_not_confirmed_begins_anew_when_the_session_is_lost(broker: ScriptedBroker) -> None:
     """Session Present 0: PUBREL alone would lose a message that the foreign broker has forgotten."""
     side = side_of(broker, outgoing=OUT_2)
-    side.connect()
-    with broker.accepts() as connection:
-        side.send(b"1", b"2", qos=2)
-        assert [connection.published().packet_id for _ in range(2)] == [1, 2]
-        connection.send(mqtt.pubrec(1))
-        assert connection.gets(PUBREL) == [1]
-    side.ends()
+    send_and_cut(broker, side, b"1", b"2")
     side.connect()
     with broker.accepts() as connection:
         again = [connection.published() for _ in range(2)]
@@ -75,13 +88,7 @@ def test_what_was_not_confirmed_begins_anew_when_the_session_is_lost(broker: Scr
 def test_a_refused_connection_changes_nothing_of_what_is_under_way(broker: ScriptedBroker) -> None:
     """[MQTT 3.2.2-4]: a refusal says that no session is present, whether or not there is one."""
     side = side_of(broker, outgoing=OUT_2)
-    side.connect()
-    with broker.accepts() as connection:
-        side.send(b"1", qos=2)
-        assert connection.published().packet_id == 1
-        connection.send(mqtt.pubrec(1))
-        assert connection.gets(PUBREL) == [1]
-    side.ends()
+    send_and_cut(broker, side, b"1")
     side.connect()
     with broker.accepts(reason=3):
         side.ends()
@@ -141,6 +148,12 @@ def test_a_broker_that_does_not_answer_a_release_on_suspicion_holds_up_nothing(
         side.send(b"1", qos=2)
         assert connection.gets(PUBREL, 2) == [1, 2]
         assert connection.published().payload == b"1"
+        connection.send(mqtt.pubcomp(1), mqtt.pubcomp(2))  # late, and for no message of this run
+        connection.send(mqtt.pubrec(1))
+        assert connection.gets(PUBREL) == [1]
+        assert not side.news.confirmed
+        connection.send(mqtt.pubcomp(1))
+        side.until(lambda news: news.confirmed == [256])
         side.close()
 
 
@@ -182,17 +195,9 @@ def test_no_more_messages_of_qos_2_are_under_way_than_mosquitto_takes(broker: Sc
 
 def test_a_message_that_is_stored_is_acknowledged_again_and_arrives_once(broker: ScriptedBroker) -> None:
     side = side_of(broker, incoming=IN_2)
-    side.connect()
-    with broker.accepts() as connection:
-        connection.grants(2)
-        connection.send(publish(b"1", 7))
-        side.arrived(b"1")
-        side.settle(b"1")
-        assert connection.gets(PUBREC) == [7]
-    side.ends()
+    receive_and_cut(broker, side, b"1", 7, stores=True)
     side.connect()
     with broker.accepts(session_present=True) as connection:
-        connection.grants(2)
         connection.send(publish(b"1", 7, dup=True))
         assert connection.gets(PUBREC) == [7]
         connection.send(mqtt.pubrel(7))
@@ -215,7 +220,24 @@ def test_a_message_that_is_repeated_while_it_is_stored_arrives_once(broker: Scri
         side.close()
 
 
-def test_a_lost_session_makes_every_identifier_new(broker: ScriptedBroker) -> None:
+def test_a_repeated_message_is_acknowledged_behind_those_that_came_before_it(broker: ScriptedBroker) -> None:
+    """[MQTT 4.6.0-2]: PUBREC goes in the order of PUBLISH, so also for one that was stored on an earlier connection."""
+    side = side_of(broker, incoming=IN_2)
+    receive_and_cut(broker, side, b"1", 7, stores=True)
+    side.connect()
+    with broker.accepts(session_present=True) as connection:
+        connection.send(publish(b"2", 8), publish(b"1", 7, dup=True), mqtt.publish("other", b"3", qos=2, packet_id=9))
+        side.arrived(b"1", b"2")
+        side.until(lambda news: news.unmatched_count == 1)
+        side.settle(b"2")
+        assert connection.gets(PUBREC, 3) == [8, 7, 9]
+        side.close()
+
+
+def test_a_repetition_that_waits_does_not_acknowledge_the_next_message_of_its_identifier(
+    broker: ScriptedBroker,
+) -> None:
+    """The foreign broker repeated PUBLISH while PUBREC was on its way to it, and then released the message."""
     side = side_of(broker, incoming=IN_2)
     side.connect()
     with broker.accepts() as connection:
@@ -224,7 +246,19 @@ def test_a_lost_session_makes_every_identifier_new(broker: ScriptedBroker) -> No
         side.arrived(b"1")
         side.settle(b"1")
         assert connection.gets(PUBREC) == [7]
-    side.ends()
+        connection.send(publish(b"2", 8), publish(b"1", 7, dup=True), mqtt.pubrel(7), publish(b"3", 7))
+        assert connection.gets(PUBCOMP) == [7]
+        side.arrived(b"1", b"2", b"3")
+        side.settle(b"2")
+        assert connection.gets(PUBREC) == [8]
+        side.settle(b"3")
+        assert connection.gets(PUBREC) == [7]
+        side.close()
+
+
+def test_a_lost_session_makes_every_identifier_new(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_2)
+    receive_and_cut(broker, side, b"1", 7, stores=True)
     side.connect()
     with broker.accepts() as connection:
         connection.grants(2)
@@ -237,15 +271,9 @@ def test_what_is_at_the_store_when_the_connection_is_cut_is_acknowledged_when_it
     broker: ScriptedBroker,
 ) -> None:
     side = side_of(broker, incoming=IN_2)
-    side.connect()
-    with broker.accepts() as connection:
-        connection.grants(2)
-        connection.send(publish(b"1", 1))
-        side.arrived(b"1")
-    side.ends()
+    receive_and_cut(broker, side, b"1", 1, stores=False)
     side.connect()
     with broker.accepts(session_present=True) as connection:
-        connection.grants(2)
         connection.send(publish(b"1", 1, dup=True), publish(b"2", 2))
         side.arrived(b"1", b"2")
         side.settle(b"1", b"2")
@@ -255,16 +283,10 @@ def test_what_is_at_the_store_when_the_connection_is_cut_is_acknowledged_when_it
 
 def test_a_released_message_is_not_acknowledged_and_arrives_again(broker: ScriptedBroker) -> None:
     side = side_of(broker, incoming=IN_2)
-    side.connect()
-    with broker.accepts() as connection:
-        connection.grants(2)
-        connection.send(publish(b"1", 1))
-        side.arrived(b"1")
-    side.ends()
+    receive_and_cut(broker, side, b"1", 1, stores=False)
     side.settle(b"1", outcome=RELEASED)
     side.connect()
     with broker.accepts(session_present=True) as connection:
-        connection.grants(2)
         connection.send(publish(b"1", 1, dup=True))
         side.arrived(b"1", b"1")
         side.settle(b"1")
