@@ -1,0 +1,100 @@
+"""The homes of client identifiers: which of several brokers on one machine serves a client.
+
+Each identifier has one home, so that its session, and each later connection of its client, are at one broker. The home
+is chosen by rendezvous hashing: each broker has a weight for the identifier, and the greatest wins. With one more
+broker only the identifiers move that it wins, and with one less only its own.
+
+A session does not move when the number of brokers changes: the broker that has it tells the others, and stays the
+identifier's home until the session ends.
+"""
+
+from collections.abc import Callable
+from typing import Final, final
+
+import xxhash
+
+ASSIGNED_PREFIX: Final = "auto-"  # of identifiers that clients get which bring none
+ASSIGNED_BITS: Final = 64  # of what is behind it
+
+
+def home_of(client_id: str, brokers: int) -> int:
+    """Return the broker, 1 to `brokers`, that has the greatest weight for an identifier.
+
+    All brokers of a machine agree on it, whatever release they are of: the weight never changes.
+    """
+    key = client_id.encode("utf-8", "surrogatepass")
+    home = 1
+    greatest = _weight(key, 1)
+    for broker in range(2, brokers + 1):
+        weight = _weight(key, broker)
+        if weight > greatest:
+            home, greatest = broker, weight
+    return home
+
+
+def _is_home(client_id: str, broker: int, brokers: int) -> bool:
+    """Return whether a broker is the home: mostly a few weights show that it is not."""
+    key = client_id.encode()
+    weight = _weight(key, broker)
+    for other in range(1, broker):
+        if _weight(key, other) >= weight:
+            return False
+    return all(_weight(key, other) <= weight for other in range(broker + 1, brokers + 1))
+
+
+def _weight(key: bytes, broker: int) -> int:
+    weight: int = xxhash.xxh3_64_intdigest(key, broker)
+    return weight
+
+
+@final
+class Homes:
+    """The homes of all identifiers, as one broker knows them."""
+
+    def __init__(self, here: int, brokers: int) -> None:
+        """`here` is the number of this broker, 1 to `brokers`. Raises ValueError for another."""
+        if not 1 <= here <= brokers:
+            raise ValueError(f"broker {here} of {brokers}; allowed: 1 to {brokers}")
+        self.here: Final = here
+        self.brokers: Final = brokers
+        self._held: dict[int, set[str]] = {}  # identifiers whose sessions are not where they belong, by broker
+
+    def __repr__(self) -> str:
+        return f"Homes({self.here} of {self.brokers}, {self.exceptions_count} exceptions)"
+
+    @property
+    def exceptions_count(self) -> int:
+        """How many sessions are known that are not where they belong."""
+        return sum([len(held) for held in self._held.values()])
+
+    def home_of(self, client_id: str) -> int:
+        """Return the home of an identifier: the broker that has its session, else the one where it belongs."""
+        if self._held:
+            holders = [broker for broker, held in self._held.items() if client_id in held]
+            if holders:  # several may have sessions of it in different message VPNs
+                return min(holders)
+        return home_of(client_id, self.brokers)
+
+    def hold(self, client_id: str, broker: int) -> None:
+        """A broker has a session of the identifier. Nothing is kept of one that is where it belongs."""
+        if home_of(client_id, self.brokers) != broker:
+            self._held.setdefault(broker, set()).add(client_id)
+
+    def release(self, client_id: str, broker: int) -> None:
+        """The session has ended. Harmless when it was not known."""
+        held = self._held.get(broker)
+        if held is not None:
+            held.discard(client_id)
+            if not held:
+                del self._held[broker]
+
+    def forget(self, broker: int) -> None:
+        """A broker is away; when it is back it tells its sessions again."""
+        self._held.pop(broker, None)
+
+    def assign(self, draw: Callable[[int], int]) -> str:
+        """Return an identifier that is at home here, for a client that brings none; `draw` returns random bits."""
+        while True:
+            client_id = f"{ASSIGNED_PREFIX}{draw(ASSIGNED_BITS):016x}"
+            if _is_home(client_id, self.here, self.brokers):
+                return client_id
