@@ -6,6 +6,7 @@ sockets themselves are in `protocols.transport.listeners`.
 
 Order of calls on a `Connection`: `opened` once, then `received`, `writing_paused` and `writing_resumed` as it comes,
 then `closed` once, and nothing after it. After `close`, `close_after_flush` or `abort` nothing but `closed` follows.
+After `hand_over` nothing follows: the other connection has the stream.
 All of them happen on the event loop's thread; an exception out of any of them ends that connection and no other.
 """
 
@@ -125,6 +126,13 @@ class ByteTransport(Protocol):
 
     def buffered_bytes(self) -> int:
         """Return how many written bytes the socket has not taken yet."""
+
+    def hand_over(self, connection: "Connection") -> None:
+        """Have another connection go on with this stream: it gets what comes from now on, and the end.
+
+        Who hands over tells it the beginning: `opened`, and what was received already. Reading and writing are paused
+        or not as before. Without effect when the stream is gone.
+        """
 
 
 class Connection(Protocol):

@@ -9,6 +9,7 @@ has no place costs no handshake.
 """
 
 import asyncio
+import os
 import socket
 import ssl
 import sys
@@ -235,6 +236,19 @@ class Listener(BaseListener):
             report("a connection failed as it opened", error, transport=transport)
             transport.abort()
 
+    def adopt(self, fd: int, peer: PeerRecord, connect: ConnectionFactory, data: bytes) -> None:
+        """Take over a stream of this listener that another process has accepted: see `adopt`, but it has its place.
+
+        It is closed at once if there is none.
+        """
+        if fd >= self._files_max:
+            self.beyond_files_count += 1
+            os.close(fd)
+        elif not self.admit():
+            os.close(fd)
+        else:
+            adopt(fd, peer, connect, data, self._origin)
+
     def _peer(self, transport: asyncio.Transport, host: str, port: int) -> PeerInfo:
         secured: ssl.SSLObject | None = None if self._tls is None else transport.get_extra_info("ssl_object")
         if secured is None:
@@ -247,6 +261,33 @@ class Listener(BaseListener):
             alpn=secured.selected_alpn_protocol(),
             certificate_name=user_of(secured.getpeercert(), self.certificate_user),
         )
+
+
+def adopt(fd: int, peer: PeerRecord, connect: ConnectionFactory, data: bytes, origin: Origin) -> None:
+    """Give an open socket of plain bytes a connection: who the peer is, and its first bytes, are known already.
+
+    The socket need not be the peer's own: what it sends may be passed on through a pair of sockets.
+    """
+    os.set_blocking(fd, False)
+    stream = TcpStream(running_sockets(), fd)
+    is_plain = not (peer.is_encrypted or peer.alpn or peer.certificate_name or peer.subprotocol)
+    try:
+        connection = connect()
+        stream.open(connection, origin, peer.host, peer.port)
+    except Exception as error:
+        origin.on_closed()
+        report("a connection could not be made", error, transport=stream)
+        stream.abort()
+        return
+    try:
+        stream.begin(connection, None if is_plain else peer)
+    except Exception as error:
+        report("a connection failed as it opened", error, transport=stream)
+        stream.abort()
+        return
+    stream.resume_reading()
+    if data:
+        stream.deliver_first(data)
 
 
 async def bind(host: str | None, port: int) -> list[socket.socket]:

@@ -57,17 +57,16 @@ class TcpStream(TcpTransport):
 
     def open(self, connection: Connection, origin: Origin, host: str, port: int) -> None:
         """Begin to be the stream of a connection."""
-        user: object = connection
-        self._user = user if isinstance(user, StreamUser) else InterpretedUser(connection)
+        self._user = _user_of(connection)
         self._origin = origin
         self._host = host
         self._port = port
         self.set_write_buffer_limits(WRITE_HIGH_BYTES, WRITE_LOW_BYTES)
         self.set_protocol(self)
 
-    def begin(self, connection: Connection) -> None:
-        """Tell the connection that it has a stream."""
-        connection.opened(self, self)
+    def begin(self, connection: Connection, peer: PeerInfo | None = None) -> None:
+        """Tell the connection that it has a stream, of another peer than its own if one is given."""
+        connection.opened(self, self if peer is None else peer)
 
     # For the connection: PeerInfo.
 
@@ -146,6 +145,22 @@ class TcpStream(TcpTransport):
     def buffered_bytes(self) -> int:
         """Return how much the socket has not taken yet."""
         return self._unsent_bytes
+
+    def hand_over(self, connection: Connection) -> None:
+        """Have another connection go on."""
+        if self._user is not None:
+            self._user = _user_of(connection)
+
+    def detach(self) -> int:
+        """Give up the socket, which leaves the listener's count as well; -1 when the stream is closing.
+
+        The connection is told nothing any more, not even its end.
+        """
+        fd = super().detach()
+        if fd >= 0:
+            self._user = None
+            self._origin.on_closed()
+        return fd
 
     # For the transport, which it is itself: Protocol.
 
@@ -308,6 +323,15 @@ class Stream:
         """Return how much the socket has not taken yet."""
         return self._transport.get_write_buffer_size()
 
+    def hand_over(self, connection: Connection) -> None:
+        """Have another connection go on."""
+        if self._connection is not None:
+            self._connection = connection
+            self.data_received = connection.received
+            transport, protocol = self._transport, cast(asyncio.Protocol, self)
+            if transport.get_protocol() is protocol:
+                transport.set_protocol(protocol)  # which holds what data goes to
+
     # For asyncio: Protocol.
 
     def pause_writing(self) -> None:
@@ -362,6 +386,11 @@ class Stream:
             self._transport.abort()
         else:
             self._transport.close()
+
+
+def _user_of(connection: Connection) -> StreamUser:
+    user: object = connection
+    return user if isinstance(user, StreamUser) else InterpretedUser(connection)
 
 
 def _discard(_: bytes) -> None:

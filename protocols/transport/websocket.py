@@ -226,6 +226,11 @@ class WebSocketConnection:
         """Return what the stream has not sent, frame headers included."""
         return self._stream.buffered_bytes()
 
+    def hand_over(self, connection: Connection) -> None:
+        """Have another connection go on inside."""
+        if self._inside is not None:
+            self._inside = connection
+
     # Upgrade, frames, end.
 
     def _go_on(self) -> None:

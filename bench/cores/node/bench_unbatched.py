@@ -65,6 +65,9 @@ class ListTransport:
         """Return 0: all was written."""
         return 0
 
+    def hand_over(self, connection: Connection) -> None:
+        """Do nothing: no data comes from here."""
+
 
 def _connect(client_id: bytes) -> bytes:
     body = b"\x00\x04MQTT\x04\x02\x00\x00" + len(client_id).to_bytes(2, "big") + client_id

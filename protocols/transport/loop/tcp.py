@@ -173,6 +173,25 @@ class TcpTransport(Watcher):
         """Close at once; what is unsent is lost."""
         self._lose(None)
 
+    def detach(self) -> int:
+        """Give up the socket, and return its descriptor, which stays open and has no watcher; -1 when it is closing.
+
+        The protocol is told nothing any more. What is unsent is lost.
+        """
+        if self._is_closing:
+            return -1
+        self.set_protocol(_NO_PROTOCOL)
+        return self._leave()
+
+    def deliver_first(self, data: bytes) -> None:
+        """Deliver what was read of this stream elsewhere, before anything is read here."""
+        try:
+            self._deliver(data)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # as with what is read
+            self._fail(error)
+
     # For the selector: Watcher.
 
     def ready(self, events: int) -> None:
@@ -339,9 +358,13 @@ class TcpTransport(Watcher):
 
     def _lose(self, error: Exception | None) -> None:
         """The stream is gone; the protocol is told at the end of this poll."""
+        if self._fd >= 0:
+            fd = self._leave()
+            self._sockets.call_soon(lambda: self._gone(fd, error))
+
+    def _leave(self) -> int:
+        """Watch the socket no more; return its descriptor."""
         fd = self._fd
-        if fd < 0:
-            return
         self._fd = -1
         if self._events:
             self._sockets.watch(fd, self._events, 0)
@@ -350,7 +373,7 @@ class TcpTransport(Watcher):
         self._is_closing = True
         self._unsent = None
         self._unsent_bytes = 0
-        self._sockets.call_soon(lambda: self._gone(fd, error))
+        return fd
 
     def _gone(self, fd: int, error: Exception | None) -> None:
         with suppress(OSError):  # it is closed all the same

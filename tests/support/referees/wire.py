@@ -121,6 +121,9 @@ class _JudgedConnection:
     def buffered_bytes(self) -> int:
         return self._transport.buffered_bytes()
 
+    def hand_over(self, connection: Connection) -> None:
+        self._connection = connection
+
     # What the stream asks for while something large comes: ReadTarget.
 
     def buffer(self) -> memoryview | None:

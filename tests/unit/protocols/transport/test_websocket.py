@@ -1,7 +1,7 @@
 """WebSocket: the upgrade, frames into bytes and back, and every way to end. RFC 6455; MQTT 5.0 section 6."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -14,47 +14,21 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from sluicegate.protocols.transport.deadlines import Deadlines
-from sluicegate.protocols.transport.interface import PeerInfo, PeerRecord, ReadTarget
+from sluicegate.protocols.transport.interface import Connection, PeerRecord, ReadTarget
 from sluicegate.protocols.transport.listeners import Listener
-from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
-from sluicegate.protocols.transport.unfinished import UnfinishedBytes
+from sluicegate.protocols.transport.origins import OriginRefusal
 from sluicegate.protocols.transport.websocket import (
     EVENTS_PER_TURN_MAX,
-    MESSAGE_BYTES_MAX,
     PIECE_BYTES,
     SENT_BYTES_MAX,
-    UPGRADE_S,
     WebSocketConnection,
-    WebSocketSettings,
     over_websocket,
 )
 from support.network.event_loops import RunOnLoop
 from support.network.recorded_connection import RecordedConnection, Recorder
+from support.network.websocket_settings import for_everybody
 
 HOST = "192.0.2.1"
-
-
-def for_everybody(
-    *,
-    on_foreign: Callable[[PeerInfo, OriginRefusal], None] = lambda peer, foreign: None,
-    message_bytes_max: int = MESSAGE_BYTES_MAX,
-    upgrade_s: float = UPGRADE_S,
-) -> WebSocketSettings:
-    """Return the settings of a port where nobody has to log in, and that is for no page of another origin."""
-    pages = WebPages(
-        is_tls=False,
-        origins_setting="mqtt.allowed_origins",
-        origins=tuple,
-        hosts=lambda: ("gate.example",),
-        is_open=lambda: True,
-    )
-    return WebSocketSettings(
-        pages=pages,
-        on_foreign=on_foreign,
-        message_bytes_max=message_bytes_max,
-        upgrade_s=upgrade_s,
-        unfinished=UnfinishedBytes(1 << 40),
-    )
 
 
 class PretendStream:
@@ -92,6 +66,9 @@ class PretendStream:
 
     def buffered_bytes(self) -> int:
         return self.waiting_bytes
+
+    def hand_over(self, connection: Connection) -> None:
+        pass
 
 
 class Dialogue:
