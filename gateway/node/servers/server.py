@@ -4,6 +4,7 @@ The servers of the protocols are `mqtt`, `amqp`, `flow` and `http`.
 """
 
 import asyncio
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar, Generic, Protocol, TypeVar
@@ -21,9 +22,10 @@ from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices
 from sluicegate.protocols.connection.read_control import ReadControl
-from sluicegate.protocols.transport.interface import Connection, PeerInfo
-from sluicegate.protocols.transport.listeners import Listener
+from sluicegate.protocols.transport.interface import Connection, PeerInfo, PeerRecord
+from sluicegate.protocols.transport.listeners import Listener, adopt
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
+from sluicegate.protocols.transport.stream import Origin
 
 TICK_MS = 500  # between checks of time limits: keep alive, heartbeats, handshakes
 
@@ -80,6 +82,7 @@ class ProtocolServer(ABC, Generic[C, S]):
         self._role = Role("connection", self.name, ONE_CONNECTION, self.make_connection, self.connections)
         self._ticker = Ticker(services.runtime.clock.now_ns, services.runtime.after, TICK_MS, self.tick)
         self._accepted_count = 0
+        self._is_running = False  # between start and stop
         self.pages = {
             listener: self._pages(listener) for listener in self.schemes
         }  # that may use its port, by listener
@@ -126,9 +129,11 @@ class ProtocolServer(ABC, Generic[C, S]):
                 self.listeners[name] = listener
         self.tick()
         self._ticker.start()
+        self._is_running = True
 
     async def stop(self, *, within_s: float) -> None:
         """Accept no more clients, disconnect those there are, and wait until they are gone, for `within_s` at most."""
+        self._is_running = False
         for listener in self.listeners.values():
             await listener.stop()
         self._ticker.stop()
@@ -137,6 +142,20 @@ class ProtocolServer(ABC, Generic[C, S]):
         deadline = self._services.clock.now_ms() + int(within_s * 1000)
         while self.connections.children and self._services.clock.now_ms() < deadline:
             await asyncio.sleep(0.01)
+
+    def adopt(self, fd: int, peer: PeerRecord, data: bytes = b"") -> None:
+        """Serve the peer of an open socket that another process has accepted; `data` is what it has read of it.
+
+        The peer is as that process describes it. It has a place of the listener that it names, if that is open here:
+        without one left it is closed at once, as at that listener. A stopped server closes it, too.
+        """
+        listener = self.listeners.get(peer.listener)
+        if not self._is_running:
+            os.close(fd)
+        elif listener is None:
+            adopt(fd, peer, self._connect, data, Origin(peer.listener, lambda: None))
+        else:
+            listener.adopt(fd, peer, self._connect, data)
 
     def reload(self) -> None:
         """Put a changed configuration in force, for new connections."""
