@@ -98,9 +98,10 @@ class Questions:
     def received(self, note: FlowNote) -> None:
         """Handle a question or an answer of the neighbor. Raises ValueError."""
         if note.kind != ANSWER:
+            channel = self._channel
+            assert channel is not None, "notes come over a connection"
             names = [note.text(place) for place in range(1, len(note.values))]
-            if self._channel is not None:
-                self._is_asked(self._channel, note.kind, note.consumer, note.text(0), names)
+            self._is_asked(channel, note.kind, note.consumer, note.text(0), names)
             return
         text, error = note.text(0), note.text(1)
         asked = self._asked.pop(note.consumer, None)

@@ -97,6 +97,7 @@ class HomeReaders:
         self._queues = queues
         self._cursors = cursors
         self._connection: _Connection | None = None
+        self._goes_on = False  # requests are being begun
         self._is_reading = False  # also for a connection that was lost: its chunk is in memory
 
     @property
@@ -116,7 +117,7 @@ class HomeReaders:
         """Carry out a request of the neighbor. Raises ValueError."""
         connection = self._connection
         if connection is None:
-            return
+            raise ValueError(f"LINK_FLOW of kind {note.kind}, and no readers were agreed on")
         found = request_in(note, self._neighbor)
         if found is None:
             text = f"the broker is of a release that does not know the request {note.text(0)!r:.100}"
@@ -154,14 +155,29 @@ class HomeReaders:
 
     def _go_on(self) -> None:
         """Begin what waits: the next read, unless one is under way, and others, as many as may be at once."""
+        if self._goes_on:
+            return  # a request has failed at once, and is called from below
+        self._goes_on = True
+        try:
+            while self._begins_next():
+                pass
+        finally:
+            self._goes_on = False
+
+    def _begins_next(self) -> bool:
+        """Begin one request, if there is one that may begin; return whether it was."""
         connection = self._connection
         if connection is None:
-            return
-        while connection.others and connection.under_way_count < AT_ONCE_MAX and not self._waits_for(connection):
+            return False
+        may_begin = connection.under_way_count < AT_ONCE_MAX
+        if connection.others and may_begin and not self._waits_for(connection):
             run(self._cell.runtime, self._carry_out_other(connection.others.popleft()))
-        if connection.reads and not self._is_reading and not self._waits_for(connection):
+        elif connection.reads and not self._is_reading and not self._waits_for(connection):
             self._is_reading = True
             run(self._cell.runtime, self._read(connection.reads.popleft()))
+        else:
+            return False
+        return True
 
     def _waits_for(self, connection: _Connection) -> bool:
         """Return whether too much waits for the socket already; `_written` goes on then."""

@@ -59,9 +59,9 @@ class Home:
         facts = QueueFacts("exclusive", 0, 0, True, True, 0)
         handle = queue_elsewhere(QueueHome("q", LinkOutput("a"), facts), queue, set, 1, "default")
         self.handle: QueueHandle | None = handle
-        directory = spawned(runtime, lambda cell: Asked(cell, self._found))
+        self.directory = spawned(runtime, lambda cell: Asked(cell, self._found))
         self.link = spawned(runtime, Idle)
-        self.readers = HomeReaders(self.link, "a", queues=directory, cursors=cursors)
+        self.readers = HomeReaders(self.link, "a", queues=self.directory, cursors=cursors)
         self.connects()
 
     def _found(self, message: object) -> QueueHandle | None:
@@ -301,6 +301,27 @@ def test_a_missing_partition_is_told_and_a_fault_is_not_taken_for_one(
     assert home.refusals() == [(8, "failed")]
     assert "a request of a reader at a to queue 'q' failed" in caplog.text
     caplog.clear()  # of the fault
+
+
+def test_a_request_without_an_agreement_on_readers_is_a_fault_of_the_neighbor(home: Home) -> None:
+    """It would wait for an answer for ever."""
+    home.readers.disconnected()
+    with pytest.raises(ValueError, match="no readers were agreed on"):
+        home.readers.received(FlowNote(notes.READER, 1, ["look", "q", "ada", "c"]))
+
+
+def test_requests_that_fail_at_once_are_all_refused(home: Home) -> None:
+    """Each begins the next: thousands of them must not be calls within calls."""
+    home.wire.paused()
+    home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
+    reads, others = range(1_500), range(1_500, 3_000)
+    home.asks_all(reads, "read", "q", "ada", 0, 1, 1_000, 100)
+    home.asks_all(others, "look", "q", "ada", "c")
+    home.directory.stop()
+    home.wire.resumed()
+    home.runtime.loop.call_soon(home.wire.flush)
+    home.turns()
+    assert sorted(home.refusals()) == [(number, "gone") for number in (*reads, *others)]
 
 
 def test_what_waits_when_a_connection_ends_is_answered_on_no_other(home: Home) -> None:
