@@ -1,7 +1,7 @@
 """The whole configuration: its sections, and the rules between them."""
 
 from collections.abc import Iterator
-from typing import Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -35,11 +35,22 @@ from sluicegate.gateway.config.sections.security.authentication import Account, 
 from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
+BROKERS_MAX: Final = 64
+
+Brokers = Annotated[
+    Annotated[int, Field(ge=1, le=BROKERS_MAX)] | Literal["auto"] | None,
+    Field(
+        description="broker processes that serve this machine as one; auto: one for each processor that this process "
+        "may use; empty: one process, without a supervisor"
+    ),
+]
+
 
 class Config(Section):
     """The whole configuration of a node. Frozen: a reload makes a new one, and compares the two."""
 
     node: Node = Node()
+    brokers: Brokers = None
     data: Data = Data()
     backup: Backup = Backup()
     listeners: Listeners = Listeners()

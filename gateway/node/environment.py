@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import CallFromThread, CallLater, Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
+from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
 from sluicegate.protocols.transport.loop.event_loop import (
     quiet_of_sockets,
@@ -52,6 +53,7 @@ class Environment:
     thread_calls: Callable[[], CallFromThread] = thread_calls_of_sockets  # has other threads call the running loop
     timers: Callable[[], CallLater] = timers_of_sockets  # sets the timers of the actors on the running loop
     quiet: Callable[[], Callable[[], bool]] = quiet_of_sockets  # says whether nobody else waits for the running loop
+    siblings: Siblings | None = None  # the other brokers of this machine, if it has several
 
 
 MACHINE = Environment()

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from sluicegate.actors.runtime.actor import SupervisorActor
@@ -14,6 +15,7 @@ from sluicegate.gateway.config.sections.links import Link, NamedLink
 from sluicegate.gateway.config.settings.links import link_settings
 from sluicegate.gateway.node.link_queues import LinkQueues
 from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.siblings import connect_to_sibling
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR, ProvisionedObjects, kind_of_sections
 from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused, VpnNotFound
@@ -64,6 +66,7 @@ class NodeLinks:
         self._is_stopped = False
         config = services.config
         self._is_named = config.node.is_named()
+        self._siblings = services.environment.siblings
         default = message_vpns[DEFAULT_VPN]
         catalog = services.recovered.stored(DEFAULT_VPN).catalog
         self._provisioned = ProvisionedObjects(LINKS, default.access, catalog, self._configured)
@@ -142,7 +145,21 @@ class NodeLinks:
         return self._services.config.links
 
     def _definitions(self) -> dict[str, Link]:
-        return {**self._provisioned.objects, **self._configured()}
+        return {**self._provisioned.objects, **self._configured(), **self._to_siblings()}
+
+    def _to_siblings(self) -> dict[str, Link]:
+        """Return the links to the other brokers of this machine: each has all message VPNs."""
+        if self._siblings is None:
+            return {}
+        link = Link(vpns={name: name for name in self._message_vpns})
+        return dict.fromkeys(self._siblings.others, link)
+
+    def _settings_of(self, name: str, link: Link) -> LinkSettings:
+        """Return the settings of a link. Raises OSError and ValueError for a file that cannot be used."""
+        settings = link_settings(name, link, broker=self.links.broker)
+        if self._siblings is not None and name in self._siblings.others:
+            return replace(settings, dials_sibling=self._siblings.dials(name))
+        return settings
 
     def _view(self, name: str, link: Link) -> LinkView:
         named = link if isinstance(link, NamedLink) else NamedLink.of(name, link)
@@ -180,7 +197,7 @@ class NodeLinks:
         enabled = self._enabled()
         for name, link in enabled.items():
             try:
-                settings[name] = link_settings(name, link, broker=self.links.broker)
+                settings[name] = self._settings_of(name, link)
             except (OSError, ValueError) as error:
                 self._errors[name] = str(error)
                 log.error("there is no link to %s: %s", name, error)
@@ -278,4 +295,8 @@ class NodeLinks:
         role = Role("connection", f"to-{neighbor.name}", ONE_CONNECTION, make, self._dialed, is_shared=False)
         cell = runtime.spawn_as(role, self._dials_count)
         connection: DialedConnection = cell.behaviour
-        runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings)))
+        if neighbor.settings.dials_sibling:
+            assert self._siblings is not None, "one of them is the neighbor"
+            connect_to_sibling(connection, self._siblings, neighbor.name)
+        else:
+            runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings)))

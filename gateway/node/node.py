@@ -266,7 +266,8 @@ class Node:
     async def _reload(self, changes: Changes, config: Config) -> Changes:
         seen = look_at(config)  # before the files are read: a later change is read again
         secrets = self._read_secrets(config)
-        set_up_logging(config.log)
+        siblings = self.services.environment.siblings
+        set_up_logging(config.log, broker="" if siblings is None else siblings.name)
         for change in changes.restart_needed:
             log.warning("%s: needs a restart to take effect", change)
         for change in changes.reloadable:

@@ -29,6 +29,7 @@ from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.actors.spool.catalog import CatalogActor, WriteRow
 from sluicegate.actors.transactions.staging import StagingActor, StagingServices
 from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
+from sluicegate.gateway.config.sections.node import Queues as QueuesSection
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
@@ -303,10 +304,18 @@ class MessageVpn:
         self._sampler = runtime.after(SAMPLE_MS, self._sample_rates)
 
     async def _declare(self) -> None:
-        self.warnings = await declare_queues(self.queues, self.config.queues)
+        self.warnings = await declare_queues(self.queues, self._declared_here())
         self.warnings += await define_virtual_destinations(
             self.name, self.config.virtual_destinations, queues=self.queues, router=self.router
         )
+
+    def _declared_here(self) -> QueuesSection:
+        """Return the section of queues, without those whose home is another broker of this machine."""
+        section, siblings = self.config.queues, self._services.environment.siblings
+        if siblings is None:
+            return section
+        here = tuple([each for each in section.declared if siblings.is_home_of_queue(self.name, each.config.name)])
+        return section.model_copy(update={"declared": here})
 
     # --- construction ---
 

@@ -38,15 +38,19 @@ _PAIR: Final = re.compile(r"[^\s=]=")
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
+def set_up_logging(log: Log, *, broker: str = "", stream: TextIO | None = None) -> None:
     """Send all loggers to one stream. May be called again after a reload; the handler is replaced, not added.
 
-    Raises OSError for an audit file that cannot be written; nothing has changed then.
+    Each line says which `broker` wrote it, where several write to one stream. Raises OSError for an audit file that
+    cannot be written; nothing has changed then.
     """
-    _set_up_audit(log.audit_file)
+    says_who = SaysWho(broker) if broker else None
+    _set_up_audit(log.audit_file, says_who)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.set_name(HANDLER_NAME)
     handler.setFormatter(JsonLines() if log.format == "json" else TextLines())
+    if says_who is not None:
+        handler.addFilter(says_who)
     root = logging.getLogger()
     for old in [old for old in root.handlers if old.get_name() == HANDLER_NAME]:
         root.removeHandler(old)
@@ -58,7 +62,20 @@ def set_up_logging(log: Log, *, stream: TextIO | None = None) -> None:
         logging.getLogger(name).setLevel(max(LEVELS[log.level], logging.WARNING))
 
 
-def _set_up_audit(file: Path | None) -> None:
+class SaysWho(logging.Filter):
+    """Adds the name of the broker to each line."""
+
+    def __init__(self, broker: str) -> None:
+        super().__init__()
+        self._broker = broker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add the name, and let the line pass."""
+        vars(record).setdefault("broker", self._broker)
+        return True
+
+
+def _set_up_audit(file: Path | None, says_who: SaysWho | None) -> None:
     handlers = [] if file is None else [AuditFile(file)]
     audit = logging.getLogger("sluicegate.audit")
     audit.propagate = False
@@ -68,6 +85,8 @@ def _set_up_audit(file: Path | None) -> None:
         with suppress(OSError):  # the disk is full, so the rest cannot be written: another file is configured for this
             old.close()
     for handler in handlers:
+        if says_who is not None:
+            handler.addFilter(says_who)
         audit.addHandler(handler)
 
 

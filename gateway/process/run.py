@@ -68,15 +68,25 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
     The caller disables the garbage collector before importing this module; it is enabled when the node is ready. The
     caller also blocks SIGHUP, which would end the process; it is unblocked once its handler is set. Raises CannotStart.
     """
-    try:
-        set_up_logging(config.log)
-    except OSError as error:
-        text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
-        raise CannotStart(text) from None
+    prepare(config)
+    return socket_loop.run(_serve(config, reload))
+
+
+def prepare(config: Config, *, broker: str = "") -> None:
+    """Set up logging, memory and file limits of a process with a node, one `broker` of several. Raises CannotStart."""
+    begin_logging(config, broker=broker)
     keep_freed_memory()
     raise_file_limit(config)
     gc.freeze()  # objects of imported modules are never collected
-    return socket_loop.run(_serve(config, reload))
+
+
+def begin_logging(config: Config, *, broker: str = "") -> None:
+    """Set up logging as configured. Raises CannotStart for an audit file that cannot be written."""
+    try:
+        set_up_logging(config.log, broker=broker)
+    except OSError as error:
+        text = f"log.audit_file: {config.log.audit_file} cannot be written: {error.strerror or error}"
+        raise CannotStart(text) from None
 
 
 async def _serve(config: Config, reload: Callable[[], Config]) -> int:
@@ -95,16 +105,14 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     loop.add_signal_handler(signal.SIGHUP, reloading.request)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
     try:
-        await node.start(before_opening=_freeze)
+        await node.start(before_opening=freeze)
     except CannotStart:
         _stop_reloading(reloading)
         await node.stop()  # cleanly: after a start that failed, the next one must not flag all messages as redelivered
         raise
     _announce(node)
     _warn_of_unusable_listeners(node, config)
-    _freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
-    gc.enable()
+    collect_from_now_on()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
     _stop_reloading(reloading)
@@ -117,7 +125,14 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     return 0
 
 
-def _freeze() -> None:
+def collect_from_now_on() -> None:
+    """Enable the garbage collector, for what is made from now on: the node is ready."""
+    freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+
+
+def freeze() -> None:
     """Collect what the start has left behind, and keep all else out of collections: it stays.
 
     With thousands of queues this takes half a second, so most of it is done before ports are open.

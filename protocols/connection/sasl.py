@@ -14,7 +14,7 @@ from sluicegate.protocols.security.authentication import (
     Exchange,
     Principal,
 )
-from sluicegate.protocols.transport.interface import PeerInfo
+from sluicegate.protocols.transport.interface import SIBLINGS, PeerInfo
 
 ANONYMOUS_NAME: Final = "ANONYMOUS"
 PLAIN_NAME: Final = "PLAIN"
@@ -41,6 +41,8 @@ class SaslDialogue(Generic[S]):
 
     def offered(self) -> list[str]:
         """Return the mechanisms this client may use, best first."""
+        if self._peer.listener == SIBLINGS:
+            return [ANONYMOUS_NAME]
         names: list[str] = []
         if self._peer.certificate_name is not None:
             names.append(EXTERNAL_NAME)

@@ -55,7 +55,7 @@ from sluicegate.protocols.flow.engine.frame_rules import CLOSED
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkWire
 from sluicegate.protocols.flow.publishers.publisher import ReleasePublisher
 from sluicegate.protocols.security.authentication import Authenticator, Principal
-from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import SIBLINGS, ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 log = logging.getLogger("sluicegate.flow")
@@ -189,11 +189,19 @@ class FlowPeer(Behaviour):
         """Set the client's identity, and admit it. Raises ClientDenied."""
         assert self._peer is not None, "the transport comes before its bytes"
         self.identity.authenticated(principal)
+        if self.is_sibling:  # it is no client: all that it does is to make the connection a link
+            self._is_known = True
+            return
         rights = self.identity.admit(self.client, self._peer.host, self.cell.runtime.clock.now_ms())
         self.publishers.publisher.rights = rights
         self.read_control.limit(rights)
         self._is_known = True
         self.report(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
+
+    @property
+    def is_sibling(self) -> bool:
+        """Whether it is another broker of this machine."""
+        return self._peer is not None and self._peer.listener == SIBLINGS
 
     def not_authenticated(self, why: str) -> None:
         """Count and log a failed authentication. The client does not get the reason."""
@@ -209,6 +217,8 @@ class FlowPeer(Behaviour):
 
     def peer_name(self) -> str:
         """Return the client's address, for logs."""
+        if self.is_sibling:
+            return "a Unix socket"
         return "?" if self._peer is None else f"{self._peer.host}:{self._peer.port}"
 
     # --- requests ---

@@ -210,16 +210,15 @@ class DialedConnection(Behaviour, Flushed):
         engine.send(next_word.encode())
 
     def _open(self) -> None:
-        transport, target = self._transport, self._settings.target
+        transport, settings = self._transport, self._settings
         assert transport is not None, "it was read from"
-        assert target is not None, "it was dialled"
         self._wire = LinkWire(
             self.cell,
             self._engine,
             self._counters,
             transport,
-            address=f"{target.host}:{target.port}",
-            is_encrypted=target.is_tls,
+            address=settings.address,
+            is_encrypted=settings.tls is not None,
             hang_up=self._hang_up,
         )
         self._engine.send(self._greeting.encode())

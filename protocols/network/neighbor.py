@@ -164,7 +164,7 @@ class Neighbor(LinkUser):
         self._dial_after(self._backoff.next_ms(lasted_ms, self.cell.runtime.rng.random()))
 
     def _dial_after(self, delay_ms: int) -> None:
-        if self.settings.target is None or self._is_stopped:
+        if not self.settings.dials or self._is_stopped:
             return
         if self._timer is not None:
             self._timer.cancel()

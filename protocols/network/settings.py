@@ -14,7 +14,7 @@ class LinkSettings:
     """One link, to one neighbor broker."""
 
     name: str  # of the neighbor broker
-    target: Target | None  # where it listens; None: it connects to us
+    target: Target | None  # where it listens; None: it connects to us, unless it is a sibling
     options: ClientOptions  # how to log in there
     tls: ssl.SSLContext | None  # of a target that is TLS
     tls_digests: tuple[bytes, ...]  # differ where the files of `tls` do
@@ -25,6 +25,17 @@ class LinkSettings:
     dead_time_ms: int  # the neighbor is gone when nothing was heard of it for so long
     subscribe_wait_ms: int  # subscribers are answered when the neighbor knows, after so long at the latest
     direct_bytes_max: int  # direct messages that wait for the neighbor; beyond, the oldest are dropped
+    dials_sibling: bool = False  # the neighbor is another broker of this machine, and this one connects to it
+
+    @property
+    def dials(self) -> bool:
+        """Whether this broker connects to the neighbor."""
+        return self.target is not None or self.dials_sibling
+
+    @property
+    def address(self) -> str:
+        """Where this broker connects to, for logs."""
+        return "a Unix socket" if self.target is None else f"{self.target.host}:{self.target.port}"
 
     def runs_as(self, other: "LinkSettings | None") -> bool:
         """Return whether a link with other settings need not be made anew."""
@@ -42,4 +53,5 @@ class LinkSettings:
             self.dead_time_ms,
             self.subscribe_wait_ms,
             self.direct_bytes_max,
+            self.dials_sibling,
         )

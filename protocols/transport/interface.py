@@ -154,6 +154,9 @@ class Connection(Protocol):
         """The peer has taken most of what was buffered."""
 
 
+# The listener of streams that other brokers of this machine open, which nobody else can: not one of the configuration.
+SIBLINGS: Final = "siblings"
+
 ConnectionFactory: TypeAlias = Callable[[], Connection]  # called once for each accepted stream
 
 

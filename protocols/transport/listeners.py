@@ -57,8 +57,12 @@ class BaseListener(ABC):
         connections_max: int = CONNECTIONS_MAX,
         files_max: int = sys.maxsize,
         tls_handshake_s: float = TLS_HANDSHAKE_S,
+        shares_port: bool = False,
     ) -> None:
-        """Host None is every interface, port 0 one that the kernel picks. Raises TlsFilesRefused."""
+        """Host None is every interface, port 0 one that the kernel picks. Raises TlsFilesRefused.
+
+        With `shares_port`, other processes may have the same port, each with clients of its own.
+        """
         self.name = name
         self.connections_max = connections_max
         self.connection_count = 0
@@ -68,6 +72,7 @@ class BaseListener(ABC):
         self.handshake_failed_count = 0
         self._host = host
         self._port = port
+        self._shares_port = shares_port
         self._files_max = files_max
         self._bound_port = 0  # 0: not listening
         self._tls = tls
@@ -98,7 +103,7 @@ class BaseListener(ABC):
 
         Raises OSError when the address is taken, or not one of this machine.
         """
-        bound = bound or await bind(self._host, self._port)
+        bound = bound or await bind(self._host, self._port, shares_port=self._shares_port)
         self._bound_port = cast(int, bound[0].getsockname()[1])
         sockets = running_sockets()
         for listening in bound:
@@ -190,8 +195,9 @@ class Listener(BaseListener):
         connections_max: int = CONNECTIONS_MAX,
         files_max: int = sys.maxsize,
         tls_handshake_s: float = TLS_HANDSHAKE_S,
+        shares_port: bool = False,
     ) -> None:
-        """Host None is every interface, port 0 one that the kernel picks. Raises TlsFilesRefused."""
+        """Arguments are those of the base. Raises TlsFilesRefused."""
         super().__init__(
             name=name,
             host=host,
@@ -200,6 +206,7 @@ class Listener(BaseListener):
             connections_max=connections_max,
             files_max=files_max,
             tls_handshake_s=tls_handshake_s,
+            shares_port=shares_port,
         )
         self._connect = connect
         self._last_host = ""
@@ -290,10 +297,11 @@ def adopt(fd: int, peer: PeerRecord, connect: ConnectionFactory, data: bytes, or
         stream.deliver_first(data)
 
 
-async def bind(host: str | None, port: int) -> list[socket.socket]:
+async def bind(host: str | None, port: int, *, shares_port: bool = False) -> list[socket.socket]:
     """Return a bound, not yet listening socket for every address of the host, all on one port.
 
-    Host None is every interface, port 0 one that the kernel picks. Raises OSError.
+    Host None is every interface, port 0 one that the kernel picks. With `shares_port`, other processes of the same user
+    may bind it as well: the kernel spreads connections over those who listen. Raises OSError.
     """
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     bound: list[socket.socket] = []
@@ -303,6 +311,8 @@ async def bind(host: str | None, port: int) -> list[socket.socket]:
             bound.append(listening)
             listening.setblocking(False)
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shares_port:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if family == socket.AF_INET6:
                 # Else [::] takes the IPv4 side of the port too, and 0.0.0.0 beside it cannot bind.
                 listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -26,6 +26,13 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
         self._links = links
         super().__init__(services, message_vpns)
 
+    async def start(self) -> None:
+        """Open the listeners, and take links of other brokers of this machine. Raises CannotStart."""
+        await super().start()
+        siblings = self._services.environment.siblings
+        if siblings is not None:
+            siblings.take_links(self.adopt)
+
     @property
     def message_bytes_max(self) -> int:
         """A frame need not be cut, so the longest frame."""

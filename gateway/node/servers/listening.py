@@ -53,6 +53,7 @@ def make_listener(
         tls=tls,
         connections_max=config.max_connections,
         files_max=files_for_clients(),
+        shares_port=environment.siblings is not None,
     )
 
 

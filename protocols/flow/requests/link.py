@@ -21,7 +21,7 @@ def become_link(peer: FlowPeer, link: Link) -> None:
     """Answer LINK."""
     if peer.link is not None:
         raise PeerViolation(codes.OUT_OF_TURN, "LINK on a connection that is a link")
-    may_link = peer.identity.rights.profile.allow_bridge_connections_enabled
+    may_link = peer.is_sibling or peer.identity.rights.profile.allow_bridge_connections_enabled
     user = repr(peer.identity.user) if peer.identity.user else "(anonymous)"
     wire = peer.make_wire()
     peer.link = wire

@@ -35,18 +35,40 @@ SetOption = Annotated[
 ]
 
 
-def serve(config: ConfigOption = None, data: DataOption = None, settings: SetOption = None) -> None:
+BrokersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--brokers",
+        metavar="COUNT",
+        help="Broker processes that serve this machine as one, or `auto`: one for each processor; same as --set "
+        "brokers=COUNT.",
+    ),
+]
+
+
+def serve(
+    config: ConfigOption = None,
+    data: DataOption = None,
+    brokers: BrokersOption = None,
+    settings: SetOption = None,
+) -> None:
     """Run the gateway in the foreground until SIGTERM or Ctrl-C."""
     # A SIGHUP during the start must not end the process: `run` unblocks the signal when it can handle it.
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGHUP])
     # SIGTERM is a normal end for a gateway; `main` treats it as a failure.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    if brokers is not None:
+        settings = [f"brokers={brokers}", *(settings or ())]
     loaded = loaded_config(config, data, settings)
     gc.disable()  # until the node is ready: objects made by the start stay, so collecting is wasted work
+    from sluicegate.gateway.machine.serve import serve_machine  # late, likewise
     from sluicegate.gateway.process.run import run  # late: every other command starts without the broker's code
 
     try:
-        exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))
+        if loaded.brokers is None:
+            exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))
+        else:
+            exit_code = serve_machine(loaded, reload=lambda: _reloaded(config, data, settings))
     except CannotStart as error:
         raise CommandFailed(error.text, advice=error.advice) from None
     raise typer.Exit(exit_code)

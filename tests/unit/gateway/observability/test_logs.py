@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import orjson
 import pytest
@@ -112,6 +113,15 @@ def test_setting_up_again_replaces_the_handler_and_the_level(root: logging.Logge
     logging.getLogger("gateway.test").error("shown")
     assert first.getvalue() == ""
     assert second.getvalue().count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_lines_of_one_broker_among_several_say_which(root: logging.Logger, kind: Literal["text", "json"]) -> None:
+    stream = io.StringIO()
+    set_up_logging(Log(format=kind), broker="edge-2", stream=stream)
+    logging.getLogger("gateway.test").info("it is ready")
+    line = stream.getvalue()
+    assert ("broker='edge-2'" in line) if kind == "text" else (orjson.loads(line)["broker"] == "edge-2")
 
 
 @pytest.fixture

@@ -1,0 +1,206 @@
+"""The process of one broker among several on a machine, which the supervisor starts: `python -m` this module.
+
+It reads no configuration and opens no port for operators: both come from the supervisor, and reach it there.
+"""
+
+import asyncio
+import gc
+import logging
+import random
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, final
+
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.machine.channel import Channel, ChannelClosed
+from sluicegate.gateway.machine.messages import (
+    BEGIN,
+    CALL,
+    FAILED,
+    READY,
+    RELOAD,
+    RESTORED,
+    STOP,
+    Call,
+    Go,
+    Start,
+)
+from sluicegate.gateway.node.environment import Environment, OperatorPorts
+from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.gateway.node.siblings import Holdings, Siblings
+from sluicegate.gateway.process.operator_ports import IMPORTED
+from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare
+from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.protocols.mqtt.session.session import STATE_ROW
+from sluicegate.protocols.transport.loop import event_loop as socket_loop
+from sluicegate.protocols.transport.passage import Passage
+from sluicegate.storage.catalog.queues import stored_queues
+from sluicegate.storage.catalog.recovered import StoredVpn
+from sluicegate.storage.errors import FolderInUse, StorageError
+from sluicegate.storage.store.store import SpoolStore
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.operations.node import NodeOperations
+
+LOCKED_S: Final = 15.0  # how long a broker whose supervisor has died may take to stop; then its spool is in use
+
+log = logging.getLogger("sluicegate.node")
+
+
+class BrokerPorts(OperatorPorts):
+    """What takes the place of operators' ports: operations, for the supervisor to call."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.operations: NodeOperations | None = None
+
+    async def open(self) -> None:
+        """Import what operations need, which clients do not, and make them."""
+        for module in IMPORTED:
+            await asyncio.sleep(0)
+            import_module(module)
+        from sluicegate.gateway.operations.answers import act, answer  # late: after the ports of clients are open
+        from sluicegate.gateway.operations.node import NodeOperations
+
+        view = self.operations = NodeOperations(self._node)
+        answerer = self._node.links.answerer
+        answerer.answers = partial(answer, view)
+        answerer.actions = partial(act, view, self._node.services.runtime.events)
+
+    def end_streams(self) -> None:
+        """End what goes on for as long as somebody reads."""
+        if self.operations is not None:
+            self.operations.followers.end()
+
+
+@final
+class BrokerProcess:
+    """One broker, from its start to its end."""
+
+    def __init__(self) -> None:
+        self._stopping = asyncio.Event()
+        self._node: Node | None = None
+
+    async def run(self, control: socket.socket, passages: socket.socket) -> int:
+        """Run the broker until the supervisor has it stop, or is gone; return the exit code."""
+        channel = await Channel.over(control, self._serve)
+        channel.closed.add_done_callback(lambda _: self._stopping.set())
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
+        start: Start = await channel.ask(BEGIN)
+        siblings = Siblings(start.number, start.names)
+        meeting = Passage(passages, take=lambda message, fd: siblings.met(int(message), socket.socket(fileno=fd)))
+        try:
+            return await self._run(channel, start.config, siblings)
+        except CannotStart as error:
+            await channel.ask(FAILED, error.text, error.advice)
+            return 1
+        except ChannelClosed:
+            return 1
+        finally:
+            meeting.close()
+            siblings.close()
+
+    async def _run(self, channel: Channel, config: Config, siblings: Siblings) -> int:
+        prepare(config, broker=siblings.name)
+        store = await self._open_store(config)
+        try:
+            node = Node(
+                config,
+                store=store,
+                clock=SystemClock(),
+                rng=random.SystemRandom(),
+                environment=Environment(siblings=siblings),
+                operator_ports=BrokerPorts,
+            )
+        except StorageError as problem:
+            text = f"the data folder {config.data.path} cannot be read: {problem}"
+            raise CannotStart(text, advice="Check it with `sluicegate doctor`.") from None
+        holdings = holdings_of(node.services.recovered.vpns)
+        go: Go = await channel.ask(RESTORED, holdings)
+        siblings.begin({**go.holdings, siblings.number: holdings})
+        try:
+            await node.start(before_opening=freeze)
+        except CannotStart:
+            await node.stop()  # cleanly, so that the next start need not flag all messages as redelivered
+            raise
+        self._node = node
+        await channel.ask(READY, node.endpoints())
+        collect_from_now_on()
+        node.failed.add_done_callback(lambda _: self._stopping.set())
+        await self._stopping.wait()
+        if node.failed.done():
+            log.error("the broker cannot continue: %r", node.failed.result())
+            store.close()
+            return 1
+        await node.stop()
+        return 0
+
+    async def _open_store(self, config: Config) -> SpoolStore:
+        """Open the spool, once a broker of an earlier supervisor has left it. Raises CannotStart."""
+        until_s = asyncio.get_running_loop().time() + LOCKED_S
+        while True:
+            try:
+                return open_store(config)
+            except CannotStart as error:
+                in_use = isinstance(error.__context__, FolderInUse)
+                if not in_use or asyncio.get_running_loop().time() > until_s or self._stopping.is_set():
+                    raise
+            await asyncio.sleep(0.1)
+
+    async def _serve(self, verb: str, arguments: tuple[Any, ...]) -> object:
+        if verb == STOP:
+            self._stopping.set()
+            return None
+        node = self._node
+        if node is None:
+            raise CannotStart("the broker is starting")
+        if verb == RELOAD:
+            config: Config = arguments[0]
+            return await node.reload(config)
+        assert verb == CALL, verb
+        call: Call = arguments[0]
+        ports = node.operator_ports
+        assert isinstance(ports, BrokerPorts), "it was made with them"
+        assert ports.operations is not None, "the node has started"
+        return await getattr(ports.operations.in_vpn(call.vpn), call.name)(*call.arguments, **dict(call.options))
+
+
+def holdings_of(vpns: Mapping[str, StoredVpn]) -> Holdings:
+    """Return the queues and sessions that a store has."""
+    return Holdings(
+        queues={
+            name: frozenset([queue.definition.config.name for queue in stored_queues(stored.catalog)])
+            for name, stored in vpns.items()
+        },
+        sessions=frozenset(
+            [
+                key[len(STATE_ROW) :].decode()
+                for stored in vpns.values()
+                for key in stored.sessions
+                if key.startswith(STATE_ROW)
+            ]
+        ),
+    )
+
+
+def main() -> int:
+    """Run the broker whose two sockets to the supervisor have the numbers of the arguments."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, and the supervisor stops us
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # likewise
+    gc.disable()  # until the node is ready: objects made by the start stay, so collecting is wasted work
+    control, passages = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
+
+    async def run() -> int:
+        return await BrokerProcess().run(control, passages)
+
+    return socket_loop.run(run())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""The channel between the supervisor and a broker: requests and answers, either way, over a pair of Unix sockets.
+
+Both ends run the same code for the same user, and nobody else can reach the sockets, so what crosses is pickled.
+"""
+
+import asyncio
+import pickle
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, final
+
+LENGTH: Final = struct.Struct("!I")
+ASK, ANSWER, FAILURE = range(3)
+
+Serve = Callable[[str, tuple[Any, ...]], Awaitable[object]]
+
+
+class ChannelClosed(Exception):
+    """The other process has closed the channel, or died."""
+
+
+@final
+class Channel:
+    """One end of a channel, on the running loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, serve: Serve) -> None:
+        """Begin. `serve` carries out a request of the other end; what it raises is raised there."""
+        self._reader = reader
+        self._writer = writer
+        self._serve = serve
+        self._asked: dict[int, asyncio.Future[Any]] = {}  # requests without an answer, by number
+        self._number = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        loop = asyncio.get_running_loop()
+        self.closed: asyncio.Future[None] = loop.create_future()  # done when the other end is gone
+        self._reading = loop.create_task(self._read())
+
+    @classmethod
+    async def over(cls, end: socket.socket, serve: Serve) -> "Channel":
+        """Return the channel over one of two connected sockets."""
+        reader, writer = await asyncio.open_connection(sock=end)
+        return cls(reader, writer, serve)
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        """Have the other end carry out a request; return its answer. Raises what it raised, or ChannelClosed."""
+        if self.closed.done():
+            raise ChannelClosed(verb)
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._asked[number] = answer
+        self._write((ASK, number, verb, arguments))
+        try:
+            return await answer
+        finally:
+            self._asked.pop(number, None)
+
+    def close(self) -> None:
+        """Close this end. Requests that are under way fail with ChannelClosed. Idempotent."""
+        self._reading.cancel()
+        self._end()
+
+    def _write(self, frame: tuple[object, ...]) -> None:
+        if not self._writer.is_closing():
+            data = pickle.dumps(frame)
+            self._writer.write(LENGTH.pack(len(data)) + data)
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+                self._take(pickle.loads(await self._reader.readexactly(length)))
+        except (asyncio.IncompleteReadError, OSError):
+            self._end()
+
+    def _take(self, frame: tuple[Any, ...]) -> None:
+        kind, number, *rest = frame
+        if kind == ASK:
+            task = asyncio.get_running_loop().create_task(self._carry_out(number, *rest))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            return
+        answer = self._asked.get(number)
+        if answer is not None and not answer.done():
+            if kind == ANSWER:
+                answer.set_result(rest[0])
+            else:
+                answer.set_exception(rest[0])
+
+    async def _carry_out(self, number: int, verb: str, arguments: tuple[Any, ...]) -> None:
+        try:
+            answer = await self._serve(verb, arguments)
+        except Exception as error:  # it is the asker's
+            self._answer_failure(number, error)
+        else:
+            self._write((ANSWER, number, answer))
+
+    def _answer_failure(self, number: int, error: Exception) -> None:
+        """Answer with an error, or with its text if it cannot be made again from its parts."""
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:
+            error = RuntimeError(f"{type(error).__name__}: {error}")
+        self._write((FAILURE, number, error))
+
+    def _end(self) -> None:
+        if self.closed.done():
+            return
+        self.closed.set_result(None)
+        self._writer.close()
+        for task in self._tasks:
+            task.cancel()
+        for answer in self._asked.values():
+            if not answer.done():
+                answer.set_exception(ChannelClosed())
+        self._asked.clear()

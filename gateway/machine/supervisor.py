@@ -1,0 +1,242 @@
+"""The supervisor: it starts a process for each broker of the machine, restarts those that die, and stops them all."""
+
+import asyncio
+import logging
+import os
+import random
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final, final
+
+from sluicegate.gateway.build import release
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.machine.channel import Channel, ChannelClosed
+from sluicegate.gateway.machine.layout import broker_names, config_of_broker
+from sluicegate.gateway.machine.messages import BEGIN, FAILED, READY, RELOAD, RESTORED, STOP, Go, Start
+from sluicegate.gateway.node.siblings import Holdings
+from sluicegate.gateway.views.errors import CannotStart, opening
+from sluicegate.protocols.flow.client.session.session import Backoff
+from sluicegate.protocols.transport.listeners import bind
+from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
+
+STOP_S: Final = 30.0  # for a broker to stop; a process that has not by then is killed
+RESTART_FIRST_S, RESTART_MAX_S = 0.2, 30.0  # delays before a broker that has died is started again
+MODULE: Final = "sluicegate.gateway.machine.broker"
+
+log = logging.getLogger("sluicegate.machine")
+
+
+@final
+class Broker:
+    """One broker as the supervisor sees it: its process, while there is one, and how to reach it."""
+
+    def __init__(self, number: int, name: str) -> None:
+        self.number: Final = number
+        self.name: Final = name
+        self.process: asyncio.subprocess.Process | None = None
+        self.channel: Channel | None = None
+        self.passage: Passage | None = None
+        self.holdings: Holdings | None = None  # once it has read its spool
+        self.endpoints: list[tuple[str, str]] = []
+        self.is_ready = False  # it takes traffic
+        self.restarts_count = 0
+        self.backoff: Final = Backoff(first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S)
+        self.started_s = 0.0
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        """Ask the broker. Raises ChannelClosed if it does not run, and what it raises."""
+        if self.channel is None:
+            raise ChannelClosed(f"broker {self.name} is not running")
+        return await self.channel.ask(verb, *arguments)
+
+
+@final
+class Supervisor:
+    """All brokers of the machine."""
+
+    def __init__(self, config: Config, count: int, *, read: Callable[[], Config]) -> None:
+        """`read` reads the configuration again."""
+        self._config = config
+        self._read = read
+        self.names: Final = broker_names(config.node.name, count)
+        self.brokers: Final = [Broker(number, name) for number, name in enumerate(self.names, 1)]
+        self._ports: dict[str, int] = {}  # of listeners, by name
+        self._reserved: list[socket.socket] = []  # hold these ports, and do not listen
+        self._all_restored = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._failure: asyncio.Future[CannotStart] = asyncio.get_running_loop().create_future()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Lock()
+
+    async def run(self, *, announce: Callable[[list[tuple[str, str]]], None]) -> int:
+        """Run the brokers until SIGTERM or SIGINT; return the exit code. `announce` gets names and URLs of all ports.
+
+        Raises CannotStart when a broker cannot begin; then none is left running.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._spawn(self._reload_on_signal()))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
+        try:
+            await self._reserve_ports()
+            for broker in self.brokers:
+                self._spawn(self._keep_running(broker))
+            await self._until_ready()
+            if not self._stopping.is_set():
+                announce(self.brokers[0].endpoints)
+                await self._stopping.wait()
+        finally:
+            self._stopping.set()
+            await self._stop()
+        return 0
+
+    # --- start ---
+
+    async def _reserve_ports(self) -> None:
+        """Find the ports of all listeners, and hold them while brokers come and go. Raises CannotStart."""
+        for name, listener in self._config.listeners.enabled().items():
+            with opening(f"listeners.{name}", listener.host, listener.port):
+                alone = await bind(listener.host, listener.port)  # fails where another program listens
+                self._ports[name] = alone[0].getsockname()[1]
+                for each in alone:
+                    each.close()
+                self._reserved += await bind(listener.host, self._ports[name], shares_port=True)
+
+    async def _until_ready(self) -> None:
+        """Wait until every broker takes traffic, or all are to stop. Raises CannotStart."""
+        while not (self._stopping.is_set() or all(broker.is_ready for broker in self.brokers)):
+            if self._failure.done():
+                raise self._failure.result()
+            await asyncio.sleep(0.01)
+
+    async def _keep_running(self, broker: Broker) -> None:
+        """Start a broker, and start it again whenever it ends, until all are to stop."""
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            broker.started_s = loop.time()
+            code = await self._run_once(broker)
+            if self._stopping.is_set():
+                return
+            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+            lasted_ms = int((loop.time() - broker.started_s) * 1000)
+            delay_ms = broker.backoff.next_ms(lasted_ms, random.random())  # no secret
+            log.error("broker %s has ended (%s); it is started again in %d ms", broker.name, how, delay_ms)
+            broker.restarts_count += 1
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay_ms / 1000)
+
+    async def _run_once(self, broker: Broker) -> int:
+        """Run a broker's process to its end; return the exit code, negative for a signal."""
+        control, its_control = socket.socketpair()
+        passage, its_passage = make_pair()
+        flags = ["-P"] if sys.flags.safe_path else []
+        fds = (its_control.fileno(), its_passage.fileno())
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, *flags, "-m", MODULE, *[str(fd) for fd in fds], pass_fds=fds
+        )
+        its_control.close()
+        its_passage.close()
+        broker.process = process
+        broker.passage = Passage(passage, take=lambda message, fd: os.close(fd))
+        broker.channel = await Channel.over(control, lambda verb, given: self._serve(broker, verb, given))
+        try:
+            return await process.wait()
+        finally:
+            broker.is_ready = False
+            broker.holdings = None
+            broker.process = None
+            broker.passage.close()
+            broker.channel.close()
+
+    async def _serve(self, broker: Broker, verb: str, given: tuple[Any, ...]) -> object:
+        if verb == BEGIN:
+            return Start(broker.number, self.names, config_of_broker(self._config, broker.number, self._ports))
+        if verb == RESTORED:
+            return await self._restored(broker, *given)
+        if verb == READY:
+            broker.endpoints = given[0]
+            broker.is_ready = True
+            log.info("broker %s takes traffic", broker.name)
+            return None
+        assert verb == FAILED, verb
+        if not self._failure.done():
+            self._failure.set_result(CannotStart(given[0], advice=given[1]))
+        log.error("broker %s cannot start: %s", broker.name, given[0])
+        return None
+
+    async def _restored(self, broker: Broker, holdings: Holdings) -> Go:
+        """Have a broker meet the others that run; at the first start, once all have read their spools."""
+        broker.holdings = holdings
+        if all(each.holdings is not None for each in self.brokers):
+            self._all_restored.set()
+        met = tuple([each.number for each in self.brokers if each is not broker and self._meet(broker, each)])
+        await self._all_restored.wait()
+        others = {each.number: each.holdings for each in self.brokers if each is not broker}
+        return Go({number: held for number, held in others.items() if held is not None}, met)
+
+    def _meet(self, one: Broker, other: Broker) -> bool:
+        """Give two brokers a passage to each other; return whether both have read their spools."""
+        if other.holdings is None or other.passage is None or one.passage is None:
+            return False
+        here, there = make_pair()
+        with suppress(PassageFull):
+            one.passage.send(str(other.number).encode(), here.detach())
+            other.passage.send(str(one.number).encode(), there.detach())
+        return True
+
+    # --- reload, stop ---
+
+    async def reload(self) -> None:
+        """Read the configuration, and put it in force in all brokers. Raises what reading raises."""
+        async with self._reloading:
+            config = await asyncio.to_thread(self._read)
+            self._config = config
+            for broker in self.brokers:
+                with suppress(ChannelClosed):  # it begins with the new one
+                    await broker.ask(RELOAD, config_of_broker(config, broker.number, self._ports))
+
+    async def _reload_on_signal(self) -> None:
+        try:
+            await self.reload()
+        except Exception as error:  # an invalid file must not stop brokers that run
+            log.error("the configuration was not taken over: %s", error)
+
+    async def _stop(self) -> None:
+        """Stop all brokers, and wait until their processes have ended."""
+        for broker in self.brokers:
+            if broker.channel is not None:
+                self._spawn(self._ask_to_stop(broker))
+        running = [broker.process for broker in self.brokers if broker.process is not None]
+        waiting = [asyncio.create_task(process.wait()) for process in running]
+        if waiting:
+            _, late = await asyncio.wait(waiting, timeout=STOP_S)
+            for process in running if late else ():
+                if process.returncode is None:
+                    log.error("a broker did not stop within %d s; it is killed", STOP_S)
+                    process.kill()
+            await asyncio.wait(waiting)
+        for each in self._reserved:
+            each.close()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _ask_to_stop(self, broker: Broker) -> None:
+        with suppress(ChannelClosed):
+            await broker.ask(STOP)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def announcement(names: tuple[str, ...], endpoints: list[tuple[str, str]]) -> str:
+    """Return what is printed when all brokers are ready: the ports, which all of them serve."""
+    width = max([len(name) for name, _ in endpoints], default=0)
+    lines = [f"Sluicegate {release()} is ready, with {len(names)} brokers: {', '.join(names)}."]
+    return "\n".join([*lines, *[f"  {name:<{width}}  {url}" for name, url in endpoints]])

@@ -1,0 +1,43 @@
+"""What the brokers of one machine are called, where their data are, and the configuration of each."""
+
+import os
+from pathlib import Path
+
+from sluicegate.gateway.config.load import load
+from sluicegate.gateway.machine.layout import (
+    broker_folder,
+    broker_names,
+    brokers_with_data,
+    config_of_broker,
+    count_of,
+)
+
+DATA = Path("data")
+
+
+def test_the_first_broker_has_the_name_and_the_data_folder_of_a_single_one() -> None:
+    assert broker_names("edge", 3) == ("edge", "edge-2", "edge-3")
+    assert [broker_folder(DATA, number) for number in (1, 2, 3)] == [DATA, DATA / "brokers/2", DATA / "brokers/3"]
+
+
+def test_a_data_folder_shows_how_many_brokers_have_used_it(tmp_path: Path) -> None:
+    assert brokers_with_data(tmp_path / "new") == 1
+    assert brokers_with_data(tmp_path) == 1
+    for number in (2, 3):
+        broker_folder(tmp_path, number).mkdir(parents=True)
+    (tmp_path / "brokers" / "notes").mkdir()
+    assert brokers_with_data(tmp_path) == 3
+
+
+def test_auto_is_one_broker_for_each_processor_that_the_process_may_use() -> None:
+    assert count_of("auto") == len(os.sched_getaffinity(0))
+    assert count_of(3) == 3
+
+
+def test_a_broker_has_its_own_name_and_folder_the_picked_ports_and_none_for_operators() -> None:
+    settings = ["brokers=2", "node.name=edge", "listeners.mqtt.port=0", "health.enabled=true", "data.path=data"]
+    config = config_of_broker(load(None, environment={}, settings=settings), 2, {"mqtt": 4711})
+    assert (config.brokers, config.node.name, config.data.path) == (None, "edge-2", DATA / "brokers/2")
+    assert (config.listeners.mqtt.port, config.listeners.amqp.port) == (4711, 5672)
+    assert [config.admin.enabled, config.admin.tls.enabled, config.health.enabled] == [False] * 3
+    assert config.node.is_named()
