@@ -46,9 +46,11 @@ from sluicegate.protocols.bridges.remote import (
     RemoteFailed,
     Settlement,
     Shortfall,
+    Work,
 )
 from sluicegate.protocols.bridges.remotes.amqp_links import QUEUE, TOPIC, ReceivingLink, SendingLink, wrapped
 from sluicegate.protocols.bridges.remotes.amqp_messages import MessageWriter, address_of, form_of
+from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connector_to
 from sluicegate.protocols.bridges.remotes.proton_socket import FRAME_BYTES_MAX, ProtonSocket
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 
@@ -80,6 +82,7 @@ class AmqpRemote(RemoteBroker):
     def __init__(self, settings: BridgeSettings, line: Line) -> None:
         super().__init__(settings, line)
         self._writer = MessageWriter()
+        self._connector = connector_to(settings.remote)
         self._last_arrival = 0
         self._forget()
 
@@ -105,10 +108,12 @@ class AmqpRemote(RemoteBroker):
         """Connect and serve."""
         proton = self._proton = ProtonSocket(self.settings.remote)
         try:
-            proton.open()
-            self._attach(proton.connection)
             self.line.wake_with(proton.waker.wake)
+            proton.open(self._connector, lambda: self._take_work().is_closed)
+            self._attach(proton.connection)
             self._serve(proton)
+        except LineClosed:
+            pass
         finally:
             self.line.wake_with(None)
             proton.close()
@@ -164,10 +169,7 @@ class AmqpRemote(RemoteBroker):
             _check(proton)
             if proton.is_ended:
                 raise RemoteFailed("the connection was lost")
-            work = line.work()
-            if work.settlements:
-                self._settle(work.settlements)
-            self._queue += work.messages
+            work = self._take_work()
             self._distribute()
             self._receive()
             self._send()
@@ -184,6 +186,14 @@ class AmqpRemote(RemoteBroker):
                 if not self._is_open and time.monotonic() > deadline_s:
                     raise RemoteFailed(f"{self._lacking()} within {CONNECT_S_MAX} s")
             line.flush()
+
+    def _take_work(self) -> Work:
+        """Take what the bridge wants done, and settle what it has settled."""
+        work = self.line.work()
+        if work.settlements:
+            self._settle(work.settlements)
+        self._queue += work.messages
+        return work
 
     def _look_whether_open(self) -> None:
         connection = self._proton.connection

@@ -15,7 +15,7 @@ from typing import Any, final
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
-from sluicegate.protocols.bridges.settings import CONNECT_S_MAX
+from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, RemoteSettings
 
 _Address = tuple[Any, ...]  # an entry of `socket.getaddrinfo`
 
@@ -116,6 +116,11 @@ class Connector:
         if code:
             raise OSError(code, "")
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def connector_to(remote: RemoteSettings) -> Connector:
+    """Return what connects to the foreign broker of a bridge."""
+    return Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context)
 
 
 def _with_tls(sock: socket.socket, context: ssl.SSLContext, host: str, wait: "_Wait") -> socket.socket:

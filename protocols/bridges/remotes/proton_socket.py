@@ -8,15 +8,16 @@ import selectors
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, final
 
 from cproton import isnull, pn_collector_peek, pn_collector_pop, pn_event_type
 from proton import SASL, Collector, Connection, Transport, TransportException
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
+from sluicegate.protocols.bridges.remotes.connecting import Connector
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
-from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, RemoteSettings
+from sluicegate.protocols.bridges.settings import RemoteSettings
 
 READ_BYTES: Final = 65_536
 TURN_BYTES_MAX: Final = 262_144  # read, or written, before anything else has its turn
@@ -31,6 +32,7 @@ class ProtonSocket:
     """One connection: a socket, and Proton's engine behind it. For one thread."""
 
     def __init__(self, remote: RemoteSettings) -> None:
+        """Raises RemoteFailed: the system has no more sockets."""
         self.connection: Any = Connection()
         self.transport: Any = Transport(Transport.CLIENT)
         self.waker = Waker()
@@ -45,19 +47,13 @@ class ProtonSocket:
         self._is_full = False  # the socket takes no more for now
         self._deadline_s = 0.0  # of Proton's heartbeats; 0: none
 
-    def open(self) -> None:
-        """Connect, and begin the protocol. Raises RemoteFailed."""
-        remote = self._remote
+    def open(self, connector: Connector, is_closed: Callable[[], bool]) -> None:
+        """Connect, and begin the protocol. Raises RemoteFailed and LineClosed."""
+        sock = self._socket = connector.connect(self.waker, is_closed)
         try:
-            sock = socket.create_connection((remote.host, remote.port), CONNECT_S_MAX)
-            self._socket = sock
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if remote.tls is not None:
-                sock = self._socket = remote.tls.context().wrap_socket(sock, server_hostname=remote.host)
-            sock.setblocking(False)
-            password = remote.current_password()
-        except (OSError, UnicodeError, ValueError) as error:
-            raise RemoteFailed(why(error)) from None
+            password = self._remote.current_password()
+        except ValueError as error:  # the file is being replaced
+            raise RemoteFailed(str(error)) from None
         self._selector.register(self.waker.socket, selectors.EVENT_READ)
         self._selector.register(sock, selectors.EVENT_READ)
         self._begin(password)

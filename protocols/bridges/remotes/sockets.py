@@ -8,6 +8,8 @@ import threading
 from contextlib import suppress
 from typing import Any, Final, final
 
+from sluicegate.protocols.bridges.remote import RemoteFailed
+
 _DRAIN_BYTES: Final = 4096
 
 
@@ -16,7 +18,11 @@ class Waker:
     """Ends a wait of the remote's thread: `socket` becomes readable when another thread calls `wake`."""
 
     def __init__(self) -> None:
-        self.socket, self._theirs = socket.socketpair()
+        """Raises RemoteFailed: the system has no more sockets."""
+        try:
+            self.socket, self._theirs = socket.socketpair()
+        except OSError as error:
+            raise RemoteFailed(why(error)) from None
         self.socket.setblocking(False)
         self._theirs.setblocking(False)
 

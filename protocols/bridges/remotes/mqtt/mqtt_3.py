@@ -30,7 +30,7 @@ from sluicegate.protocols.bridges.remote import (
     Shortfall,
     Work,
 )
-from sluicegate.protocols.bridges.remotes.connecting import Connector, LineClosed
+from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connector_to
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
 from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import SILENT_KEEP_ALIVES_MAX, KeepAlive, Look
 from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing
@@ -76,7 +76,7 @@ class Mqtt3Remote(RemoteBroker):
         self._session = ClientSession(
             window_messages=settings.window_messages, has_qos_2=any(rule.qos == 2 for rule in settings.outgoing)
         )
-        self._connector = Connector(remote.host, remote.port, None if remote.tls is None else remote.tls.context)
+        self._connector = connector_to(remote)
         self.stale_filters = remote.stale_filters  # to be unsubscribed from
         self.granted_qos: tuple[int, ...] = ()  # of each incoming rule, by a SUBACK of this session; empty: none came
         self._queue: deque[Outgoing] = deque()  # to be published
@@ -90,10 +90,7 @@ class Mqtt3Remote(RemoteBroker):
 
     def run(self) -> None:
         """Connect and serve."""
-        try:
-            waker = Waker()
-        except OSError as error:
-            raise RemoteFailed(why(error)) from None
+        waker = Waker()
         self.line.wake_with(waker.wake)
         sock: socket.socket | None = None
         serving: _Serving | None = None

@@ -6,7 +6,6 @@ under way may come a second time, for their state is gone; and so they may when 
 """
 
 import selectors
-import ssl
 import struct
 import time
 from collections import deque
@@ -30,6 +29,7 @@ from sluicegate.protocols.bridges.remote import (
     Shortfall,
     Work,
 )
+from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connector_to
 from sluicegate.protocols.bridges.remotes.mqtt.messages import (
     RuleFinder,
     decoded_headers,
@@ -56,11 +56,11 @@ class Mqtt5Remote(RemoteBroker):
         super().__init__(settings, line)
         remote = settings.remote
         self._client = PahoClient(remote.client_id, received=self._received, confirmed=self._confirmed)
-        self._client.connect_timeout = CONNECT_S_MAX
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_unsubscribe = self._on_unsubscribe
         self._client.on_disconnect = self._on_disconnect
+        self._connector = connector_to(remote)
         self._finder = RuleFinder(settings)
         self._window = min(settings.window_messages, PUBLISH_IDS_MAX)
         self._sends_qos_2 = any(rule.qos == 2 for rule in settings.outgoing)
@@ -94,14 +94,16 @@ class Mqtt5Remote(RemoteBroker):
         waker = Waker()
         selector = selectors.DefaultSelector()
         try:
-            self._acknowledgements.settle(self._take_work().settlements)  # before any of these messages comes again
             selector.register(waker.socket, selectors.EVENT_READ)
-            self._connect()
+            self.line.wake_with(waker.wake)
+            self._connect(waker)
             sock = self._client.socket()
             assert sock is not None, "it is connected"
             selector.register(sock, selectors.EVENT_READ)
-            self.line.wake_with(waker.wake)
+            self._take_work()  # its settlements, before any of these messages comes again
             self._serve(selector, waker, sock)
+        except LineClosed:
+            pass
         finally:
             self.line.wake_with(None)
             self._client.close()
@@ -116,7 +118,7 @@ class Mqtt5Remote(RemoteBroker):
 
     # --- connecting ---
 
-    def _connect(self) -> None:
+    def _connect(self, waker: Waker) -> None:
         remote, client = self.settings.remote, self._client
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho has no annotation there
         properties.SessionExpiryInterval = remote.session_expiry_s
@@ -126,12 +128,12 @@ class Mqtt5Remote(RemoteBroker):
         self._is_connected = False
         self._exceeds = False
         self._subscription_id = 0
-        try:  # these files may have changed
-            client.tls = None if remote.tls is None else remote.tls.context()
+        client.connect_socket = lambda: self._connector.connect(waker, lambda: self._take_work().is_closed)
+        try:  # the file may have changed
             if remote.username:
                 client.username_pw_set(remote.username, remote.current_password())
             client.connect(remote.host, remote.port, remote.keep_alive_s, clean_start=False, properties=properties)
-        except (OSError, ssl.SSLError, UnicodeError, ValueError) as error:
+        except (OSError, ValueError) as error:
             raise RemoteFailed(why(error)) from None
 
     def _on_connect(self, client: Any, userdata: Any, flags: Any, reason: Any, properties: Properties | None) -> None:
@@ -232,8 +234,6 @@ class Mqtt5Remote(RemoteBroker):
             if is_readable and not is_held:
                 self._check(self._read())
             work = self._take_work()
-            if work.settlements:
-                self._acknowledgements.settle(work.settlements)
             if self._is_connected and not work.is_closed:  # the rules give back what has not gone out
                 self._publish()
             now_s = time.monotonic()
@@ -241,7 +241,8 @@ class Mqtt5Remote(RemoteBroker):
                 looked_s = now_s
                 if is_held:
                     client.misses_nothing()
-                self._check(client.loop_misc())
+                if client.is_connected():  # until CONNACK its own limit counts
+                    self._check(client.loop_misc())
                 if not self._is_connected and now_s > connected_until_s:
                     raise RemoteFailed(f"no answer to CONNECT within {CONNECT_S_MAX} s")
             if work.is_closed:
@@ -266,8 +267,11 @@ class Mqtt5Remote(RemoteBroker):
             raise RemoteFailed(f"the foreign broker has sent a malformed packet: {error}") from None
 
     def _take_work(self) -> Work:
+        """Take what the bridge wants done, and acknowledge what it has settled."""
         work = self.line.work()
         self._queue += work.messages
+        if work.settlements:
+            self._acknowledgements.settle(work.settlements)
         return work
 
     def _write(self, selector: selectors.BaseSelector, sock: Any, watched: int) -> int:

@@ -9,7 +9,6 @@ The names that begin with an underscore are paho's own. They are those of its re
 """
 
 import socket
-import ssl
 import struct
 import time
 from collections.abc import Callable
@@ -84,7 +83,7 @@ class PahoClient(Client):
         self.suppress_exceptions = False
         self.max_inflight_messages_set(0)  # the window is kept by the caller
         self.on_socket_register_write = _nothing  # packets are written at the end of a turn
-        self.tls: ssl.SSLContext | None = None  # of the next connection
+        self.connect_socket: Callable[[], socket.socket] = _no_socket  # makes the next connection
         self.loss = ""  # why the connection was lost; empty: the foreign broker has closed it
         self._received = received
         self._confirmed = confirmed
@@ -149,17 +148,9 @@ class PahoClient(Client):
         self._sock_close()
 
     def _create_socket(self) -> socket.socket:
-        """Connect, with TLS where it is set. Raises OSError; paho would leave the socket open then."""
+        """Connect. Raises what `connect_socket` raises; paho would resolve the name in this thread, without a limit."""
         self.loss = ""
-        connected = socket.create_connection((self.host, self.port), timeout=self.connect_timeout)
-        try:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if self.tls is None:
-                return connected
-            return self.tls.wrap_socket(connected, server_hostname=self.host)
-        except BaseException:
-            connected.close()
-            raise
+        return self.connect_socket()
 
     def _flush(self) -> bool:
         output = self._output
@@ -347,3 +338,7 @@ def _reason_string(packet: bytes | bytearray) -> str:
 
 def _nothing(*_: Any) -> None:
     pass
+
+
+def _no_socket() -> socket.socket:
+    raise AssertionError("connect_socket is not set")

@@ -1,5 +1,6 @@
 """How a remote connects: to the first address that answers, not beyond a limit, and not for a bridge that stops."""
 
+import errno
 import socket
 import ssl
 import threading
@@ -10,10 +11,17 @@ import pytest
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 from sluicegate.protocols.bridges.remotes import connecting
+from sluicegate.protocols.bridges.remotes.amqp import AmqpRemote
 from sluicegate.protocols.bridges.remotes.connecting import Connector, LineClosed
+from sluicegate.protocols.bridges.remotes.mqtt.mqtt_3 import Mqtt3Remote
+from sluicegate.protocols.bridges.remotes.mqtt.mqtt_5 import Mqtt5Remote
 from sluicegate.protocols.bridges.remotes.sockets import Waker
+from support.bridges.remote_side import RemoteSide
 
 NAME = "broker.example"
+REMOTES = pytest.mark.parametrize(
+    ("make", "scheme"), [(Mqtt3Remote, "mqtt"), (Mqtt5Remote, "mqtt"), (AmqpRemote, "amqp")], ids=["3.1.1", "5", "AMQP"]
+)
 
 
 @pytest.fixture
@@ -31,6 +39,7 @@ class Names:
         self.answer = threading.Event()
         self.addresses: list[tuple[str, int]] = []
         self.look_ups_count = 0
+        self.begun = threading.Event()
         self.has_unknown_family = False  # the first address is of a family that this machine does not have
         monkeypatch.setattr(socket, "getaddrinfo", self._look_up)
 
@@ -40,6 +49,7 @@ class Names:
         if given.get("flags"):
             raise socket.gaierror(socket.EAI_NONAME, "not a number")
         self.look_ups_count += 1
+        self.begun.set()
         self.answer.wait(20)
         if not self.addresses:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -137,3 +147,40 @@ def test_a_peer_that_answers_no_tls_is_given_up(waker: Waker, monkeypatch: pytes
         connector = Connector("127.0.0.1", port, ssl.create_default_context)
         with pytest.raises(RemoteFailed, match="no connection within"):
             connector.connect(waker, lambda: False)
+
+
+# --- the remotes that connect so ---
+
+
+@REMOTES
+def test_a_bridge_that_stops_ends_the_look_up_of_a_remote(names: Names, make: Any, scheme: str) -> None:
+    side = RemoteSide(make, 1, scheme=scheme, host=NAME)
+    side.connect()
+    names.begun.wait(20)
+    side.line.close()
+    ended = side.ends()
+    assert (ended.reason, ended.is_fault) == ("", False)
+
+
+@REMOTES
+def test_a_name_that_is_not_found_is_the_reason_of_a_remote(names: Names, make: Any, scheme: str) -> None:
+    names.answer.set()
+    side = RemoteSide(make, 1, scheme=scheme, host=NAME)
+    side.connect()
+    assert side.ends().reason == f"the name '{NAME}': Name or service not known"
+
+
+@REMOTES
+def test_a_system_without_further_sockets_is_the_reason(
+    make: Any, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Taken for a fault of ours, the bridge would forget its states, and send messages twice."""
+
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    side = RemoteSide(make, 1, scheme=scheme)
+    monkeypatch.setattr(socket, "socketpair", refuse)
+    side.connect()
+    ended = side.ends()
+    assert (ended.reason, ended.is_fault) == ("Too many open files", False)

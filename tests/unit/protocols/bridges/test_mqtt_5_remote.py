@@ -314,6 +314,16 @@ def test_a_message_of_no_rule_is_counted_and_acknowledged(broker: ScriptedBroker
 # --- time ---
 
 
+def test_a_short_keep_alive_does_not_shorten_the_wait_for_connack(
+    broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sluicegate.protocols.bridges.remotes.mqtt.mqtt_5.CONNECT_S_MAX", 3)
+    side = side_of(broker, outgoing=OUT_2, keep_alive_s=1)
+    side.connect()
+    with broker.connects():
+        assert side.ends().reason == "no answer to CONNECT within 3 s"
+
+
 def test_a_connection_attempt_outlives_a_step_of_the_clock(
     broker: ScriptedBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
