@@ -2,9 +2,11 @@
 
 One chunk of a range is read at a time for a neighbor, and the next when the link has taken enough of what waits: so
 many readers there, and a slow link, cost this broker the memory of one chunk beside what waits for the socket. Other
-requests are carried out some at a time, for the same reason, but for long polls, which wait for messages. Each request
-is checked against the rights that the user has at that moment. The neighbor has checked what the user's own client
-profile allows.
+requests are carried out some at a time, for the same reason. Long polls are all carried out, for they wait for
+messages; those that end while the link is slow are carried out anew when it takes their answers.
+
+Each request is checked against the rights that the user has at that moment. The neighbor has checked what the user's
+own client profile allows.
 """
 
 import logging
@@ -84,6 +86,7 @@ class _Request:
         self.connection: Final = connection
         self.is_read: Final = isinstance(request, AskPartitions) and isinstance(request.request, ReadRange)
         self.is_poll: Final = isinstance(request, CursorStatus) and request.wait_ms > 0
+        self.has_waited = False  # a poll whose answer came while the link was slow: it is carried out anew
 
 
 @final
@@ -204,7 +207,7 @@ class HomeReaders:
         self._go_on()
 
     async def _carry_out_other(self, request: _Request) -> None:
-        if request.is_poll:  # it may stand for a minute
+        if request.is_poll and not request.has_waited:  # it may stand for a minute
             await self._carry_out(request)
             return
         connection = request.connection
@@ -219,7 +222,11 @@ class HomeReaders:
         code, text = "", ""
         try:
             answer = await self._answer_to(request)
-            if request.connection is self._connection:  # else the link was lost meanwhile
+            if request.connection is not self._connection:
+                return  # the link was lost meanwhile
+            if request.is_poll and not request.has_waited and self._waits_for(request.connection):
+                self._put_off(request)
+            else:
                 self._answer(request, answer)
         except (ReaderRefused, CursorRefused) as refused:
             code, text = refused.code, str(refused)
@@ -236,6 +243,15 @@ class HomeReaders:
             self._count(request, -1)
         if code and request.connection is self._connection:
             self._refuse(request.connection.channel, request.number, code, text)
+
+    def _put_off(self, poll: _Request) -> None:
+        """Have a poll carried out when the link takes its answer: one message may end all polls at the same time."""
+        status = poll.asked.request
+        assert isinstance(status, CursorStatus), "it is a poll"
+        status.wait_ms = 0
+        poll.has_waited = True
+        self._count(poll, 1)  # anew
+        poll.connection.others.append(poll)
 
     async def _answer_to(self, request: _Request) -> Any:
         """Return the answer of the queue, or of its cursor. Raises ReaderRefused, and what these raise."""

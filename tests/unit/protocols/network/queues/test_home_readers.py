@@ -7,6 +7,7 @@ import pytest
 from sluicegate.actors.messages.directory import FindQueue, QueueHandle
 from sluicegate.actors.messages.readers import (
     AskPartitions,
+    CursorPosition,
     CursorSeen,
     CursorStatus,
     LookAtCursor,
@@ -54,6 +55,7 @@ class Home:
         self.runtime = runtime
         self.reads: list[LoopFuture[object]] = []  # under way
         self.polls: list[LoopFuture[object]] = []
+        self.waits: set[int] = set()  # milliseconds that they may take
         queue = spawned(runtime, lambda cell: Asked(cell, lambda message: self._begins(self.reads, message)))
         cursors = spawned(runtime, lambda cell: Asked(cell, lambda message: self._begins(self.polls, message)))
         facts = QueueFacts("exclusive", 0, 0, True, True, 0)
@@ -70,6 +72,8 @@ class Home:
 
     def _begins(self, under_way: list[LoopFuture[object]], message: object) -> LoopFuture[object]:
         assert isinstance(message, (AskPartitions, CursorStatus, LookAtCursor))
+        if isinstance(message, CursorStatus):
+            self.waits.add(message.wait_ms)
         under_way.append(LoopFuture())
         return under_way[-1]
 
@@ -109,10 +113,10 @@ class Home:
         self.reads.pop(0).set([RangeChunk(0, 1, end, end, [run], [])])
         self.turns()
 
-    def answers_all_polls(self) -> None:
-        for poll in self.polls:
-            poll.set(CursorSeen(1, "", []))
-        self.polls.clear()
+    def answers_all_polls(self, answer: object) -> None:
+        polls, self.polls = self.polls, []
+        for poll in polls:
+            poll.set(answer)
         self.turns()
 
     def crossed(self) -> list[LinkDeliver | FlowNote]:
@@ -248,7 +252,7 @@ def test_a_few_requests_are_carried_out_at_a_time(home: Home) -> None:
     assert [each.consumer for each in home.crossed()] == [0]
     home.wire.paused()
     home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
-    home.answers_all_polls()
+    home.answers_all_polls(CursorSeen(1, "", []))
     assert home.polls == []  # the others wait until the link takes more
     home.wire.resumed()
     home.runtime.loop.call_soon(home.wire.flush)
@@ -267,6 +271,30 @@ def test_long_polls_leave_room_for_other_requests(home: Home) -> None:
     home.turns()
     assert sorted(each.consumer for each in home.crossed()) == [0, 10_000]
     home.asks(10_001, "status", "q", "ada", "c", 1, [], 60_000)
+    assert home.refusals() == []
+
+
+def test_polls_that_are_answered_while_the_link_is_slow_are_carried_out_again(home: Home) -> None:
+    """One message ends all of them: their answers would wait all at once, and would be old when they are written."""
+    home.asks_all(range(200), "status", "q", "ada", "c", 1, [], 60_000)
+    assert len(home.polls) == 200
+    home.wire.paused()
+    home.wire.deliver(LinkDeliver(1, 1, 0, OF_READER, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
+    home.answers_all_polls([CursorPosition(0, 1, 1, 1, 7, 0)])
+    assert home.polls == []
+    home.wire.resumed()
+    home.runtime.loop.call_soon(home.wire.flush)
+    home.turns()
+    assert (len(home.polls), home.waits) == (AT_ONCE_MAX, {0, 60_000})
+    home.crossed()
+    answered = 0
+    while home.polls:
+        home.answers_all_polls([CursorPosition(0, 1, 1, 1, 8, 0)])
+        told = [each for each in home.crossed() if isinstance(each, FlowNote)]
+        assert {each.rows(0, 6)[0][4] for each in told} == {8}
+        answered += len(told)
+    assert answered == 200
+    home.asks_all(range(POLLS_MAX), "status", "q", "ada", "c", 1, [], 60_000)
     assert home.refusals() == []
 
 
