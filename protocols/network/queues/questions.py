@@ -6,6 +6,7 @@ may have been done.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, final
@@ -17,6 +18,7 @@ from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FlowNote
 
 ANSWER_MS_MAX: Final = 10_000
 AT_ONCE_MAX: Final = 64  # questions of one neighbor that are being answered
+WAITING_MAX: Final = 1_000  # questions of one neighbor that wait until the link has taken earlier answers
 
 log = logging.getLogger("sluicegate.network")
 
@@ -47,6 +49,8 @@ class Questions:
 
     def __init__(self, cell: ActorCell, neighbor: str, vpn: str, answerer: Answerer) -> None:
         self.answering_count = 0  # questions and actions of the neighbor
+        self._waiting: deque[tuple[int, int, str, list[str]]] = deque()  # kind, number, what, and names
+        self._is_held_back = False  # too much waits for the socket: nothing is answered
         self._cell = cell
         self._neighbor = neighbor
         self._vpn = vpn
@@ -66,6 +70,8 @@ class Questions:
     def disconnected(self) -> None:
         """The connection is gone."""
         self._channel = None
+        self._waiting.clear()
+        self._is_held_back = False
         for number in list(self._asked):
             self._give_up(number, f"the link to broker {self._neighbor} went down")
 
@@ -101,7 +107,12 @@ class Questions:
             channel = self._channel
             assert channel is not None, "notes come over a connection"
             names = [note.text(place) for place in range(1, len(note.values))]
-            self._is_asked(channel, note.kind, note.consumer, note.text(0), names)
+            if not self._waits_for(channel):
+                self._is_asked(channel, note.kind, note.consumer, note.text(0), names)
+            elif len(self._waiting) < WAITING_MAX:
+                self._waiting.append((note.kind, note.consumer, note.text(0), names))
+            else:
+                raise ValueError(f"{WAITING_MAX} questions by a broker that takes no answers, and more")
             return
         text, error = note.text(0), note.text(1)
         asked = self._asked.pop(note.consumer, None)
@@ -119,6 +130,19 @@ class Questions:
         asked = self._asked.pop(number, None)
         if asked is not None:
             _fail(asked[1], text + PERHAPS_DONE if asked[0] == ACT else text)
+
+    def _waits_for(self, channel: QueuesChannel) -> bool:
+        """Return whether too much waits for the socket already; `_written` goes on then."""
+        if channel.wire.holds_back and not self._is_held_back:
+            self._is_held_back = True
+            channel.wire.call_when_written(self._written)
+        return self._is_held_back
+
+    def _written(self) -> None:
+        channel = self._channel
+        self._is_held_back = False
+        while channel is not None and self._waiting and not self._waits_for(channel):
+            self._is_asked(channel, *self._waiting.popleft())
 
     def _is_asked(self, channel: QueuesChannel, kind: int, number: int, what: str, names: list[str]) -> None:
         answers, actions = self._answerer.answers, self._answerer.actions

@@ -5,10 +5,18 @@ from collections.abc import Iterator
 import pytest
 
 from sluicegate.actors.runtime.runtime import Runtime
-from sluicegate.protocols.flow.codec.frames.link_flow import LinkFlow
+from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
+from sluicegate.protocols.flow.links import DELIVERIES_BYTES_MAX
 from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.notes import ACT, ANSWER, ASK, FlowNote, note_body, note_in
-from sluicegate.protocols.network.queues.questions import ANSWER_MS_MAX, Answerer, QuestionFailed, Questions
+from sluicegate.protocols.network.queues.questions import (
+    ANSWER_MS_MAX,
+    AT_ONCE_MAX,
+    WAITING_MAX,
+    Answerer,
+    QuestionFailed,
+    Questions,
+)
 from support.cores.lone_actors import Idle, lone_runtime, spawned, turn
 from support.network.event_loops import ForwardLoop
 from support.network.frame_socket import FrameSocket
@@ -25,9 +33,45 @@ class Asker:
         self._loop = loop
         self._socket = FrameSocket()
         cell = spawned(runtime, Idle)
-        self.questions = Questions(cell, "b", "default", Answerer())
-        self._wire = lone_wire(cell, self._socket)
+        answerer = Answerer()
+        answerer.answers = self._looks
+        answerer.actions = self._does
+        self.begun: list[str] = []  # questions and actions of the neighbor
+        self.questions = Questions(cell, "b", "default", answerer)
+        self._cell = cell
+        self._connects()
+
+    def _connects(self) -> None:
+        self._wire = lone_wire(self._cell, self._socket)
         self.questions.connected(QueuesChannel(self._wire, 1, FRAME_BYTES_MAX, 99), is_answered=True, acts=True)
+
+    async def _looks(self, vpn: str, what: str, names: list[str]) -> tuple[str, str]:
+        self.begun.append(what)
+        return "{}", ""
+
+    async def _does(self, neighbor: str, vpn: str, what: str, names: list[str]) -> tuple[str, str]:
+        self.begun.append(what)
+        return "done", ""
+
+    def is_asked(self, kind: int, number: int, what: str) -> None:
+        """The neighbor asks."""
+        self.questions.received(note_in(note_body(kind, number, what, "q")))
+
+    def is_slow(self) -> None:
+        """From now on the socket takes nothing, and much waits for it."""
+        self._wire.paused()
+        self._wire.deliver(LinkDeliver(1, 1, 0, 0, 0, 0, 1, 0, b"", bytes(DELIVERIES_BYTES_MAX + 1)))
+
+    def takes_all(self) -> None:
+        """The socket takes what waits."""
+        self._wire.resumed()
+        self._wire.flush()
+
+    def connects_again(self) -> None:
+        """The link is lost, and back."""
+        self._wire.gone("lost")
+        self.questions.disconnected()
+        self._connects()
 
     def passes(self, ms: int) -> None:
         """Let time pass: timers that are due run."""
@@ -40,8 +84,8 @@ class Asker:
         self._wire.flush()
         notes = []
         for frame in self._socket.take():
-            assert isinstance(frame, LinkFlow)
-            notes.append(note_in(frame.batch))
+            if isinstance(frame, LinkFlow):
+                notes.append(note_in(frame.batch))
         return notes
 
     def answers(self, number: int, text: str) -> None:
@@ -102,3 +146,31 @@ def test_an_action_without_an_answer_may_have_been_done_and_says_so(asker: Asker
     assert str(lost.error()) == "the link to broker b went down; it may have been done all the same: look there"
     assert str(question.error()) == "the link to broker b went down"
     assert str(asker.questions.act("replay", ["q"]).error()) == "the link to broker b is down"
+
+
+def test_questions_wait_for_a_slow_link_and_not_without_bound(asker: Asker) -> None:
+    """A broker that asks and takes no answers would make them wait in the memory of this one."""
+    asker.is_asked(ASK, 1, "queue")
+    asker.passes(0)
+    asker.is_slow()
+    for number in range(WAITING_MAX):
+        asker.is_asked(ACT if number % 2 else ASK, number, "replay")
+    with pytest.raises(ValueError, match="takes no answers"):
+        asker.is_asked(ASK, WAITING_MAX, "queue")
+    asker.passes(0)
+    assert asker.begun == ["queue"]
+    asker.takes_all()
+    asker.passes(0)
+    assert asker.begun == ["queue"] + ["replay"] * AT_ONCE_MAX
+    refused = [note.text(1) for note in asker.asked() if note.text(1)]
+    assert len(refused) == WAITING_MAX - AT_ONCE_MAX
+    assert set(refused) == {f"the broker is answering {AT_ONCE_MAX} questions already: try again"}
+
+
+def test_questions_that_wait_when_a_link_is_lost_are_answered_on_no_other(asker: Asker) -> None:
+    asker.is_slow()
+    asker.is_asked(ACT, 1, "replay")
+    asker.connects_again()
+    asker.is_asked(ASK, 1, "queue")
+    asker.passes(0)
+    assert asker.begun == ["queue"]
