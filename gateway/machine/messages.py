@@ -34,7 +34,6 @@ class Go:
     """A broker may open its ports."""
 
     holdings: dict[int, Holdings]  # of the other brokers, by number
-    met: tuple[int, ...]  # the brokers to which a passage is on its way
 
 
 @final

@@ -173,20 +173,21 @@ class Supervisor:
         broker.holdings = holdings
         if all(each.holdings is not None for each in self.brokers):
             self._all_restored.set()
-        met = tuple([each.number for each in self.brokers if each is not broker and self._meet(broker, each)])
+        for each in self.brokers:
+            if each is not broker:
+                self._meet(broker, each)
         await self._all_restored.wait()
         others = {each.number: each.holdings for each in self.brokers if each is not broker}
-        return Go({number: held for number, held in others.items() if held is not None}, met)
+        return Go({number: held for number, held in others.items() if held is not None})
 
-    def _meet(self, one: Broker, other: Broker) -> bool:
-        """Give two brokers a passage to each other; return whether both have read their spools."""
+    def _meet(self, one: Broker, other: Broker) -> None:
+        """Give two brokers a passage to each other, once both have read their spools."""
         if other.holdings is None or other.passage is None or one.passage is None:
-            return False
+            return
         here, there = make_pair()
         with suppress(PassageFull):
             one.passage.send(str(other.number).encode(), here.detach())
             other.passage.send(str(one.number).encode(), there.detach())
-        return True
 
     # --- reload, stop ---
 
@@ -194,6 +195,8 @@ class Supervisor:
         """Read the configuration, and put it in force in all brokers. Raises what reading raises."""
         async with self._reloading:
             config = await asyncio.to_thread(self._read)
+            if config.brokers != self._config.brokers:
+                log.warning("brokers: needs a restart to take effect")
             self._config = config
             for broker in self.brokers:
                 with suppress(ChannelClosed):  # it begins with the new one
