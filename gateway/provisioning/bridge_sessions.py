@@ -59,6 +59,8 @@ class BridgeSessions:
     def __init__(self, vpn: VpnAccess, catalog: Mapping[bytes, bytes]) -> None:
         self._vpn = vpn
         self._sessions: dict[str, _Session] = {}
+        self._unwritten: set[str] = set()  # names of sessions that the store has refused
+        self._latest: dict[str, BridgeSettings] = {}  # those that a bridge has begun with last
         for key, row in catalog.items():
             if key.startswith(ROW_KEY):
                 name = key.removeprefix(ROW_KEY).decode(errors="backslashreplace")
@@ -74,6 +76,8 @@ class BridgeSessions:
         """
         if settings.remote.protocol not in _MQTT:
             return ()
+        self._latest = {name: each for name, each in self._latest.items() if name in defined}
+        self._latest[settings.name] = settings
         known = self._sessions.get(settings.name)
         earlier = known.filters if known is not None and known.is_of(settings) else ()
         wanted = _filters(settings)
@@ -82,9 +86,11 @@ class BridgeSessions:
         return tuple(each for each in earlier if each not in wanted)
 
     async def after_connecting(self, settings: BridgeSettings, opened: Opened) -> None:
-        """Store what a bridge has subscribed to, without what it has unsubscribed from."""
-        known = self._sessions.get(settings.name)
-        if known is None or not known.is_of(settings):
+        """Store what a bridge has subscribed to, without what it has unsubscribed from.
+
+        Does nothing for settings that the bridge has no more: the session may have other subscriptions by now.
+        """
+        if settings.name not in self._sessions or self._latest.get(settings.name) != settings:
             return
         if opened.still_subscribed:
             log.warning(
@@ -97,10 +103,12 @@ class BridgeSessions:
 
     async def _keep(self, settings: BridgeSettings, filters: tuple[str, ...]) -> None:
         session = _Session(settings.remote.url(), settings.remote.client_id, filters)
-        if session == self._sessions.get(settings.name) or (not filters and settings.name not in self._sessions):
+        name = settings.name
+        if not filters and name not in self._sessions:
             return
-        self._sessions[settings.name] = session
-        await self._write(settings.name, session.written())
+        if session != self._sessions.get(name) or name in self._unwritten:
+            self._sessions[name] = session
+            await self._write(name, session.written())
 
     async def _forget_some(self, defined: Collection[str]) -> None:
         """Forget a session of a bridge that is no more, where there are too many."""
@@ -110,9 +118,12 @@ class BridgeSessions:
                 await self._write(name, None)
 
     async def _write(self, name: str, row: bytes | None) -> None:
+        self._unwritten.discard(name)
         try:
             await self._vpn.write_row(WriteRow(TableWrite(Table.CATALOG, ROW_KEY + name.encode(), row)))
         except StoreRefused as refusal:  # the bridge runs all the same
+            if name in self._sessions:
+                self._unwritten.add(name)
             log.error("the subscriptions of bridge %r are not stored: %s", name, refusal)
 
 

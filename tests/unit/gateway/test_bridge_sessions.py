@@ -96,6 +96,26 @@ def test_a_store_that_takes_nothing_stops_no_bridge() -> None:
     assert rig.begins("b") == ("a",), "it is known while this process runs"
 
 
+def test_what_the_store_has_refused_is_written_when_it_takes_something_again() -> None:
+    rig = Rig()
+    rig.refusal = "it is full"
+    rig.begins("a")
+    rig.refusal = ""
+    rig.opens("a")
+    rig.restart()
+    assert rig.begins("b") == ("a",)
+
+
+def test_a_connection_of_earlier_settings_does_not_change_what_later_ones_have_stored() -> None:
+    """Its opening is reported in a task, which may run when the bridge has been changed meanwhile."""
+    rig = Rig()
+    rig.begins("a")
+    rig.begins("b")
+    rig.opens("a")
+    rig.restart()
+    assert rig.begins("c") == ("b", "a")
+
+
 def test_sessions_of_bridges_that_are_no_more_are_forgotten_when_there_are_many() -> None:
     rig = Rig()
     for number in range(SESSIONS_MAX + 5):
