@@ -2,15 +2,18 @@
 
 import asyncio
 import os
+import selectors
 import socket
 import ssl
 import threading
+import time
 from contextlib import suppress
 from typing import Any, Final, final
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 
-_DRAIN_BYTES: Final = 4096
+CLOSE_S_MAX: Final = 1.0  # for what is to be written when a connection is closed
+_DRAIN_BYTES: Final = 65_536
 
 
 @final
@@ -82,6 +85,31 @@ class ResolvingLoop(asyncio.SelectorEventLoop):
 
         threading.Thread(target=resolve, name="resolver", daemon=True).start()
         return await found
+
+
+def close_when_written(sock: socket.socket, output: bytearray) -> int:
+    """Write `output`, end this direction, wait until the peer has ended the other, and close; return the bytes written.
+
+    All of that in CLOSE_S_MAX. What comes meanwhile is dropped: left unread, the system would reset the connection, and
+    the peer might lose what was written last.
+    """
+    until_s = time.monotonic() + CLOSE_S_MAX
+    size = len(output)
+    with suppress(OSError), sock, selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ | selectors.EVENT_WRITE)
+        is_ended = False
+        while selector.select(max(0.0, until_s - time.monotonic())) and time.monotonic() < until_s:
+            with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                while output:
+                    del output[: sock.send(output)]
+                if not is_ended:
+                    is_ended = True
+                    sock.shutdown(socket.SHUT_WR)
+                    selector.modify(sock, selectors.EVENT_READ)
+            with suppress(BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                if not sock.recv(_DRAIN_BYTES):
+                    break
+    return size - len(output)
 
 
 def why(error: Exception) -> str:

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
 
@@ -38,9 +39,8 @@ class RemoteSide:
         made = settings(remote_url=f"{scheme}://{host}:{port}", **given)
         made = replace(made, remote=replace(made.remote, stale_filters=stale_filters))
         self._has_news = threading.Event()
-        self.line = Line(
-            window_messages=made.window_messages, window_bytes=made.window_bytes, has_news=self._has_news.set
-        )
+        self._turn = threading.Lock()
+        self.line = Line(window_messages=made.window_messages, window_bytes=made.window_bytes, has_news=self._notice)
         self.remote = make(made, self.line)
         self.news = News()
         self._last_number = 0
@@ -48,6 +48,8 @@ class RemoteSide:
 
     def connect(self) -> None:
         """Begin the next connection, as the bridge does after the end of one."""
+        if self._thread.is_alive():
+            self._thread.join(ANSWER_S)
         self.news.opened = None
         self.news.ended = None
         self.line.reopen(keeps_messages=self.remote.keeps_unconfirmed)
@@ -65,6 +67,18 @@ class RemoteSide:
         self.line.wake_with(None)
         self.line.forget_arrivals()
         self.line.ended(Ended(reason, is_fault))
+
+    def _notice(self) -> None:
+        with self._turn:
+            self._has_news.set()
+
+    @contextmanager
+    def held(self, bring_a_message: Callable[[], None]) -> Iterator[None]:
+        """Have what is done in here come to the remote in one turn: its thread is held at the news of a message."""
+        with self._turn:
+            bring_a_message()
+            self.until(lambda news: news.arrivals)
+            yield
 
     def until(self, condition: Callable[[News], object]) -> News:
         """Gather news until the condition holds of all of them."""
@@ -127,7 +141,5 @@ class RemoteSide:
         self.line.settle([Settlement(numbers[each], outcome) for each in payloads])
 
     def close(self) -> None:
-        """Disconnect, and wait for the end."""
+        """Disconnect. The thread ends when the peer has closed the connection too, or soon after."""
         self.line.close()
-        self._thread.join(ANSWER_S)
-        assert not self._thread.is_alive()

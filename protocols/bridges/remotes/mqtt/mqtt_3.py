@@ -44,7 +44,7 @@ from sluicegate.protocols.bridges.remotes.mqtt.session import (
     SessionEvent,
     Unsubscribed,
 )
-from sluicegate.protocols.bridges.remotes.sockets import Waker, why
+from sluicegate.protocols.bridges.remotes.sockets import Waker, close_when_written, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 
 READ_BYTES: Final = 65_536
@@ -234,7 +234,7 @@ class _Serving:
                 self._look(now_ms)
             if work.is_closed:
                 session.disconnect()
-                self._write()
+                self._written_bytes += close_when_written(self._socket, session.output)
                 return
 
     # --- the socket ---

@@ -246,8 +246,7 @@ class Mqtt5Remote(RemoteBroker):
                 if not self._is_connected and now_s > connected_until_s:
                     raise RemoteFailed(f"no answer to CONNECT within {CONNECT_S_MAX} s")
             if work.is_closed:
-                client.disconnect()
-                client.write()
+                client.disconnect_when_written()
                 return
             watched = self._write(selector, sock, watched)
             line.flush()

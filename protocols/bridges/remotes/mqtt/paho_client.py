@@ -12,15 +12,14 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, cast
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
-from paho.mqtt.enums import CallbackAPIVersion, MessageState, MessageType, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
 from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowledgements
-from sluicegate.protocols.bridges.remotes.sockets import why
+from sluicegate.protocols.bridges.remotes.sockets import close_when_written, why
 from sluicegate.protocols.mqtt.codec.wire import read_varint
 
 READ_BYTES: Final = 65_536
@@ -31,7 +30,7 @@ _SUBSCRIBE_IDS: Final = 512  # the last ones, for packets other than PUBLISH
 PUBLISH_IDS_MAX: Final = IDS_MAX - _SUBSCRIBE_IDS
 
 _REFUSED: Final = 0x80  # reason codes from here on are refusals
-_PACKET_KIND: Final = 0xF0  # bits of the first byte
+_DISCONNECT: Final = b"\xe0\x00"  # Normal disconnection
 _ID: Final = struct.Struct("!H")
 
 
@@ -115,9 +114,23 @@ class PahoClient(Client):
 
     def write(self) -> bool:
         """Write what there is; return whether all is written. Raises OSError."""
-        if self._out_packet:
-            self.loop_write()
-        return self._flush()
+        output = self._output
+        while output:
+            try:
+                sent = super()._sock_send(output)
+            except BlockingIOError:
+                return False
+            del output[:sent]
+            self.written_bytes += sent
+            self._last_msg_out = time.monotonic()
+        return True
+
+    def disconnect_when_written(self) -> None:
+        """Send DISCONNECT behind what there is, and close the socket."""
+        if self._sock is not None:
+            self._output += _DISCONNECT
+            self.written_bytes += close_when_written(cast(socket.socket, self._sock), self._output)
+            self._sock_close()
 
     def misses_nothing(self) -> None:
         """Wait for no answer to PINGREQ: nothing is read at present, so it may lie in the socket."""
@@ -132,9 +145,7 @@ class PahoClient(Client):
         qos: int,
         info: MQTTMessageInfo | None = None,
     ) -> MQTTErrorCode:
-        """Append a packet to what is to be written. DISCONNECT stays with paho, which closes the socket after it."""
-        if command & _PACKET_KIND == MessageType.DISCONNECT:
-            return super()._packet_queue(command, packet, mid, qos, info)
+        """Append a packet to what is to be written."""
         self._output += packet
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -151,18 +162,6 @@ class PahoClient(Client):
         """Connect. Raises what `connect_socket` raises; paho would resolve the name in this thread, without a limit."""
         self.loss = ""
         return self.connect_socket()
-
-    def _flush(self) -> bool:
-        output = self._output
-        while output:
-            try:
-                sent = super()._sock_send(output)
-            except BlockingIOError:
-                return False
-            del output[:sent]
-            self.written_bytes += sent
-            self._last_msg_out = time.monotonic()
-        return True
 
     def _sock_recv(self, bufsize: int) -> bytes:
         pos = self._input_pos
@@ -186,9 +185,6 @@ class PahoClient(Client):
         return len(buf)
 
     def _sock_close(self) -> None:
-        if self._sock is not None:
-            with suppress(OSError):
-                self._flush()  # a DISCONNECT
         super()._sock_close()
         self._input = b""
         self._input_pos = 0

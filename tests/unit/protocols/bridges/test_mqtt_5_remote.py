@@ -311,6 +311,52 @@ def test_a_message_of_no_rule_is_counted_and_acknowledged(broker: ScriptedBroker
         side.close()
 
 
+# --- the end of a connection ---
+
+
+def test_nothing_is_published_in_the_turn_that_ends_the_connection(broker: ScriptedBroker) -> None:
+    """The queue gets it back, so it would come twice."""
+    side = side_of(broker, outgoing=[{"queue": "q"}], incoming=[{"remote_topic": "a/#"}])
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        side.is_open()
+        with side.held(lambda: connection.send(publish("a/1", b"in", 0, qos=0))):
+            side.send(b"out")
+            side.close()
+        assert connection.packet().kind == DISCONNECT
+
+
+def test_all_that_is_to_be_written_comes_before_the_end(broker: ScriptedBroker) -> None:
+    side = side_of(broker, outgoing=[{"queue": "q", "qos": 0}])
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1", b"x" * 12_000_000, qos=0)  # more than the socket takes at once
+        side.until(lambda news: news.confirmed)
+        side.line.close()
+        while connection.packet().kind != DISCONNECT:
+            pass
+        connection.ends()
+    side.ends()
+
+
+def test_a_connection_is_not_reset_when_it_ends_with_messages_that_nobody_has_read(broker: ScriptedBroker) -> None:
+    """The last acknowledgements would be lost with it, and messages come twice."""
+    payloads = [b"%d" % number * 20_000 for number in range(10, 30)]
+    side = side_of(broker, incoming=[{"remote_topic": "a/#"}], window_messages=1, window_bytes=65_536)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        connection.send(*[publish("a/1", each, index, qos=1) for index, each in enumerate(payloads, start=1)])
+        side.until(lambda news: len(news.arrivals) >= 2)
+        side.settle(side.news.arrivals[0].payload)
+        side.line.close()
+        assert connection.gets(PUBACK) == [1]
+        assert connection.packet().kind == DISCONNECT
+        connection.ends()
+    assert side.ends().reason == ""
+
+
 # --- time ---
 
 
