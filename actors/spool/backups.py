@@ -116,6 +116,7 @@ class BackupActor(LoopActor):
         *,
         store: Store,
         folder: Path,
+        place: Path,
         incarnation: int,
         node: str,
         release: str,
@@ -124,6 +125,7 @@ class BackupActor(LoopActor):
         self.record = record
         self._store = store
         self._folder = folder
+        self._place = place
         self._incarnation = incarnation
         self._node = node
         self._release = release
@@ -152,6 +154,7 @@ class BackupActor(LoopActor):
         backup = Backup(
             self._store,
             self._folder / message.name,
+            place=self._place,
             incarnation=self._incarnation,
             taken_ms=started_ms,
             node=self._node,

@@ -33,6 +33,7 @@ from sluicegate.gateway.machine.messages import (
 from sluicegate.gateway.node.environment import Environment, OperatorPorts
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.siblings import Holdings, Siblings
+from sluicegate.gateway.process.brokers import broker_place
 from sluicegate.gateway.process.operator_ports import IMPORTED
 from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare
 from sluicegate.gateway.views.errors import CannotStart
@@ -115,7 +116,7 @@ class BrokerProcess:
                 store=store,
                 clock=SystemClock(),
                 rng=random.SystemRandom(),
-                environment=Environment(siblings=siblings),
+                environment=Environment(siblings=siblings, place=broker_place(siblings.number)),
                 operator_ports=BrokerPorts,
             )
         except StorageError as problem:

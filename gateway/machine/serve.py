@@ -6,10 +6,9 @@ import sys
 from collections.abc import Callable
 
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.machine.layout import brokers_with_data, count_of
 from sluicegate.gateway.machine.supervisor import Supervisor, announcement
+from sluicegate.gateway.process.brokers import check_no_broker_is_left_out, count_of
 from sluicegate.gateway.process.run import begin_logging
-from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 log = logging.getLogger("sluicegate.machine")
@@ -23,10 +22,7 @@ def serve_machine(config: Config, *, reload: Callable[[], Config]) -> int:
     assert config.brokers is not None, "else there is one process"
     begin_logging(config)
     count = count_of(config.brokers)
-    there_are = brokers_with_data(config.data.path)
-    if there_are > count:
-        text = f"the data folder {config.data.path} has the queues and sessions of {there_are} brokers"
-        raise CannotStart(f"{text}, and brokers is {count}", advice=f"Start with --brokers {there_are}.")
+    check_no_broker_is_left_out(config.data.path, count)
 
     async def run() -> int:
         supervisor = Supervisor(config, count, read=reload)

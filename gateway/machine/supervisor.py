@@ -14,9 +14,9 @@ from typing import Any, Final, final
 from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
-from sluicegate.gateway.machine.layout import broker_names, config_of_broker
 from sluicegate.gateway.machine.messages import BEGIN, FAILED, READY, RELOAD, RESTORED, STOP, Go, Start
 from sluicegate.gateway.node.siblings import Holdings
+from sluicegate.gateway.process.brokers import broker_names, config_of_broker
 from sluicegate.gateway.views.errors import CannotStart, opening
 from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind

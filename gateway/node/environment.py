@@ -21,6 +21,7 @@ from sluicegate.protocols.transport.loop.event_loop import (
     timers_of_sockets,
     turns_of_sockets,
 )
+from sluicegate.storage.backup.folder import NO_PLACE
 from sluicegate.storage.interface import Store
 
 _PAGES: Final = Path("/proc/self/statm")
@@ -53,6 +54,7 @@ class Environment:
     thread_calls: Callable[[], CallFromThread] = thread_calls_of_sockets  # has other threads call the running loop
     timers: Callable[[], CallLater] = timers_of_sockets  # sets the timers of the actors on the running loop
     quiet: Callable[[], Callable[[], bool]] = quiet_of_sockets  # says whether nobody else waits for the running loop
+    place: Path = NO_PLACE  # of this broker in a backup
     siblings: Siblings | None = None  # the other brokers of this machine, if it has several
 
 

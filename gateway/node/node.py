@@ -136,6 +136,7 @@ class Node:
                 record,
                 store=services.store,
                 folder=services.config.backup.path.absolute(),
+                place=services.environment.place,
                 incarnation=services.recovered.incarnation,
                 node=services.config.node.name,
                 release=VERSION,

@@ -25,7 +25,7 @@ async def start_backup(node: Node, name: str) -> BackupView:
         name = datetime.fromtimestamp(node.services.clock.wall_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     if not NAME_FORM.fullmatch(name):
         raise QueueInvalid("name", f"{name!r} is not allowed", NAME_ALLOWED)
-    folder = node.services.config.backup.path.absolute() / name
+    folder = node.services.config.backup.path.absolute() / name / node.services.environment.place
     try:
         taken = await asyncio.to_thread(is_taken, folder)
     except OSError as error:

@@ -13,6 +13,7 @@ from typing import Final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.values import rounded_size
+from sluicegate.gateway.process.brokers import broker_folder, brokers_in, config_of_broker
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.queues.definition import is_named
@@ -45,6 +46,15 @@ class Examination:
         """Return whether there is no error among the findings."""
         return all(each.severity != Severity.ERROR for each in self.findings)
 
+    def add(self, other: "Examination", number: int) -> None:
+        """Add what was found of a broker; of the second and further ones it says so."""
+        if number == 1:
+            self.findings += other.findings
+            self.looked_at |= other.looked_at
+            return
+        self.findings += [each._replace(subject=f"broker {number}: {each.subject}") for each in other.findings]
+        self.looked_at |= {f"broker {number}: {name}": value for name, value in other.looked_at.items()}
+
     def error(self, subject: str, text: str) -> None:
         """Add an error."""
         self.findings.append(SpoolFinding(Severity.ERROR, subject, text))
@@ -61,6 +71,22 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     """
     examination = Examination()
     examination.findings += lint(config, now_s=now_s)
+    for number in _brokers_in(config.data.path, examination):
+        examination.add(_examine_broker(config_of_broker(config, number, {}), looked), number)
+    return examination
+
+
+def _brokers_in(folder: Path, examination: Examination) -> tuple[int, ...]:
+    try:
+        return brokers_in(folder)
+    except OSError as error:
+        examination.error(str(folder), error_text(error))
+        return (1,)
+
+
+def _examine_broker(config: Config, looked: Callable[[], None]) -> Examination:
+    """Check the data folder of one broker."""
+    examination = Examination()
     examination.looked_at["data folder"] = str(config.data.path)
     try:
         _examine_data(examination, config, looked)
@@ -70,7 +96,14 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
 
 
 def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
-    """Check a backup: its checksum, then its spool."""
+    """Check a backup, of each broker that it has: the checksum, then the spool."""
+    examination = Examination()
+    for number in _brokers_in(folder, examination):
+        examination.add(_examine_backup(broker_folder(folder, number), looked), number)
+    return examination
+
+
+def _examine_backup(folder: Path, looked: Callable[[], None]) -> Examination:
     examination = Examination()
     examination.looked_at["backup"] = str(folder)
     try:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.process.brokers import broker_folder, brokers_in, config_of_broker
 from sluicegate.gateway.process.doctor import Examination, claimed, error_text
 from sluicegate.gateway.views.text import counted
 from sluicegate.storage.backup.reader import SpoolReader
@@ -13,8 +14,26 @@ from sluicegate.storage.integrity.inspection import owners_of
 from sluicegate.storage.integrity.salvage_copy import Salvaged, salvage_spool
 
 
-def salvage_node(config: Config, folder: Path, *, incarnation: int, looked: Callable[[], None]) -> Examination:
-    """Copy what is readable of a node's spool into a new spool in `folder`. `looked` is called for each page."""
+def salvage_node(
+    config: Config, folder: Path, *, incarnation: Callable[[], int], looked: Callable[[], None]
+) -> Examination:
+    """Copy what is readable of a node's spool into a new spool in `folder`, and so for each broker that it has.
+
+    `incarnation` draws that of a new spool; `looked` is called for each page.
+    """
+    examination = Examination()
+    try:
+        numbers = brokers_in(config.data.path)
+    except OSError as error:
+        examination.error("salvage", error_text(error))
+        return examination
+    for number in numbers:
+        own, place = config_of_broker(config, number, {}), broker_folder(folder, number)
+        examination.add(_salvage_broker(own, place, incarnation(), looked), number)
+    return examination
+
+
+def _salvage_broker(config: Config, folder: Path, incarnation: int, looked: Callable[[], None]) -> Examination:
     examination = Examination()
     damaged = config.data.path / DATA_FILE
     examination.looked_at["damaged spool"] = str(damaged)

@@ -11,7 +11,14 @@ from typing import Final, final
 
 import xxhash
 
-from sluicegate.storage.backup.folder import PARTIAL_FILE, BackupNote, locked_partial, remove_leftovers, write_note
+from sluicegate.storage.backup.folder import (
+    NO_PLACE,
+    PARTIAL_FILE,
+    BackupNote,
+    locked_partial,
+    remove_leftovers,
+    write_note,
+)
 from sluicegate.storage.backup.linked_pages import fill_linked_pages
 from sluicegate.storage.catalog.copied_log import copy_records, first_needed
 from sluicegate.storage.environment.environment import disk_free_bytes, sync_folders, translated
@@ -30,8 +37,21 @@ _FLUSH_EVERY_BYTES: Final = 32 << 20  # 0.1 s of an ordinary disk
 class Backup:
     """One backup. `run` makes it; other threads may use the other members meanwhile."""
 
-    def __init__(self, store: Store, folder: Path, *, incarnation: int, taken_ms: int, node: str, release: str) -> None:
-        self.folder = folder
+    def __init__(
+        self,
+        store: Store,
+        folder: Path,
+        *,
+        incarnation: int,
+        taken_ms: int,
+        node: str,
+        release: str,
+        place: Path = NO_PLACE,
+    ) -> None:
+        """`place` is where in the folder the backup goes, which those of several brokers share."""
+        self.folder = folder / place
+        self._folders = folder.parent  # of backups
+        self._place = place
         self.written_bytes = 0
         self.expected_bytes = store.usage().used_bytes  # approximate: the spool changes until the copy begins
         self._store = store
@@ -53,7 +73,7 @@ class Backup:
         remain.
         """
         try:
-            remove_leftovers(self.folder.parent)
+            remove_leftovers(self._folders, self._place)
             with locked_partial(self.folder) as descriptor:
                 self._check_room()
                 note = self._copy_into(descriptor)

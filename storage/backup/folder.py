@@ -4,6 +4,8 @@
     data.mdb            the copy; its appearance under this name completes the backup, so it comes last
     data.mdb.partial    the unfinished copy, locked by its writer
 
+    brokers/2/          the same of the second broker of a machine that has several, and so on
+
 A folder whose partial file can be locked is left over from a process that died, and may be removed. A complete backup
 is never changed.
 """
@@ -26,6 +28,8 @@ from sluicegate.storage.errors import BackupRefused, UnsupportedFormat
 
 NOTE_FILE: Final = "backup.json"
 PARTIAL_FILE: Final = DATA_FILE + ".partial"
+BROKERS_FOLDER: Final = "brokers"
+NO_PLACE: Final = Path()  # of the first broker, or the only one
 BACKUP_FORMAT: Final = 1
 
 NAME_FORM: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -118,12 +122,15 @@ def locked_partial(folder: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def remove_leftovers(folder: Path) -> list[Path]:
-    """Remove the unfinished backups of dead writers in a folder; return their paths. Raises OSError."""
+def remove_leftovers(folder: Path, place: Path = NO_PLACE) -> list[Path]:
+    """Remove the unfinished backups of dead writers in a folder, each at a place of its own; return their paths.
+
+    Raises OSError.
+    """
     removed: list[Path] = []
     if not folder.is_dir():
         return removed
-    for path in sorted(folder.iterdir()):
+    for path in [each / place for each in sorted(folder.iterdir())]:
         if path.is_symlink() or not path.is_dir() or not _is_leftover({each.name for each in path.iterdir()}):
             continue
         descriptor = os.open(path / PARTIAL_FILE, os.O_RDWR | _OURS)
@@ -143,7 +150,7 @@ def is_taken(folder: Path) -> bool:
 
 
 def _is_leftover(names: set[str]) -> bool:
-    return PARTIAL_FILE in names and names <= {PARTIAL_FILE, NOTE_FILE}
+    return PARTIAL_FILE in names and names <= {PARTIAL_FILE, NOTE_FILE, BROKERS_FOLDER}
 
 
 def _lock(descriptor: int) -> bool:
@@ -157,4 +164,5 @@ def _lock(descriptor: int) -> bool:
 def _remove(folder: Path) -> None:
     for name in (DATA_FILE, NOTE_FILE, PARTIAL_FILE):
         (folder / name).unlink(missing_ok=True)
-    folder.rmdir()
+    if not any(folder.iterdir()):  # else it has those of other brokers
+        folder.rmdir()

@@ -15,6 +15,7 @@ from sluicegate.gateway.cli.commands.node.node import ConfigOption, DataOption, 
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.config.sections.values import rounded_size
+from sluicegate.gateway.process.brokers import broker_folder, brokers_in
 from sluicegate.gateway.views.spool import BackupState, BackupView, incarnation_text
 from sluicegate.storage.backup.folder import NAME_ALLOWED, read_note
 from sluicegate.storage.backup.restore import Restored, restore_backup
@@ -70,20 +71,24 @@ def restore(
 ) -> None:
     """Restore a backup into an empty data folder. No gateway may run on that folder."""
     folder = loaded_config(config, data, settings).data.path
+    restored: list[tuple[Path, Restored]] = []
     try:
-        total = read_note(source).data_bytes
+        numbers = brokers_in(source)
+        total = sum([read_note(broker_folder(source, number)).data_bytes for number in numbers])
         with _progress() as progress:
             task = progress.add_task("restore", total=total)
-            restored = restore_backup(
-                source,
-                folder,
-                incarnation=secrets.randbits(64),
-                copied=lambda count: progress.update(task, advance=count),
-            )
+            for number in numbers:
+                part = restore_backup(
+                    broker_folder(source, number),
+                    broker_folder(folder, number),
+                    incarnation=secrets.randbits(64),
+                    copied=lambda count: progress.update(task, advance=count),
+                )
+                restored.append((broker_folder(folder, number), part))
     except (StorageError, OSError) as error:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        raise CommandFailed(text, advice="The backup is unchanged, and no spool was created.") from None
-    _show_restored(restored, source, folder, as_json)
+        raise CommandFailed(text, advice=_after_failure(restored, folder)) from None
+    _show_restored(restored, source, as_json)
 
 
 def _progress() -> Progress:
@@ -106,22 +111,41 @@ def _line(view: BackupView) -> str:
     return f"{view.state}: {view.folder}, {done}{': ' if view.failure else ''}{view.failure}"
 
 
-def _show_restored(restored: Restored, source: Path, folder: Path, as_json: bool) -> None:
+def _after_failure(restored: list[tuple[Path, Restored]], folder: Path) -> str:
+    """Return what to do after a failure: what was restored of several brokers is no whole node."""
+    if not restored:
+        return "The backup is unchanged, and no spool was created."
+    return (
+        f"The backup is unchanged. Only {len(restored)} of its brokers are in {folder}: delete it, and restore again."
+    )
+
+
+def _show_restored(restored: list[tuple[Path, Restored]], source: Path, as_json: bool) -> None:
+    """Show what was restored: of one broker an object, of several a list."""
+    if as_json:
+        documents = [_restored_document(source, folder, part) for folder, part in restored]
+        print_json(documents[0] if len(documents) == 1 else documents)
+        return
+    for folder, part in restored:
+        _show_restored_broker(part, source, folder)
+
+
+def _restored_document(source: Path, folder: Path, restored: Restored) -> dict[str, object]:
+    note = restored.note
+    return {
+        "backup": str(source),
+        "data_path": str(folder),
+        "node": note.node,
+        "taken_ms": note.taken_ms,
+        "data_bytes": note.data_bytes,
+        "incarnation_before": incarnation_text(note.incarnation),
+        "incarnation": incarnation_text(restored.incarnation),
+    }
+
+
+def _show_restored_broker(restored: Restored, source: Path, folder: Path) -> None:
     note = restored.note
     taken = datetime.fromtimestamp(note.taken_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    if as_json:
-        print_json(
-            {
-                "backup": str(source),
-                "data_path": str(folder),
-                "node": note.node,
-                "taken_ms": note.taken_ms,
-                "data_bytes": note.data_bytes,
-                "incarnation_before": incarnation_text(note.incarnation),
-                "incarnation": incarnation_text(restored.incarnation),
-            }
-        )
-        return
     typer.echo(f"restored {source} into {folder}: the spool of node {note.node} at {taken}")
     typer.echo(f"{rounded_size(note.data_bytes)}, checksum verified")
     typer.echo(

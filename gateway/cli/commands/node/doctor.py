@@ -46,7 +46,7 @@ def doctor(
             examination = examine_backup(backup, looked=page_checked)
         elif salvage is not None:
             loaded = loaded_config(config, data, settings)
-            examination = salvage_node(loaded, salvage, incarnation=secrets.randbits(64), looked=page_checked)
+            examination = salvage_node(loaded, salvage, incarnation=lambda: secrets.randbits(64), looked=page_checked)
         else:
             loaded = loaded_config(config, data, settings)
             examination = examine_node(loaded, now_s=SystemClock().wall_ms() / 1000, looked=page_checked)

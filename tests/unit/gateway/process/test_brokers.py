@@ -3,14 +3,18 @@
 import os
 from pathlib import Path
 
+import pytest
+
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.machine.layout import (
+from sluicegate.gateway.process.brokers import (
     broker_folder,
     broker_names,
-    brokers_with_data,
+    brokers_in,
+    check_no_broker_is_left_out,
     config_of_broker,
     count_of,
 )
+from sluicegate.gateway.views.errors import CannotStart
 
 DATA = Path("data")
 
@@ -21,12 +25,12 @@ def test_the_first_broker_has_the_name_and_the_data_folder_of_a_single_one() -> 
 
 
 def test_a_data_folder_shows_how_many_brokers_have_used_it(tmp_path: Path) -> None:
-    assert brokers_with_data(tmp_path / "new") == 1
-    assert brokers_with_data(tmp_path) == 1
+    assert brokers_in(tmp_path / "new") == (1,)
+    assert brokers_in(tmp_path) == (1,)
     for number in (2, 3):
         broker_folder(tmp_path, number).mkdir(parents=True)
     (tmp_path / "brokers" / "notes").mkdir()
-    assert brokers_with_data(tmp_path) == 3
+    assert brokers_in(tmp_path) == (1, 2, 3)
 
 
 def test_auto_is_one_broker_for_each_processor_that_the_process_may_use() -> None:
@@ -41,3 +45,11 @@ def test_a_broker_has_its_own_name_and_folder_the_picked_ports_and_none_for_oper
     assert (config.listeners.mqtt.port, config.listeners.amqp.port) == (4711, 5672)
     assert [config.admin.enabled, config.admin.tls.enabled, config.health.enabled] == [False] * 3
     assert config.node.is_named()
+
+
+def test_nobody_starts_with_fewer_brokers_than_have_data(tmp_path: Path) -> None:
+    broker_folder(tmp_path, 3).mkdir(parents=True)
+    check_no_broker_is_left_out(tmp_path, 3)
+    with pytest.raises(CannotStart, match="has queues and sessions of 3 brokers, and only 1 would start") as refused:
+        check_no_broker_is_left_out(tmp_path, 1)
+    assert refused.value.advice == "Start it with --brokers 3."

@@ -6,11 +6,10 @@ The first has the name and the data folder that a single broker has: so a data f
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 from sluicegate.gateway.config.model import BROKERS_MAX, Config
-
-BROKERS_FOLDER: Final = "brokers"  # in the data folder: a folder for each broker but the first, by its number
+from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.storage.backup.folder import BROKERS_FOLDER
 
 
 def broker_name(name: str, number: int) -> str:
@@ -23,9 +22,14 @@ def broker_names(name: str, count: int) -> tuple[str, ...]:
     return tuple(broker_name(name, number) for number in range(1, count + 1))
 
 
-def broker_folder(data: Path, number: int) -> Path:
-    """Return the data folder of a broker."""
-    return data if number == 1 else data / BROKERS_FOLDER / str(number)
+def broker_folder(folder: Path, number: int) -> Path:
+    """Return the folder of a broker in a data folder, or in a backup."""
+    return folder / broker_place(number)
+
+
+def broker_place(number: int) -> Path:
+    """Return where a broker's folder is in a data folder, or in a backup: that of the first broker is the folder."""
+    return Path() if number == 1 else Path(BROKERS_FOLDER, str(number))
 
 
 def count_of(brokers: int | str) -> int:
@@ -33,13 +37,26 @@ def count_of(brokers: int | str) -> int:
     return min(BROKERS_MAX, len(os.sched_getaffinity(0))) if isinstance(brokers, str) else brokers
 
 
-def brokers_with_data(data: Path) -> int:
-    """Return the highest number of a broker that has a folder; 1 if there is none."""
+def brokers_in(folder: Path) -> tuple[int, ...]:
+    """Return the numbers of the brokers that have a folder in a data folder, or in a backup; the first always has.
+
+    Raises OSError for a folder that cannot be read.
+    """
+    if not os.path.isdir(folder / BROKERS_FOLDER):  # also of a name that is too long
+        return (1,)
+    numbers = [int(each.name) for each in (folder / BROKERS_FOLDER).iterdir() if each.name.isdecimal()]
+    return (1, *sorted(number for number in numbers if number > 1))
+
+
+def check_no_broker_is_left_out(data: Path, count: int) -> None:
+    """Raise CannotStart if a data folder has what more brokers have left there."""
     try:
-        numbers = [int(each.name) for each in (data / BROKERS_FOLDER).iterdir() if each.name.isdecimal()]
-    except (FileNotFoundError, NotADirectoryError):
-        return 1
-    return max(numbers, default=1)
+        there_are = brokers_in(data)[-1]
+    except OSError as error:
+        raise CannotStart(f"the data folder {data} cannot be used: {error.strerror}") from None
+    if there_are > count:
+        text = f"the data folder {data} has queues and sessions of {there_are} brokers, and only {count} would start"
+        raise CannotStart(text, advice=f"Start it with --brokers {there_are}.")
 
 
 def config_of_broker(config: Config, number: int, ports: Mapping[str, int]) -> Config:
