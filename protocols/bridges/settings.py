@@ -59,6 +59,7 @@ class RemoteSettings:
     client_id: str  # client identifier, container id or client name
     keep_alive_s: int
     session_expiry_s: int  # how long the foreign broker is to keep subscriptions and messages while we are away
+    packet_bytes_max: int  # the largest packet of MQTT, in either direction
     # Topic filters that its session may have from an earlier configuration, and that no rule has: MQTT unsubscribes.
     stale_filters: tuple[str, ...] = field(default=(), compare=False)
 

@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from sluicegate.gateway.config.sections.node import MQTT_REMAINING_LENGTH_MAX
 from sluicegate.gateway.config.sections.section import NamedSection, Section
 from sluicegate.gateway.config.sections.values import GIB, KIB, MIB, Size
 from sluicegate.messaging.topics.syntax import (
@@ -179,6 +180,13 @@ class Bridge(NamedSection):
     remote_url: Annotated[str, AfterValidator(_url_checked)]
     mqtt_version: Literal["3.1.1", "5"] = Field(default="5", description="of mqtt:// and mqtts://")
     username: str = Field(default="", max_length=255)
+    # Over other protocols clients send messages of up to 30 MiB here, which a bridge is to carry.
+    maximum_packet_size: Size = Field(
+        default=32 * MIB,
+        ge=KIB,
+        le=MQTT_REMAINING_LENGTH_MAX,
+        description="of MQTT, in either direction",
+    )
     password_file: File = None
     tls_authorities_file: File = Field(default=None, description="PEM; by default those of the machine")
     tls_certificate_file: File = Field(default=None, description="PEM; of the bridge as a client")

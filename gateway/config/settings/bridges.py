@@ -59,6 +59,7 @@ def settings_of(configured: Bridge, *, node: str, vpn: str) -> BridgeSettings:
             client_id=configured.client_id or client_id_of(node, vpn, configured.name),
             keep_alive_s=configured.keep_alive_s,
             session_expiry_s=configured.session_expiry_s,
+            packet_bytes_max=configured.maximum_packet_size,
         ),
         outgoing=tuple(_outgoing(each) for each in configured.outgoing),
         incoming=tuple(_incoming(each) for each in configured.incoming),
@@ -133,6 +134,9 @@ def refused_rules(bridge: Bridge) -> Iterator[Finding]:
     if not scheme.startswith("mqtt"):
         if bridge.mqtt_version != "5":
             yield Finding(("mqtt_version",), f"{scheme}:// is not MQTT", "mqtt:// and mqtts://, or no mqtt_version")
+        if "maximum_packet_size" in bridge.model_fields_set:
+            allowed = "mqtt:// and mqtts://, or no maximum_packet_size"
+            yield Finding(("maximum_packet_size",), f"{scheme}:// is not MQTT", allowed)
         return
     filters: list[tuple[int, IncomingRule, TopicFilter]] = []
     for index, incoming in enumerate(bridge.incoming):

@@ -24,8 +24,6 @@ from amqtt.mqtt.packet import (
 )
 from amqtt.mqtt.publish import PublishPacket
 
-from sluicegate.protocols.bridges.remotes.mqtt.messages import PAYLOAD_BYTES_MAX
-
 _FROM_BROKERS: Final = (CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK, PINGRESP)
 _WITH_ID: Final = (PUBACK, PUBREC, PUBREL, PUBCOMP, SUBACK, UNSUBACK)
 _BODY_BYTES: Final = {CONNACK: 2, PUBACK: 2, PUBREC: 2, PUBREL: 2, PUBCOMP: 2, UNSUBACK: 2, PINGRESP: 0}
@@ -62,18 +60,26 @@ class _Memory:
 class PacketInput:
     """Cuts what a socket brings into packets."""
 
-    def __init__(self) -> None:
+    def __init__(self, packet_bytes_max: int) -> None:
+        """Payloads of larger packets are not kept."""
+        self._packet_bytes_max = packet_bytes_max
         self._data = bytearray()
         self._pos = 0
+        self._unwanted_bytes = 0  # of a packet that is too large: they are yet to come
 
     def add(self, data: bytes) -> None:
         """Append what was received."""
         del self._data[: self._pos]
         self._pos = 0
-        self._data += data
+        unwanted = min(self._unwanted_bytes, len(data))
+        self._unwanted_bytes -= unwanted
+        self._data += data[unwanted:] if unwanted else data
 
     def next(self) -> Any:
-        """Return the next packet, an object of amqtt's; None: it is not complete. Raises Malformed."""
+        """Return the next packet, an object of amqtt's; None: it is not complete. Raises Malformed.
+
+        A PUBLISH that is too large has None as its data.
+        """
         data, pos = self._data, self._pos
         end, length = pos + 1, 0
         for shift in range(0, 7 * _LENGTH_BYTES_MAX, 7):
@@ -89,10 +95,28 @@ class PacketInput:
         if first >> 4 not in _FROM_BROKERS:  # before all of it is here
             raise Malformed(f"a packet of type {first >> 4}, which no broker sends")
         end += length
+        if end - pos > self._packet_bytes_max:
+            return self._without_payload(first, begin, end)
         if end > len(data):
             return None
         self._pos = end
         return _decoded(first, bytes(data[begin:end]))
+
+    def _without_payload(self, first: int, begin: int, end: int) -> Any:
+        """Return a PUBLISH as soon as its topic and packet identifier are there, and skip the rest."""
+        data = self._data
+        if first >> 4 != PUBLISH:
+            raise Malformed(f"a packet of type {first >> 4} with {end - begin} bytes behind its fixed header")
+        topic_end = begin + 2 + int.from_bytes(data[begin : begin + 2], "big")
+        head_end = min(topic_end + (2 if first & 0x06 else 0), end)
+        if len(data) < max(begin + 2, head_end):
+            return None
+        packet = _decoded(first, bytes(data[begin:head_end]))
+        packet.payload.data = None
+        packet.fixed_header.remaining_length = end - begin
+        self._pos = min(end, len(data))
+        self._unwanted_bytes = end - self._pos
+        return packet
 
 
 def _decoded(first: int, body: bytes) -> Any:
@@ -152,6 +176,5 @@ def connect_packet(*, client_id: str, keep_alive_s: int, username: str, password
 
 
 def publish_packet(topic: str, payload: bytes, *, packet_id: int, qos: int, retain: bool, is_repeated: bool) -> bytes:
-    """Return a PUBLISH; `packet_id` is 0 for QoS 0. The topic was checked."""
-    assert len(payload) <= PAYLOAD_BYTES_MAX, "it was checked"
+    """Return a PUBLISH; `packet_id` is 0 for QoS 0. Topic and size were checked."""
     return bytes(PublishPacket.build(topic, payload, packet_id or None, is_repeated, qos, retain).to_bytes())

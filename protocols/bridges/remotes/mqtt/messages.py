@@ -25,7 +25,7 @@ from sluicegate.protocols.mqtt.codec.message_properties import (
 )
 from sluicegate.protocols.mqtt.codec.properties import user_property
 
-PAYLOAD_BYTES_MAX: Final = 268_000_000  # what a packet can hold beside its topic [MQTT 2.2.3]
+_PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
 QUEUE_ALONE: Final = (
     "messages of a queue have any topic, so over MQTT a bridge that reads one has no other incoming rule; "
     "allowed: a bridge of its own for it"
@@ -73,14 +73,20 @@ def decoded_headers(section: bytes) -> Headers | None:
 
 
 def check_outgoing(message: Outgoing) -> str:
-    """Return why MQTT cannot carry a message; empty: it can."""
+    """Return why MQTT cannot carry a message; empty: it can. Its size is another matter: see `too_large`."""
     try:
         check_topic_syntax(message.topic)
     except TopicError as error:
         return f"MQTT cannot carry it: {error}"
-    if len(message.payload) > PAYLOAD_BYTES_MAX:
-        return f"MQTT cannot carry it: the payload has {len(message.payload)} bytes"
     return ""
+
+
+def too_large(message: Outgoing, properties_bytes: int, packet_bytes_max: int) -> str:
+    """Return why a message is larger than packets may be; empty: it is not."""
+    size = len(message.topic.encode()) + properties_bytes + len(message.payload) + _PACKET_EXTRA_BYTES
+    if size <= packet_bytes_max:
+        return ""
+    return f"its packet has {size} bytes; allowed by the foreign broker or maximum_packet_size: {packet_bytes_max}"
 
 
 class RuleFinder:

@@ -33,7 +33,8 @@ from sluicegate.protocols.bridges.remote import (
 from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connector_to
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
 from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import SILENT_KEEP_ALIVES_MAX, KeepAlive, Look
-from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing
+from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing, too_large
+from sluicegate.protocols.bridges.remotes.mqtt.poison import PoisonFinder
 from sluicegate.protocols.bridges.remotes.mqtt.session import (
     OUTPUT_BYTES_MAX,
     ClientSession,
@@ -80,6 +81,7 @@ class Mqtt3Remote(RemoteBroker):
         self.stale_filters = remote.stale_filters  # to be unsubscribed from
         self.granted_qos: tuple[int, ...] = ()  # of each incoming rule, by a SUBACK of this session; empty: none came
         self._queue: deque[Outgoing] = deque()  # to be published
+        self._poison = PoisonFinder()
         self._last_arrival = 0
 
     def forget(self) -> None:
@@ -127,11 +129,18 @@ class Mqtt3Remote(RemoteBroker):
             if not session.can_publish(message.qos):
                 return None
             queue.popleft()
-            refusal = check_outgoing(message)
+            refusal = check_outgoing(message) or too_large(message, 0, self.settings.remote.packet_bytes_max)
             if not refusal:
                 return message
             self.line.refused(message.number, REJECTED, refusal)
         return None
+
+    def lost(self, reason: str) -> RemoteFailed:
+        """Return the failure of a connection that the foreign broker has ended."""
+        message = self._session.first_unanswered()
+        if message is None:
+            return RemoteFailed(reason + self._poison.look(0, "", 0))
+        return RemoteFailed(reason + self._poison.look(message.number, message.topic, len(message.payload)))
 
     def is_crowded(self) -> bool:
         """Return whether too much waits for the bridge: arrivals, or what is acknowledged behind them."""
@@ -162,6 +171,7 @@ class Mqtt3Remote(RemoteBroker):
                 headers=None,
                 qos=qos,
                 retain=message.retain,
+                fault=message.fault,
             )
         )
 
@@ -178,7 +188,7 @@ class _Serving:
         self._selector = selectors.DefaultSelector()
         self._selector.register(waker.socket, selectors.EVENT_READ)
         self._watched = 0  # what the selector waits for at the socket
-        self._input = PacketInput()
+        self._input = PacketInput(remote.settings.remote.packet_bytes_max)
         self._is_readable = True  # the socket, or the TLS above it
         self._is_paused = False  # nothing is read: too much waits for the bridge, or for the foreign broker
         self._loss = ""  # why nothing more can be read; what came before is handled first
@@ -226,7 +236,7 @@ class _Serving:
             work = remote.take_work()
             self._handle()
             if self._loss:
-                raise RemoteFailed(self._loss)
+                raise remote.lost(self._loss)
             if self._is_open and not work.is_closed:  # the rules give back what has not gone out
                 self._publish()
             now_ms = _now_ms()
@@ -295,7 +305,7 @@ class _Serving:
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
             pass
         except OSError as error:
-            raise RemoteFailed(why(error)) from None
+            raise self._remote.lost(why(error)) from None
         if self._written_bytes > before:
             now_ms = _now_ms()
             self._keep_alive.sent(now_ms)

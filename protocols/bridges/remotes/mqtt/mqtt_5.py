@@ -34,8 +34,10 @@ from sluicegate.protocols.bridges.remotes.mqtt.messages import (
     RuleFinder,
     decoded_headers,
     encoded_properties,
+    too_large,
 )
 from sluicegate.protocols.bridges.remotes.mqtt.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.mqtt.poison import PoisonFinder
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID, PeerViolation
@@ -43,7 +45,6 @@ from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID,
 _TICK_S: Final = 1.0  # between two looks at the keep-alive
 _REFUSED: Final = 0x80
 _NEVER_TAKEN: Final = (TOPIC_NAME_INVALID, PAYLOAD_FORMAT_INVALID)  # codes that blame the message itself
-_PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
 
 
 @final
@@ -55,7 +56,12 @@ class Mqtt5Remote(RemoteBroker):
     def __init__(self, settings: BridgeSettings, line: Line) -> None:
         super().__init__(settings, line)
         remote = settings.remote
-        self._client = PahoClient(remote.client_id, received=self._received, confirmed=self._confirmed)
+        self._client = PahoClient(
+            remote.client_id,
+            received=self._received,
+            confirmed=self._confirmed,
+            packet_bytes_max=remote.packet_bytes_max,
+        )
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_unsubscribe = self._on_unsubscribe
@@ -68,9 +74,10 @@ class Mqtt5Remote(RemoteBroker):
         self._numbers: dict[int, int] = {}  # packet id -> number
         self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
         self._acknowledgements = self._client.acknowledgements
+        self._poison = PoisonFinder()
         self._last_arrival = 0
         self._in_flight_max = 0
-        self._packet_bytes_max = 0  # 0: not said
+        self._packet_bytes_max = 0  # that may be sent
         self._qos_max = 2
         self._retains = True
         self._failure = ""  # why the connection is refused, or ends
@@ -123,6 +130,7 @@ class Mqtt5Remote(RemoteBroker):
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]  # paho has no annotation there
         properties.SessionExpiryInterval = remote.session_expiry_s
         properties.ReceiveMaximum = self._window
+        properties.MaximumPacketSize = remote.packet_bytes_max
         properties.RequestProblemInformation = 1
         self._failure = ""
         self._is_connected = False
@@ -142,7 +150,8 @@ class Mqtt5Remote(RemoteBroker):
             self._failure = f"the connection was refused: {reason} (0x{reason.value:02x}){': ' if text else ''}{text}"
             return
         self._in_flight_max = min(self._window, getattr(properties, "ReceiveMaximum", 65_535))
-        self._packet_bytes_max = getattr(properties, "MaximumPacketSize", 0)
+        own_max = self.settings.remote.packet_bytes_max
+        self._packet_bytes_max = min(own_max, getattr(properties, "MaximumPacketSize", own_max))
         self._qos_max = getattr(properties, "MaximumQoS", 2)
         for index, outgoing in enumerate(self.settings.outgoing):
             if outgoing.qos > self._qos_max:
@@ -278,7 +287,7 @@ class Mqtt5Remote(RemoteBroker):
         try:
             is_all = self._client.write()
         except OSError as error:
-            raise RemoteFailed(why(error)) from None
+            raise RemoteFailed(why(error) + self._poison_message()) from None
         self._confirm_written()
         events = 0 if self._holds_back() else selectors.EVENT_READ
         events |= 0 if is_all else selectors.EVENT_WRITE
@@ -307,8 +316,13 @@ class Mqtt5Remote(RemoteBroker):
         if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
             is_lost = result in (MQTTErrorCode.MQTT_ERR_CONN_LOST, MQTTErrorCode.MQTT_ERR_NO_CONN)
             lost = f"the connection was lost: {self._client.loss}" if self._client.loss else "the connection was lost"
-            what = lost if is_lost else f"paho-mqtt: {MQTTErrorCode(result).name}"
+            what = lost + self._poison_message() if is_lost else f"paho-mqtt: {MQTTErrorCode(result).name}"
             raise RemoteFailed(what)
+
+    def _poison_message(self) -> str:
+        """Return what to say of a message that the foreign broker may have ended the connection because of."""
+        packet_id, topic, payload_bytes = self._client.first_unanswered()
+        return self._poison.look(self._numbers.get(packet_id, 0), topic, payload_bytes)
 
     # --- messages for the foreign broker ---
 
@@ -323,10 +337,9 @@ class Mqtt5Remote(RemoteBroker):
                 return
             queue.popleft()
             section = encoded_properties(message.headers, message.path)
-            size = len(message.topic) * 4 + len(section) + len(message.payload) + _PACKET_EXTRA_BYTES
-            if 0 < self._packet_bytes_max < size:
-                reason = f"the foreign broker takes packets of at most {self._packet_bytes_max} bytes"
-                self.line.refused(message.number, REJECTED, reason)
+            refusal = too_large(message, len(section), self._packet_bytes_max)
+            if refusal:
+                self.line.refused(message.number, REJECTED, refusal)
                 continue
             try:
                 packet_id = client.publish_as(

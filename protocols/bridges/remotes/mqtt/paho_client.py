@@ -20,6 +20,7 @@ from paho.mqtt.properties import Properties
 
 from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowledgements
 from sluicegate.protocols.bridges.remotes.sockets import close_when_written, why
+from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_TOO_LARGE, PeerViolation
 from sluicegate.protocols.mqtt.codec.wire import read_varint
 
 READ_BYTES: Final = 65_536
@@ -29,6 +30,7 @@ IDS_MAX: Final = 65_535
 _SUBSCRIBE_IDS: Final = 512  # the last ones, for packets other than PUBLISH
 PUBLISH_IDS_MAX: Final = IDS_MAX - _SUBSCRIBE_IDS
 
+_RELEASED: Final = (MessageState.MQTT_MS_WAIT_FOR_PUBCOMP, MessageState.MQTT_MS_RESEND_PUBREL)
 _REFUSED: Final = 0x80  # reason codes from here on are refusals
 _DISCONNECT: Final = b"\xe0\x00"  # Normal disconnection
 _ID: Final = struct.Struct("!H")
@@ -67,10 +69,12 @@ class PahoClient(Client):
         *,
         received: Callable[[str, bytes, bytes, int, bool, int], None],
         confirmed: Callable[[int, int, str], None],
+        packet_bytes_max: int,
     ) -> None:
         """`received` gets topic, properties without length, payload, QoS, retain and packet id of each PUBLISH.
 
         `confirmed` gets the packet id of a message, and the reason code of its PUBACK, PUBREC or PUBCOMP with a text.
+        A packet of more than `packet_bytes_max` is not received: the foreign broker knows that limit.
         """
         super().__init__(
             CallbackAPIVersion.VERSION2,
@@ -86,6 +90,7 @@ class PahoClient(Client):
         self.loss = ""  # why the connection was lost; empty: the foreign broker has closed it
         self._received = received
         self._confirmed = confirmed
+        self._packet_bytes_max = packet_bytes_max
         self.acknowledgements = Acknowledgements(self._acknowledge)
         self.unreleased_ids: set[int] = set()  # PUBREL is sent for them, on suspicion, and PUBCOMP has not come
         self.session_present = False
@@ -164,6 +169,10 @@ class PahoClient(Client):
         return self.connect_socket()
 
     def _sock_recv(self, bufsize: int) -> bytes:
+        remaining = self._in_packet["remaining_length"]
+        if remaining > self._packet_bytes_max:  # [MQTT 3.1.2-24]
+            text = f"{remaining} bytes behind its fixed header; allowed are {self._packet_bytes_max} with it"
+            raise PeerViolation(PACKET_TOO_LARGE, text)
         pos = self._input_pos
         if pos >= len(self._input):
             try:
@@ -222,6 +231,13 @@ class PahoClient(Client):
         """Release the packet ids again whose PUBCOMP has not come."""
         for packet_id in sorted(self.unreleased_ids):
             self._send_pubrel(packet_id)
+
+    def first_unanswered(self) -> tuple[int, str, int]:
+        """Return packet id, topic and payload bytes of the first message with neither PUBACK nor PUBREC; 0: none."""
+        for message in self._out_messages.values():
+            if message.state not in _RELEASED:
+                return message.mid, message.topic, len(message.payload)
+        return 0, "", 0
 
     def forget(self) -> None:
         """Forget all messages under way."""

@@ -70,14 +70,15 @@ class Confirmed:
 class Received:
     """A PUBLISH that is no repetition."""
 
-    __slots__ = ("packet_id", "payload", "qos", "retain", "topic")
+    __slots__ = ("fault", "packet_id", "payload", "qos", "retain", "topic")
 
-    def __init__(self, topic: str, payload: bytes, qos: int, packet_id: int, *, retain: bool) -> None:
+    def __init__(self, topic: str, payload: bytes, qos: int, packet_id: int, *, retain: bool, fault: str) -> None:
         self.topic = topic
         self.payload = payload
         self.qos = qos
         self.packet_id = packet_id  # 0: none, with QoS 0
         self.retain = retain
+        self.fault = fault  # why it goes no further; empty: it does
 
 
 SessionEvent = Connected | Granted | Unsubscribed | Confirmed | Received
@@ -166,6 +167,10 @@ class ClientSession:
     def disconnect(self) -> None:
         """Send DISCONNECT."""
         self._send(DisconnectPacket())
+
+    def first_unanswered(self) -> Outgoing | None:
+        """Return the first message of ours that has neither PUBACK nor PUBREC."""
+        return next((entry.message for entry in self._under_way.values() if not entry.is_released), None)
 
     def can_publish(self, qos: int) -> bool:
         """Return whether a new message of this QoS may be published: the window has room, and nothing waits."""
@@ -256,7 +261,10 @@ class ClientSession:
         qos, packet_id = packet.qos, packet.packet_id or 0
         if qos == _EXACTLY_ONCE and self.acknowledgements.repeats(packet_id):
             return None
-        return Received(packet.topic_name, packet.data or b"", qos, packet_id, retain=packet.retain_flag)
+        payload, fault = packet.data, ""
+        if payload is None:
+            payload, fault = b"", f"its packet is too large: {packet.fixed_header.remaining_length} bytes"
+        return Received(packet.topic_name, payload, qos, packet_id, retain=packet.retain_flag, fault=fault)
 
     def _recorded(self, packet_id: int) -> None:
         """PUBREC: answer it with PUBREL, whether or not the identifier is ours [MQTT 4.3.3-1]."""

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.messaging.message.outcomes import RELEASED
+from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
 from sluicegate.protocols.bridges.remotes.mqtt.mqtt_3 import Mqtt3Remote
 from support.bridges.remote_side import RemoteSide
 from support.bridges.scripted_mqtt import (
@@ -172,7 +172,68 @@ def test_no_more_messages_than_the_window_are_under_way(broker: ScriptedBroker) 
         side.close()
 
 
+# --- packets that are too large ---
+
+
+def test_a_message_that_is_too_large_to_go_out_is_rejected(broker: ScriptedBroker) -> None:
+    """A foreign broker that does not take it could say so by closing the connection only, each time again."""
+    side = side_of(broker, outgoing=OUT_1, maximum_packet_size=2048)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"x" * 2048, b"small")
+        assert connection.published().payload == b"small"
+        [refused] = side.until(lambda news: news.refused).refused
+        assert (refused.number, refused.outcome) == (256, REJECTED)
+        assert refused.reason.endswith("maximum_packet_size: 2048")
+        side.close()
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+def test_a_message_that_is_too_large_to_come_in_is_invalid(broker: ScriptedBroker, qos: int) -> None:
+    """Its payload is not kept while it comes in; those behind it come as ever."""
+    side = side_of(broker, incoming=IN_1, maximum_packet_size=1024)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        large = mqtt.publish("a/large", b"x" * 3_000_000, qos=qos, packet_id=7)
+        for end in range(1, 20):
+            connection.send(large[end - 1 : end])
+        connection.send(large[19:], mqtt.publish("a/1", b"small", qos=1, packet_id=8))
+        side.arrived(b"", b"small")
+        first, second = side.news.arrivals
+        assert (first.topic, first.qos, second.fault) == ("a/large", qos, "")
+        assert first.fault == f"its packet is too large: {3_000_009 + (2 if qos else 0)} bytes"
+        side.settle(b"", b"small")
+        assert connection.gets(PUBREC if qos == 2 else PUBACK) == [7 if qos else 8]
+        side.close()
+
+
+def test_only_a_message_may_be_large(broker: ScriptedBroker) -> None:
+    side = side_of(broker, incoming=IN_1, maximum_packet_size=1024)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.send(b"\x90\x80\x80\x80\x01")
+        assert "malformed packet" in side.ends().reason
+
+
 # --- the end of a connection ---
+
+
+def test_a_message_that_a_broker_closes_the_connection_because_of_is_named(broker: ScriptedBroker) -> None:
+    side = side_of(broker, outgoing=[{"queue": "q"}])
+    reasons = []
+    for number in range(3):
+        side.connect()
+        with broker.accepts(session_present=number > 0) as connection:
+            if number == 0:
+                side.send(b"good", b"poison!", b"good")
+                connection.send(mqtt.puback(connection.published().packet_id))
+                side.until(lambda news: news.confirmed)
+            assert connection.published().payload == b"poison!"
+        reasons.append(side.ends().reason)
+    assert "message" not in reasons[0]
+    assert "as before, the message to 'out' with 7 bytes" in reasons[1]
+    assert "as before, the message to 'out' with 7 bytes" in reasons[2]
 
 
 def test_nothing_is_published_in_the_turn_that_ends_the_connection(broker: ScriptedBroker) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.messaging.message.outcomes import RELEASED
+from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
 from sluicegate.protocols.bridges.remotes.mqtt.mqtt_5 import Mqtt5Remote
 from sluicegate.protocols.bridges.remotes.mqtt.paho_client import READ_BYTES, TURN_BYTES_MAX, Packed, PahoClient
 from support.bridges.remote_side import RemoteSide
@@ -311,7 +311,53 @@ def test_a_message_of_no_rule_is_counted_and_acknowledged(broker: ScriptedBroker
         side.close()
 
 
+# --- packets that are too large ---
+
+
+@pytest.mark.parametrize("theirs", [b"", b"\x27\x00\x00\x08\x00"], ids=["our limit", "their limit"])
+def test_a_message_that_is_too_large_to_go_out_is_rejected(broker: ScriptedBroker, theirs: bytes) -> None:
+    """3.2.2.3.6: the foreign broker's Maximum Packet Size. The smaller one counts."""
+    ours = 1_000_000 if theirs else 2048
+    side = side_of(broker, outgoing=OUT_2, maximum_packet_size=ours)
+    side.connect()
+    with broker.accepts(properties=theirs) as connection:
+        side.send(b"x" * 2048, b"small")
+        assert connection.published().payload == b"small"
+        [refused] = side.until(lambda news: news.refused).refused
+        assert (refused.number, refused.outcome) == (256, REJECTED)
+        assert refused.reason.endswith(": 2048")
+        side.close()
+
+
+def test_a_foreign_broker_is_told_the_largest_packet_and_sends_no_larger_one(broker: ScriptedBroker) -> None:
+    """[MQTT 3.1.2-24]. It is not received, so it does not fill the memory."""
+    side = side_of(broker, incoming=TWO_IN_2, maximum_packet_size=1024)
+    side.connect()
+    with broker.accepts() as connection:
+        assert b"\x27\x00\x00\x04\x00" in broker.connect.body
+        connection.grants(2, 2)
+        connection.send(publish("a/1", b"x" * 1024, 1)[:100])
+        assert "allowed are 1024" in side.ends().reason
+
+
 # --- the end of a connection ---
+
+
+def test_a_message_that_a_broker_closes_the_connection_because_of_is_named(broker: ScriptedBroker) -> None:
+    side = side_of(broker, outgoing=[{"queue": "q"}])
+    reasons = []
+    for number in range(3):
+        side.connect()
+        with broker.accepts(session_present=number > 0) as connection:
+            if number == 0:
+                side.send(b"good", b"poison!", b"good")
+                connection.send(mqtt.puback(connection.published().packet_id))
+                side.until(lambda news: news.confirmed)
+            assert connection.published().payload == b"poison!"
+        reasons.append(side.ends().reason)
+    assert "message" not in reasons[0]
+    assert "as before, the message to 'out' with 7 bytes" in reasons[1]
+    assert "as before, the message to 'out' with 7 bytes" in reasons[2]
 
 
 def test_nothing_is_published_in_the_turn_that_ends_the_connection(broker: ScriptedBroker) -> None:
@@ -386,7 +432,7 @@ def test_a_connection_attempt_outlives_a_step_of_the_clock(
 
 def test_bytes_to_be_written_are_counted_when_a_packet_is_queued() -> None:
     """So that it costs the same however many packets wait."""
-    client = PahoClient("c", received=lambda *_: None, confirmed=lambda *_: None)
+    client = PahoClient("c", received=lambda *_: None, confirmed=lambda *_: None, packet_bytes_max=1 << 20)
     ours, theirs = socket.socketpair()
     with theirs:
         client._sock = ours

@@ -87,6 +87,7 @@ IN = [{"remote_topic": "z/#"}]
         ),
         ({"password_file": "/x"}, "password_file needs username"),
         ({"remote_url": "flow://other.example", "mqtt_version": "3.1.1"}, "mqtt_version: flow:// is not MQTT"),
+        ({"remote_url": "amqp://other.example", "maximum_packet_size": "1 MiB"}, "maximum_packet_size: amqp:// is not"),
         (
             {"mqtt_version": "3.1.1", "session_expiry_s": 60},
             "session_expiry_s: a session of MQTT 3.1.1 does not expire",
