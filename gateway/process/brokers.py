@@ -3,13 +3,17 @@
 The first has the name and the data folder that a single broker has: so a data folder of one is that of several.
 """
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 from sluicegate.gateway.config.model import BROKERS_MAX, Config
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.storage.backup.folder import BROKERS_FOLDER
+
+CGROUPS: Final = Path("/sys/fs/cgroup")  # control groups, version 2; in a container, the root is the container's own
 
 
 def broker_name(name: str, number: int) -> str:
@@ -34,7 +38,21 @@ def broker_place(number: int) -> Path:
 
 def count_of(brokers: int | str) -> int:
     """Return how many brokers the setting asks for: `auto` is one for each processor that this process may use."""
-    return min(BROKERS_MAX, len(os.sched_getaffinity(0))) if isinstance(brokers, str) else brokers
+    return min(BROKERS_MAX, processors()) if isinstance(brokers, str) else brokers
+
+
+def processors(cgroups: Path = CGROUPS, membership: Path = Path("/proc/self/cgroup")) -> int:
+    """Return how many processors this process may use: those it is bound to, or the limit of its container or service.
+
+    The lesser counts. A limit of a part of a processor counts as a whole one.
+    """
+    bound_count = len(os.sched_getaffinity(0))
+    try:
+        own = membership.read_text().rpartition("0::/")[2].strip()
+        quota, period = (cgroups / own / "cpu.max").read_text().split()
+        return min(bound_count, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):  # there is no such file, or it says `max`
+        return bound_count
 
 
 def brokers_in(folder: Path) -> tuple[int, ...]:

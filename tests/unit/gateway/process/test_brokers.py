@@ -13,6 +13,7 @@ from sluicegate.gateway.process.brokers import (
     check_no_broker_is_left_out,
     config_of_broker,
     count_of,
+    processors,
 )
 from sluicegate.gateway.views.errors import CannotStart
 
@@ -34,8 +35,21 @@ def test_a_data_folder_shows_how_many_brokers_have_used_it(tmp_path: Path) -> No
 
 
 def test_auto_is_one_broker_for_each_processor_that_the_process_may_use() -> None:
-    assert count_of("auto") == len(os.sched_getaffinity(0))
+    assert count_of("auto") == processors()
     assert count_of(3) == 3
+
+
+@pytest.mark.parametrize(
+    ("limit", "count"),
+    [("max 100000", 64), ("150000 100000", 2), ("50000 100000", 1), ("6400000 50000", 64), ("?", 64)],
+)
+def test_a_container_may_use_as_many_processors_as_its_limit_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, count: int
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    assert processors(tmp_path) == 64
+    (tmp_path / "cpu.max").write_text(limit + "\n")
+    assert processors(tmp_path) == count
 
 
 def test_a_broker_has_its_own_name_and_folder_the_picked_ports_and_none_for_operators() -> None:
