@@ -43,13 +43,15 @@ def test_auto_is_one_broker_for_each_processor_that_the_process_may_use() -> Non
     ("limit", "count"),
     [("max 100000", 64), ("150000 100000", 2), ("50000 100000", 1), ("6400000 50000", 64), ("?", 64)],
 )
-def test_a_container_may_use_as_many_processors_as_its_limit_says(
+def test_a_container_or_service_may_use_as_many_processors_as_its_limit_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, count: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    assert processors(tmp_path) == 64
-    (tmp_path / "cpu.max").write_text(limit + "\n")
-    assert processors(tmp_path) == count
+    (tmp_path / "membership").write_text("1:cpu:/\n0::/system.slice/gate.service\n")
+    assert processors(tmp_path, tmp_path / "membership") == 64
+    (tmp_path / "system.slice" / "gate.service").mkdir(parents=True)
+    (tmp_path / "system.slice" / "gate.service" / "cpu.max").write_text(limit + "\n")
+    assert processors(tmp_path, tmp_path / "membership") == count
 
 
 def test_a_broker_has_its_own_name_and_folder_the_picked_ports_and_none_for_operators() -> None:
