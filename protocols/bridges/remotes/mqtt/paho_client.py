@@ -2,8 +2,9 @@
 
 paho reads each packet with four calls of the system, and writes each with one: here they go through buffers. It
 confirms a message of QoS 2 to the foreign broker before anybody has stored it: here PUBREC waits, as PUBACK does. It
-takes a PUBREC that refuses a message for one that accepts it. And it publishes a message of QoS 2 again that needs no
-more than PUBREL, after an attempt to connect that failed.
+takes a PUBREC that refuses a message for one that accepts it, and a PUBCOMP of an earlier message for that of the next
+one with its identifier. And it publishes a message of QoS 2 again that needs no more than PUBREL, after an attempt to
+connect that failed.
 
 The names that begin with an underscore are paho's own. They are those of its releases 2.x.
 """
@@ -11,6 +12,7 @@ The names that begin with an underscore are paho's own. They are those of its re
 import socket
 import struct
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -59,8 +61,8 @@ def _varint(value: int) -> bytes:
 class PahoClient(Client):
     """A client of MQTT 5 that one thread serves.
 
-    Its packet ids of messages begin at 1 and are used again as soon as they are free, so that only the first few are
-    ever under way: those can be released after a crash of ours (`release_ids`).
+    Its packet ids of messages begin at 1 and are used again when they are free, so that only the first few are ever
+    under way: those can be released after a crash of ours (`release_ids`).
     """
 
     def __init__(
@@ -94,7 +96,7 @@ class PahoClient(Client):
         self.acknowledgements = Acknowledgements(self._acknowledge)
         self.unreleased_ids: set[int] = set()  # PUBREL is sent for them, on suspicion, and PUBCOMP has not come
         self.session_present = False
-        self._free_ids: list[int] = []  # given back, the next at the end
+        self._free_ids: deque[int] = deque()  # given back; the one that was longest unused is the next
         self._last_id = 0
         self._last_other_id = PUBLISH_IDS_MAX
         self._is_publishing = False
@@ -214,7 +216,7 @@ class PahoClient(Client):
             self._last_other_id = self._last_other_id + 1 if self._last_other_id < IDS_MAX else PUBLISH_IDS_MAX + 1
             return self._last_other_id
         if self._free_ids:
-            return self._free_ids.pop()
+            return self._free_ids.popleft()
         self._last_id += 1
         assert self._last_id <= PUBLISH_IDS_MAX, "the window is smaller"
         return self._last_id
@@ -308,9 +310,11 @@ class PahoClient(Client):
     def _handle_pubrec(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]
         code = packet[2] if len(packet) > 2 else 0
-        if code < _REFUSED:
-            return super()._handle_pubrec()
         (packet_id,) = _ID.unpack_from(packet, 0)
+        if code < _REFUSED:
+            if packet_id not in self._out_messages:  # it comes again, and paho does not answer that
+                return self._send_pubrel(packet_id)
+            return super()._handle_pubrec()
         self._done(packet_id, code, _reason_string(packet))
         return MQTTErrorCode.MQTT_ERR_SUCCESS
 
@@ -321,7 +325,11 @@ class PahoClient(Client):
             if packet_id in self.unreleased_ids:
                 self.unreleased_ids.discard(packet_id)
                 return MQTTErrorCode.MQTT_ERR_SUCCESS
-            self._done(packet_id, 0, "")  # 0x92: it is not known there any more, which means the same
+            message: MQTTMessage | None = self._out_messages.get(packet_id)
+            # Without PUBREC it is for an earlier message: PUBREL that went twice is answered twice. 0x92: the packet id
+            # is not known there any more, which means the same.
+            if message is not None and message.state in _RELEASED:
+                self._done(packet_id, 0, "")
             return MQTTErrorCode.MQTT_ERR_SUCCESS
         code = packet[2] if len(packet) > 2 else 0
         self._done(packet_id, code, _reason_string(packet))

@@ -147,6 +147,50 @@ def test_a_message_of_qos_0_that_the_socket_has_taken_goes_at_most_once(broker: 
     assert not {*side.news.confirmed} & {each.number for each in side.news.refused}
 
 
+def test_a_repeated_pubcomp_confirms_no_later_message(broker: ScriptedBroker) -> None:
+    """mosquitto repeats PUBREC in a resumed session, and answers the repeated PUBLISH: PUBREL and PUBCOMP go twice."""
+    side = side_of(broker, outgoing=OUT_2, window_messages=1)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1", b"2", qos=2)
+        first = connection.published().packet_id
+        connection.send(mqtt.pubrec(first), mqtt.pubrec(first))
+        assert connection.gets(PUBREL, 2) == [first, first]
+        connection.send(mqtt.pubcomp(first))
+        second = connection.published().packet_id
+        connection.send(mqtt.pubcomp(first), mqtt.pubrec(second))
+        assert connection.gets(PUBREL) == [second]
+        side.until(lambda news: news.confirmed == [256])
+        connection.send(mqtt.pubcomp(second))
+        side.until(lambda news: news.confirmed == [256, 512])
+        side.close()
+
+
+def test_a_pubrec_for_no_message_is_answered(broker: ScriptedBroker) -> None:
+    """[MQTT 4.3.3-4]. Not released, the foreign broker would take a later message of this id for a repetition."""
+    side = side_of(broker, outgoing=OUT_2)
+    side.connect()
+    with broker.accepts() as connection:
+        side.is_open()
+        connection.send(mqtt.pubrec(7))
+        assert connection.gets(PUBREL) == [7]
+        side.close()
+
+
+def test_the_packet_id_that_was_longest_unused_is_the_next(broker: ScriptedBroker) -> None:
+    """What comes late for an earlier message is then least likely to meet a new one."""
+    side = side_of(broker, outgoing=[{"queue": "q"}], window_messages=3)
+    side.connect()
+    with broker.accepts() as connection:
+        side.send(b"1", b"2", b"3")
+        assert [connection.published().packet_id for _ in range(3)] == [1, 2, 3]
+        connection.send(mqtt.puback(1), mqtt.puback(2), mqtt.puback(3))
+        side.until(lambda news: len(news.confirmed) == 3)
+        side.send(b"4", b"5")
+        assert [connection.published().packet_id for _ in range(2)] == [1, 2]
+        side.close()
+
+
 # --- incoming: what we have of the foreign broker's ---
 
 
