@@ -12,7 +12,7 @@ from sluicegate.gateway.admin.operation import VPN_PARAMETER, Parameter, TextPar
 from sluicegate.gateway.admin.problems import ANSWER_TIMEOUT_S, Unacceptable
 from sluicegate.gateway.config.sections.admin import BODY_TIMEOUT_S_MAX
 from sluicegate.gateway.views.adapters import adapter
-from sluicegate.gateway.views.selections import SEQUENCE_MAX
+from sluicegate.gateway.views.queues.selections import SEQUENCE_MAX
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.observability.events import NOBODY
 from sluicegate.messaging.queues.attributes import quoted

@@ -41,7 +41,7 @@ from sluicegate.gateway.provisioning.store import VpnAccess
 from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
-from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
 from sluicegate.messaging.message.thresholds import ThresholdPair

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
-from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 
 
 class AccountOperations:

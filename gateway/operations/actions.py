@@ -14,7 +14,7 @@ from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.questions import answer_of, home_of
 from sluicegate.gateway.views.errors import Refused
-from sluicegate.gateway.views.selections import ReplayStart
+from sluicegate.gateway.views.queues.selections import ReplayStart
 from sluicegate.protocols.network.neighbor import Neighbor
 
 REPLAY: Final = "replay"  # a queue, first sequence, milliseconds since 1970, end, partition (empty: all)

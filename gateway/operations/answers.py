@@ -17,8 +17,8 @@ from sluicegate.gateway.operations.actions import ADD_BATCH, DELETE_CURSOR, REPL
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.operations.questions import CURSORS, KEY, QUEUE
 from sluicegate.gateway.views.errors import NotFound, Refused
-from sluicegate.gateway.views.selections import ReplayStart
-from sluicegate.gateway.views.spool import CursorView
+from sluicegate.gateway.views.queues.cursors import CursorView
+from sluicegate.gateway.views.queues.selections import ReplayStart
 from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
 from sluicegate.messaging.queues.definition import QueueInvalid
 

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.operations import (
 )
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.views.errors import Refused
-from sluicegate.gateway.views.spool import BackupState, BackupView
+from sluicegate.gateway.views.node.backups import BackupState, BackupView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM, is_taken
 

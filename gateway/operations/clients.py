@@ -9,7 +9,8 @@ from sluicegate.gateway.node.servers.server import ClientConnection
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.message_vpns import settings_of
 from sluicegate.gateway.provisioning.store import OPERATOR
-from sluicegate.gateway.views.clients import ClientQuery, ClientView, MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.clients import ClientQuery, ClientView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.clients.rights import ClientRights
 

@@ -11,14 +11,14 @@ from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.operations import ExplainKey
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.operations.queues import ask_queue, not_found, overview_of
-from sluicegate.gateway.views.explanations import (
+from sluicegate.gateway.views.queues.explanations import (
     CheckView,
     DestinationView,
     ExampleMessage,
     KeyExplanation,
     PublishExplanation,
 )
-from sluicegate.gateway.views.queues import PartitionStatus
+from sluicegate.gateway.views.queues.queues import PartitionStatus
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.message.refusals import (

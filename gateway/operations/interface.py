@@ -8,29 +8,23 @@ from typing import Protocol
 
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
-from sluicegate.gateway.views.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 from sluicegate.gateway.views.bridges import BridgeView
-from sluicegate.gateway.views.clients import ClientQuery, ClientsView, MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
+from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.errors import TemplateNotFound
-from sluicegate.gateway.views.explanations import ExampleMessage, KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.links import LinksView, LinkView
-from sluicegate.gateway.views.queues import (
-    ActorView,
-    DurableSelectorView,
-    EventView,
-    Health,
-    MessageView,
-    NetworkQueueView,
-    QueueView,
-    RedriveView,
-    ReloadView,
-    TakenView,
-)
+from sluicegate.gateway.views.node.backups import BackupView
+from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
+from sluicegate.gateway.views.node.spool import SpoolView
+from sluicegate.gateway.views.queues.cursors import CursorView
+from sluicegate.gateway.views.queues.explanations import ExampleMessage, KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.rest import RestDeliveryPointView
-from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
-from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
-from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.template import QueueTemplate
 
 

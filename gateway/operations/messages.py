@@ -17,8 +17,8 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.operations.queues import ask_queue, overview_of
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.queues import RedriveView, TakenView
-from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.gateway.views.queues.messages import RedriveView, TakenView
+from sluicegate.gateway.views.queues.selections import MessageSelection
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageId
 from sluicegate.messaging.routing.destinations import QueueTarget

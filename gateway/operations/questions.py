@@ -12,9 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.explanations import KeyExplanation
-from sluicegate.gateway.views.queues import QueueView
-from sluicegate.gateway.views.spool import CursorView
+from sluicegate.gateway.views.queues.cursors import CursorView
+from sluicegate.gateway.views.queues.explanations import KeyExplanation
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.protocols.network.neighbor import Neighbor
 from sluicegate.protocols.network.queues.questions import QuestionFailed, Questions
 

@@ -28,7 +28,7 @@ from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.queues import NetworkQueueView
+from sluicegate.gateway.views.queues.queues import NetworkQueueView
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selector
 

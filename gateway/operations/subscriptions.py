@@ -1,6 +1,6 @@
 """The rows of `show smrp subscriptions`: listed from a topic space, then selected and paged."""
 
-from sluicegate.gateway.views.subscriptions import (
+from sluicegate.gateway.views.clients.subscriptions import (
     DestinationType,
     Persistence,
     Redundancy,

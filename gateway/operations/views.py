@@ -10,21 +10,25 @@ from sluicegate.actors.messages.staging import StagingOverview
 from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.node import Node
-from sluicegate.gateway.views.figures import NodeFigures, ProcessFigures, ProtocolFigures, QueueFigures, QueuesQuery
-from sluicegate.gateway.views.queues import (
-    ActorView,
-    DeathView,
-    EventView,
+from sluicegate.gateway.views.node.figures import (
+    NodeFigures,
+    ProcessFigures,
+    ProtocolFigures,
+    QueueFigures,
+    QueuesQuery,
+)
+from sluicegate.gateway.views.node.runtime import ActorView, EventView
+from sluicegate.gateway.views.node.spool import SpoolView, incarnation_text
+from sluicegate.gateway.views.queues.cursors import CursorPartitionView, CursorState, CursorView
+from sluicegate.gateway.views.queues.messages import DeathView, MessageView, payload_preview
+from sluicegate.gateway.views.queues.queues import (
     FlowView,
-    MessageView,
     PartitionStatus,
     PartitionView,
     QueueView,
     RebalanceStatus,
     ScaleStatus,
-    payload_preview,
 )
-from sluicegate.gateway.views.spool import CursorPartitionView, CursorState, CursorView, SpoolView, incarnation_text
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.message.headers import DeadLetter
 from sluicegate.messaging.message.keys import KeySource, key_in

@@ -20,7 +20,7 @@ from sluicegate.gateway.provisioning.store import (
     VpnAccess,
     kind_of_sections,
 )
-from sluicegate.gateway.views.accounts import (
+from sluicegate.gateway.views.clients.accounts import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
     AclException,

@@ -17,7 +17,7 @@ from sluicegate.gateway.provisioning.stored_users import (
     user_changes,
     user_request,
 )
-from sluicegate.gateway.views.accounts import ProfileKind, UserView
+from sluicegate.gateway.views.clients.accounts import ProfileKind, UserView
 from sluicegate.messaging.clients.roster import DEFAULT, ClientUsername
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.catalog.recovered import StoredVpn

@@ -10,7 +10,7 @@ from simulation.targets import PARTITIONED
 from simulation.world import World
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.gateway.views.errors import QueueAlreadyExists, QueueNotFound, Refused
-from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
+from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
 from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 

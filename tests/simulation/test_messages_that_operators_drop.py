@@ -7,7 +7,7 @@ import pytest
 from simulation.scenario import TEMPORARY
 from simulation.world import World
 from sluicegate.actors.messages.operations import DELETE
-from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.gateway.views.queues.selections import MessageSelection
 from sluicegate.messaging.queues.message_filter import MessageId
 
 QUEUE = "first"

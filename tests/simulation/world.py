@@ -60,7 +60,7 @@ from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import CursorNotFound, QueueNotFound
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 from sluicegate.storage.commit.planner import LOG_SHARE_MAX
 from sluicegate.storage.interface import CheckpointJob, CommitJob

@@ -9,14 +9,14 @@ from sluicegate.gateway.admin.operation import INVALID_PARAMETER, PROBLEM, Answe
 from sluicegate.gateway.admin.requests import path_name, text, view_answer, whole_number
 from sluicegate.gateway.admin.rest.queues import NO_QUEUE
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientQuery, ClientsView
-from sluicegate.gateway.views.explanations import (
+from sluicegate.gateway.views.clients.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientQuery, ClientsView
+from sluicegate.gateway.views.clients.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.queues.explanations import (
     ExampleMessage,
     KeyExplanation,
     PublishExplanation,
     properties_from_json,
 )
-from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 CLIENTS: Final = Operations()

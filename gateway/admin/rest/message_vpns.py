@@ -19,7 +19,7 @@ from sluicegate.gateway.admin.requests import json_object, made_answer, path_nam
 from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
-from sluicegate.gateway.views.clients import MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 MESSAGE_VPNS: Final = Operations()

@@ -24,8 +24,8 @@ from sluicegate.gateway.admin.rest.queues import NO_QUEUE
 from sluicegate.gateway.admin.rest.schemas import fixed, list_of
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.adapters import adapter
-from sluicegate.gateway.views.queues import MessageView, RedriveView, TakenView
-from sluicegate.gateway.views.selections import (
+from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.selections import (
     FIELDS_OF_DELETE,
     FIELDS_OF_MOVE,
     FIELDS_OF_REDRIVE,

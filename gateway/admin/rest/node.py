@@ -23,10 +23,11 @@ from sluicegate.gateway.admin.rest.schemas import fixed, list_of
 from sluicegate.gateway.config.sections.admin import AccessLevel, AdminAccount
 from sluicegate.gateway.observability.metrics.exposition import CONTENT_TYPE, Exposition
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.accounts import AccountView
-from sluicegate.gateway.views.figures import NodeFigures
-from sluicegate.gateway.views.queues import ActorView, EventView, Health, ReloadView
-from sluicegate.gateway.views.spool import BackupView, SpoolView
+from sluicegate.gateway.views.clients.accounts import AccountView
+from sluicegate.gateway.views.node.backups import BackupView
+from sluicegate.gateway.views.node.figures import NodeFigures
+from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
+from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.storage.backup.folder import NAME_ALLOWED, NAME_FORM
 

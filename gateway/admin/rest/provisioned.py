@@ -23,7 +23,7 @@ from sluicegate.gateway.config.sections.rest_delivery_points import RestDelivery
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, UserRequest
-from sluicegate.gateway.views.accounts import (
+from sluicegate.gateway.views.clients.accounts import (
     AclProfileView,
     ClientProfileView,
     ProfileKind,

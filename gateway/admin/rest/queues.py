@@ -45,10 +45,11 @@ from sluicegate.gateway.admin.rest.schemas import (
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.views.errors import SubscriptionAlreadyExists
-from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
-from sluicegate.gateway.views.queues import QUEUE_CONFIG_SCHEMA, DurableSelectorView, NetworkQueueView, QueueView
-from sluicegate.gateway.views.selections import ALLOWED, SEQUENCE_MAX, replay_start
-from sluicegate.gateway.views.spool import CursorView
+from sluicegate.gateway.views.node.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.queues.attributes import QUEUE_CONFIG_SCHEMA
+from sluicegate.gateway.views.queues.cursors import CursorView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.selections import ALLOWED, SEQUENCE_MAX, replay_start
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, template_from_dict

@@ -6,7 +6,7 @@ from pydantic import TypeAdapter
 
 from sluicegate.gateway.admin.operation import Described, JsonSchema, NamedSchema
 from sluicegate.gateway.config.sections.section import NamedSection
-from sluicegate.gateway.views.queues import attribute_schema
+from sluicegate.gateway.views.queues.attributes import attribute_schema
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from sluicegate.messaging.queues.template import NOT_IN_TEMPLATES
 

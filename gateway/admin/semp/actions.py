@@ -16,8 +16,8 @@ from sluicegate.gateway.admin.semp.messages import OBJECT_PATH, message_id
 from sluicegate.gateway.admin.semp.objects.attributes import TEXT, Schema
 from sluicegate.gateway.admin.semp.resources import CLIENTS, QUEUES
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.queues import TakenView
-from sluicegate.gateway.views.selections import SEQUENCE_MAX, MessageSelection, ReplayStart
+from sluicegate.gateway.views.queues.messages import TakenView
+from sluicegate.gateway.views.queues.selections import SEQUENCE_MAX, MessageSelection, ReplayStart
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId, parse_message_id

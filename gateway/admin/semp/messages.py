@@ -24,7 +24,7 @@ from sluicegate.gateway.admin.semp.objects.queues import MESSAGE
 from sluicegate.gateway.admin.semp.query import cursor_after, read_query
 from sluicegate.gateway.admin.semp.resources import QUEUES
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.queues import MessageView
+from sluicegate.gateway.views.queues.messages import MessageView
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId, parse_message_id
 

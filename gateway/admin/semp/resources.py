@@ -22,9 +22,9 @@ from sluicegate.gateway.admin.semp.objects.queues import QUEUE, QUEUE_TEMPLATE, 
 from sluicegate.gateway.admin.semp.read import Listing, Names, Resource
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
-from sluicegate.gateway.views.clients import ClientQuery
+from sluicegate.gateway.views.clients.clients import ClientQuery
+from sluicegate.gateway.views.clients.subscriptions import DestinationType, SmrpQuery
 from sluicegate.gateway.views.errors import QueueNotFound, UserNotFound, VpnNotFound
-from sluicegate.gateway.views.subscriptions import DestinationType, SmrpQuery
 
 ALL: Final = sys.maxsize  # SEMP splits pages itself
 

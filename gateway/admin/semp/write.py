@@ -36,7 +36,7 @@ from sluicegate.gateway.config.sections.security.client_profiles import AclProfi
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
 from sluicegate.gateway.provisioning.stored_users import user_request
-from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, UserNotFound, VpnNotFound
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid, config_from_dict

@@ -15,22 +15,17 @@ from pydantic import ValidationError
 from sluicegate.gateway.cli.admin.connection import RELEASE_ADVICE, AdminPort
 from sluicegate.gateway.cli.terminal.failures import UNREACHABLE, CommandFailed
 from sluicegate.gateway.views.adapters import View, adapter
-from sluicegate.gateway.views.clients import ClientsView, MessageVpnsView, MessageVpnView
-from sluicegate.gateway.views.explanations import KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.figures import NodeFigures, QueuesFigures
-from sluicegate.gateway.views.queues import (
-    ActorView,
-    DurableSelectorView,
-    EventView,
-    MessageView,
-    NetworkQueueView,
-    QueueView,
-    RedriveView,
-    ReloadView,
-    TakenView,
-)
-from sluicegate.gateway.views.spool import BackupView, CursorView, SpoolView
-from sluicegate.gateway.views.subscriptions import SmrpSubscriptionsView
+from sluicegate.gateway.views.clients.clients import ClientsView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.clients.subscriptions import SmrpSubscriptionsView
+from sluicegate.gateway.views.node.backups import BackupView
+from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures
+from sluicegate.gateway.views.node.runtime import ActorView, EventView, ReloadView
+from sluicegate.gateway.views.node.spool import SpoolView
+from sluicegate.gateway.views.queues.cursors import CursorView
+from sluicegate.gateway.views.queues.explanations import KeyExplanation, PublishExplanation
+from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"

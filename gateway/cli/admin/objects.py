@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 from sluicegate.gateway.cli.admin.client import AdminClient, read_view
-from sluicegate.gateway.views.accounts import ProfileKind, ProfilesView, UsersView, UserView
 from sluicegate.gateway.views.bridges import BridgesView, BridgeView
+from sluicegate.gateway.views.clients.accounts import ProfileKind, ProfilesView, UsersView, UserView
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.rest import RestDeliveryPointsView, RestDeliveryPointView
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
-from sluicegate.gateway.views.explanations import CheckView, DestinationView
+from sluicegate.gateway.views.queues.explanations import CheckView, DestinationView
 from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.explain import WaitReason

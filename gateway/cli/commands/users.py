@@ -12,7 +12,7 @@ from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.terminal.credentials import PasswordFileOption, new_password
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
-from sluicegate.gateway.views.accounts import UserView
+from sluicegate.gateway.views.clients.accounts import UserView
 from sluicegate.messaging.clients.roster import DEFAULT
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

@@ -15,7 +15,7 @@ from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print
 from sluicegate.gateway.config.allowed import shown
 from sluicegate.gateway.config.document import Document
 from sluicegate.gateway.config.sources import apply_settings
-from sluicegate.gateway.views.clients import MessageVpnView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnView
 from sluicegate.gateway.views.text import counted
 
 app = typer.Typer(help="Message VPNs: separate messaging domains of one gateway.", no_args_is_help=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.subscriptions import SmrpQuery
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery
 from support.bridges.brokers import all_up, another_broker, bridges, connect, mqtt_url, shows
 from support.broker.running_broker import RunningBroker
 

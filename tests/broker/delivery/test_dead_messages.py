@@ -4,7 +4,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.queues import MessageView
+from sluicegate.gateway.views.queues.messages import MessageView
 from sluicegate.storage.errors import StoreFailed
 from sluicegate.storage.interface import CommitJob
 from support.broker.named_queues import change, create, shown, shows

@@ -6,7 +6,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.storage.errors import StoreFull
 from sluicegate.storage.interface import CommitJob
 from support.broker.named_queues import change, create, shown, shows

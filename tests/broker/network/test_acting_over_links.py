@@ -7,7 +7,7 @@ import pytest
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.selections import SEQUENCE_MAX, ReplayStart
+from sluicegate.gateway.views.queues.selections import SEQUENCE_MAX, ReplayStart
 from sluicegate.protocols.network.queues import questions
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import shows

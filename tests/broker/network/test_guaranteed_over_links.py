@@ -13,7 +13,7 @@ from sluicegate.actors.network.link_batches import link_body
 from sluicegate.gateway.operations.backups import show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import LinkNotFound, Refused
-from sluicegate.gateway.views.spool import BackupState
+from sluicegate.gateway.views.node.backups import BackupState
 from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED, PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import LinkStore
 from sluicegate.storage.backup.restore import restore_backup

@@ -9,8 +9,8 @@ import pytest
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.gateway.node.link_queues import LinkQueues
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery
 from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Refused, VpnNotFound
-from sluicegate.gateway.views.subscriptions import SmrpQuery
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
 from support.broker.operator_views import event_texts

@@ -7,7 +7,7 @@ import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused as OperationRefused
-from sluicegate.gateway.views.selections import SEQUENCE_MAX, ReplayStart
+from sluicegate.gateway.views.queues.selections import SEQUENCE_MAX, ReplayStart
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.link import RETAINED, TAKES_PACKETS, TELLS_CLIENTS, TELLS_NEIGHBORS
 from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, SERVES_CONSUMERS, SERVES_READERS

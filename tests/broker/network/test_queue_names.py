@@ -6,7 +6,7 @@ import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound
-from sluicegate.gateway.views.queues import NetworkQueueView
+from sluicegate.gateway.views.queues.queues import NetworkQueueView
 from sluicegate.protocols.amqp.codec.delivery_states import ACCEPTED
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient, body

@@ -3,7 +3,7 @@
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.subscriptions import SmrpQuery
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery
 from support.amqp.client import AmqpClient
 from support.broker.linked_brokers import Brokers
 from support.broker.named_queues import create, shows

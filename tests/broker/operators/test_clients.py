@@ -2,7 +2,7 @@
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.clients import ClientQuery
+from sluicegate.gateway.views.clients.clients import ClientQuery
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import Close, Goaway
 from support.amqp.client import AmqpClients

@@ -16,9 +16,9 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.backups import show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.process.doctor import examine_node
-from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.gateway.views.errors import Refused, VpnAlreadyExists, VpnNotFound
-from sluicegate.gateway.views.spool import BackupState
+from sluicegate.gateway.views.node.backups import BackupState
 from sluicegate.messaging.message.vpn import row_prefix
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.flow.codec import codes

@@ -6,7 +6,7 @@ import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.explain import checks_of
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound
-from sluicegate.gateway.views.explanations import ExampleMessage
+from sluicegate.gateway.views.queues.explanations import ExampleMessage
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.admission import QueueGate

@@ -7,7 +7,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage, properties_from_json
+from sluicegate.gateway.views.queues.explanations import DestinationView, ExampleMessage, properties_from_json
 from sluicegate.messaging.clients.rights import PUBLISH_ACL
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.named_queues import create

@@ -1,7 +1,7 @@
 """The figures of a whole node that displays query."""
 
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.figures import QueuesQuery
+from sluicegate.gateway.views.node.figures import QueuesQuery
 from support.broker.message_usage import usage_of
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker

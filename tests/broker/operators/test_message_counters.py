@@ -4,7 +4,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.figures import QueuesQuery
+from sluicegate.gateway.views.node.figures import QueuesQuery
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED

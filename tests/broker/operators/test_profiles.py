@@ -8,7 +8,7 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.clients.accounts import ProfileKind
 from sluicegate.gateway.views.errors import (
     AclExceptionAlreadyExists,
     AclProfileAlreadyExists,

@@ -7,8 +7,8 @@ import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.figures import QueuesQuery
-from sluicegate.gateway.views.selections import MessageSelection
+from sluicegate.gateway.views.node.figures import QueuesQuery
+from sluicegate.gateway.views.queues.selections import MessageSelection
 from support.broker.named_queues import create
 from support.broker.running_broker import RunningBroker
 

@@ -5,9 +5,9 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import MOVE
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage
-from sluicegate.gateway.views.queues import MessageView
-from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
+from sluicegate.gateway.views.queues.explanations import DestinationView, ExampleMessage
+from sluicegate.gateway.views.queues.messages import MessageView
+from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.named_queues import change, create, shown
 from support.broker.running_broker import RunningBroker

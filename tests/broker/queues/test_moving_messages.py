@@ -10,8 +10,8 @@ from sluicegate.actors.messages.spool import ReadPage
 from sluicegate.actors.partitions.jobs.job import PartitionJob
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.queues import RedriveView, TakenView
-from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.gateway.views.queues.messages import RedriveView, TakenView
+from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.message_usage import usage_of
 from support.broker.named_queues import change, create, shown, shows

@@ -9,7 +9,7 @@ from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.readers import DeleteCursor, ReplayQueue, ReplayRefused
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from support.broker.blocked_store import BlockedStore
 from support.broker.browser_client import Browser
 from support.broker.inside_client import InsideClient

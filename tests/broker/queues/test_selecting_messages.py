@@ -9,8 +9,8 @@ import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
 from sluicegate.gateway.operations.messages import LOOKED_AT_ONCE
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.queues import TakenView
-from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
+from sluicegate.gateway.views.queues.messages import TakenView
+from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
 from support.broker.named_queues import create, shows
 from support.broker.running_broker import RunningBroker

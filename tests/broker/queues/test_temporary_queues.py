@@ -16,7 +16,7 @@ from sluicegate.actors.messages.queues import BindRefused, UnbindFlow
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, TemplateAlreadyExists, TemplateNotFound
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.template import template_from_dict

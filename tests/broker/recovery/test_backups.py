@@ -12,7 +12,7 @@ from sluicegate.actors.spool.backups import BackupThread
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused
-from sluicegate.gateway.views.spool import BackupState, BackupView
+from sluicegate.gateway.views.node.backups import BackupState, BackupView
 from sluicegate.messaging.bulk.durable_cursors import CONSUME
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.partitions.state.segments import GAP_SETTLED, Gap

@@ -11,8 +11,8 @@ from sluicegate.gateway.cli import app
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views import errors as answers
-from sluicegate.gateway.views.queues import QueueView
-from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, selection_from_dict
+from sluicegate.gateway.views.queues.queues import QueueView
+from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, selection_from_dict
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.protocols.amqp.codec.performatives import Detach

@@ -14,7 +14,7 @@ import pytest
 
 from sluicegate.actors.queues import actor as queue
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.messaging.message.keys import key_hash
 from sluicegate.messaging.queues.assignment.slots import modulo_slots, partition_in
 from sluicegate.messaging.queues.definition import QueueConfig, permits

@@ -11,9 +11,9 @@ from argon2 import PasswordHasher
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.observability.metrics.exposition import Exposition
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.clients import ClientQuery
+from sluicegate.gateway.views.clients.clients import ClientQuery
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery
 from sluicegate.gateway.views.errors import VpnNotFound
-from sluicegate.gateway.views.subscriptions import SmrpQuery
 from sluicegate.messaging.clients.rights import (
     ENDPOINT_COUNT,
     NOT_AUTHENTICATED,

@@ -6,7 +6,7 @@ Those that begin with `$queue/` are MQTT's addresses of queues and no topics to 
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.explanations import ExampleMessage
+from sluicegate.gateway.views.queues.explanations import ExampleMessage
 from sluicegate.protocols.amqp.codec.termini import Source
 from sluicegate.protocols.flow.codec import codes
 from support.amqp.client import AmqpClient, AmqpClients, refused_with

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from support.broker.running_broker import RunningBroker
 from support.mqtt.raw_client import DEADLINE_S
 

@@ -1,7 +1,7 @@
 """The views that a broker under test gives operators."""
 
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.explanations import ExampleMessage, PublishExplanation
+from sluicegate.gateway.views.queues.explanations import ExampleMessage, PublishExplanation
 from support.broker.running_broker import RunningBroker
 
 

@@ -8,7 +8,8 @@ from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import template_of
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.views.clients import ClientQuery, ClientsView, ClientView
+from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView, ClientView
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.errors import (
     ClientNotFound,
     CursorNotFound,
@@ -22,8 +23,8 @@ from sluicegate.gateway.views.errors import (
     TemplateNotFound,
     VpnNotFound,
 )
-from sluicegate.gateway.views.explanations import DestinationView, ExampleMessage, KeyExplanation, PublishExplanation
-from sluicegate.gateway.views.figures import (
+from sluicegate.gateway.views.node.backups import BackupState, BackupView
+from sluicegate.gateway.views.node.figures import (
     NodeFigures,
     ProcessFigures,
     ProtocolFigures,
@@ -31,32 +32,25 @@ from sluicegate.gateway.views.figures import (
     QueuesFigures,
     QueuesQuery,
 )
-from sluicegate.gateway.views.queues import (
-    ActorView,
+from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
+from sluicegate.gateway.views.node.spool import SpoolView
+from sluicegate.gateway.views.queues.cursors import CursorPartitionView, CursorState, CursorView
+from sluicegate.gateway.views.queues.explanations import (
+    DestinationView,
+    ExampleMessage,
+    KeyExplanation,
+    PublishExplanation,
+)
+from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView, payload_preview
+from sluicegate.gateway.views.queues.queues import (
     DurableSelectorView,
-    EventView,
     FlowView,
-    Health,
-    MessageView,
     NetworkQueueView,
     PartitionStatus,
     PartitionView,
     QueueView,
-    RedriveView,
-    ReloadView,
-    TakenView,
-    payload_preview,
 )
-from sluicegate.gateway.views.selections import MessageSelection, ReplayStart
-from sluicegate.gateway.views.spool import (
-    BackupState,
-    BackupView,
-    CursorPartitionView,
-    CursorState,
-    CursorView,
-    SpoolView,
-)
-from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.text import name_pattern
 from sluicegate.messaging.partitions.explain import WaitReason
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, changed, definition_from_dict

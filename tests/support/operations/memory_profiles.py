@@ -8,7 +8,7 @@ from sluicegate.gateway.config.sections.security.authentication import Authentic
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.provisioning.profiles import with_exception, without_exception
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
-from sluicegate.gateway.views.accounts import (
+from sluicegate.gateway.views.clients.accounts import (
     ACL_DEFAULT,
     CLIENT_DEFAULT,
     AclException,

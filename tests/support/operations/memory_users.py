@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
 from sluicegate.gateway.provisioning.stored_users import UserRequest, user_request
-from sluicegate.gateway.views.accounts import UserView
+from sluicegate.gateway.views.clients.accounts import UserView
 from sluicegate.gateway.views.errors import Refused, UserAlreadyExists, UserNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
 

@@ -20,9 +20,9 @@ from sluicegate.gateway.config.sections.security.client_profiles import (
     TopicException,
 )
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX
-from sluicegate.gateway.views.accounts import UserView
-from sluicegate.gateway.views.clients import ClientView
-from sluicegate.gateway.views.subscriptions import SmrpSubscriptionView
+from sluicegate.gateway.views.clients.accounts import UserView
+from sluicegate.gateway.views.clients.clients import ClientView
+from sluicegate.gateway.views.clients.subscriptions import SmrpSubscriptionView
 
 CLIENT: Final[SempObject[ClientView]] = SempObject(
     "client",

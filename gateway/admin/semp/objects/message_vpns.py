@@ -17,7 +17,7 @@ from sluicegate.gateway.admin.semp.objects.attributes import (
 )
 from sluicegate.gateway.admin.semp.query import Value
 from sluicegate.gateway.config.sections.values import TIB
-from sluicegate.gateway.views.clients import MessageVpnView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnView
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import MEGABYTE
 

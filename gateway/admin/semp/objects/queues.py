@@ -22,7 +22,9 @@ from sluicegate.gateway.admin.semp.objects.attributes import (
     semp_name,
 )
 from sluicegate.gateway.admin.semp.query import Value
-from sluicegate.gateway.views.queues import FlowView, MessageView, QueueView, attribute_schema
+from sluicegate.gateway.views.queues.attributes import attribute_schema
+from sluicegate.gateway.views.queues.messages import MessageView
+from sluicegate.gateway.views.queues.queues import FlowView, QueueView
 from sluicegate.messaging.message.thresholds import ThresholdPair
 from sluicegate.messaging.queues.attributes import ATTRIBUTES, THRESHOLD, Attribute, AttributeValue, quoted
 from sluicegate.messaging.queues.template import DURABILITY_OVERRIDES, NOT_IN_TEMPLATES, QueueTemplate

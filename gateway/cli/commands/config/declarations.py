@@ -34,7 +34,7 @@ from sluicegate.gateway.provisioning.declarations import (
     read_declaration,
 )
 from sluicegate.gateway.provisioning.store import OPERATOR
-from sluicegate.gateway.views.clients import MessageVpnView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnView
 from sluicegate.gateway.views.text import counted, printable, printable_json
 from sluicegate.messaging.clients.roster import DEFAULT
 

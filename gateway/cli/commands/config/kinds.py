@@ -20,7 +20,7 @@ from sluicegate.gateway.provisioning.declarations import SETTINGS, Fields, Objec
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR
 from sluicegate.gateway.provisioning.stored_users import user_request
-from sluicegate.gateway.views.accounts import ProfileKind, ProfileView
+from sluicegate.gateway.views.clients.accounts import ProfileKind, ProfileView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from sluicegate.messaging.queues.definition import definition_from_dict, is_named
 from sluicegate.messaging.queues.template import NOT_IN_TEMPLATES, template_from_dict

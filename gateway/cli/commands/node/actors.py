@@ -11,7 +11,7 @@ from rich.tree import Tree
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption
 from sluicegate.gateway.cli.terminal.live_view import watch
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.views.queues import ActorView
+from sluicegate.gateway.views.node.runtime import ActorView
 from sluicegate.gateway.views.text import printable
 
 

@@ -16,7 +16,8 @@ from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.process.brokers import broker_folder, brokers_in
-from sluicegate.gateway.views.spool import BackupState, BackupView, incarnation_text
+from sluicegate.gateway.views.node.backups import BackupState, BackupView
+from sluicegate.gateway.views.node.spool import incarnation_text
 from sluicegate.storage.backup.folder import NAME_ALLOWED, read_note
 from sluicegate.storage.backup.restore import Restored, restore_backup
 from sluicegate.storage.errors import StorageError

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.views.queues import EventView
+from sluicegate.gateway.views.node.runtime import EventView
 from sluicegate.gateway.views.text import printable
 
 LIMIT_MAX = 1000  # the node keeps no more

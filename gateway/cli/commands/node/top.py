@@ -14,9 +14,9 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.terminal.live_view import watch
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, table
 from sluicegate.gateway.config.sections.values import rounded_size
-from sluicegate.gateway.views.clients import CLIENTS_MAX, ClientView
-from sluicegate.gateway.views.figures import QUEUES_MAX, NodeFigures, ProcessFigures, QueueFigures, QueuesFigures
-from sluicegate.gateway.views.spool import SpoolView
+from sluicegate.gateway.views.clients.clients import CLIENTS_MAX, ClientView
+from sluicegate.gateway.views.node.figures import QUEUES_MAX, NodeFigures, ProcessFigures, QueueFigures, QueuesFigures
+from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

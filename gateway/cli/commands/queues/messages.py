@@ -9,8 +9,8 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
-from sluicegate.gateway.views.queues import RedriveView, TakenView
-from sluicegate.gateway.views.selections import ALLOWED, LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
+from sluicegate.gateway.views.queues.messages import RedriveView, TakenView
+from sluicegate.gateway.views.queues.selections import ALLOWED, LIMIT_DEFAULT, LIMIT_MAX, RATE_MAX
 from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

@@ -13,8 +13,9 @@ from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
 from sluicegate.gateway.config.sections.values import rounded_size
-from sluicegate.gateway.views.queues import FlowView, MessageView, NetworkQueueView, PartitionView, QueueView
-from sluicegate.gateway.views.spool import CursorView
+from sluicegate.gateway.views.queues.cursors import CursorView
+from sluicegate.gateway.views.queues.messages import MessageView
+from sluicegate.gateway.views.queues.queues import FlowView, NetworkQueueView, PartitionView, QueueView
 from sluicegate.gateway.views.text import counted, printable
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.attributes import (

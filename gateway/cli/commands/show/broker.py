@@ -12,10 +12,11 @@ from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOpt
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, tell_the_rest
 from sluicegate.gateway.config.sections.values import rounded_size
-from sluicegate.gateway.views.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView, MessageVpnView
-from sluicegate.gateway.views.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures
-from sluicegate.gateway.views.queues import PartitionView, QueueView, ScaleStatus
-from sluicegate.gateway.views.spool import SpoolView
+from sluicegate.gateway.views.clients.clients import CLIENTS_DEFAULT, CLIENTS_MAX, ClientView
+from sluicegate.gateway.views.clients.message_vpns import MessageVpnView
+from sluicegate.gateway.views.node.figures import QUEUES_DEFAULT, QUEUES_MAX, QueueFigures
+from sluicegate.gateway.views.node.spool import SpoolView
+from sluicegate.gateway.views.queues.queues import PartitionView, QueueView, ScaleStatus
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 

@@ -7,7 +7,7 @@ import typer
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.commands.show import broker as show_broker
 from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, tell_the_rest
-from sluicegate.gateway.views.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
+from sluicegate.gateway.views.clients.subscriptions import ROWS_DEFAULT, ROWS_MAX, SmrpSubscriptionView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 app = typer.Typer(help="Show the state of a node, under the names of the Solace CLI.", no_args_is_help=True)

@@ -19,7 +19,7 @@ from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.sections.admin import ANONYMOUS_ADMIN, AccessLevel, Admin
 from sluicegate.gateway.security.credentials import ConfiguredCredentials, read_credentials
 from sluicegate.gateway.security.operators import NotSignedIn, Operators
-from sluicegate.gateway.views.queues import ReloadView
+from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.observability.events import (
     SYSTEM_ADMIN_COMMAND,
     SYSTEM_ADMIN_QUERY,

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from sluicegate.gateway.views.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, IDS_MAX, selection_from_dict
+from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, IDS_MAX, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import MessageId
 from sluicegate.messaging.selectors.selector import Selectors

@@ -7,7 +7,7 @@ from pydantic import TypeAdapter
 
 from sluicegate.gateway.admin.app import OPERATIONS, routes
 from sluicegate.gateway.admin.rest.openapi import document
-from sluicegate.gateway.views.queues import QueueView
+from sluicegate.gateway.views.queues.queues import QueueView
 from sluicegate.messaging.queues.attributes import ATTRIBUTES
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin

@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from sluicegate.gateway.admin.requests import BODY_BYTES_MAX
-from sluicegate.gateway.views.selections import SEQUENCE_MAX, ReplayStart
+from sluicegate.gateway.views.queues.selections import SEQUENCE_MAX, ReplayStart
 from support.operations.memory_node import MemoryNode, cursor_view_of
 from support.operations.running_admin import Answer, RunningAdmin
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
-from sluicegate.gateway.views.spool import BackupState
+from sluicegate.gateway.views.node.backups import BackupState
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.shell import Shell

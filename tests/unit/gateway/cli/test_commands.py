@@ -17,8 +17,9 @@ from sluicegate.gateway.cli import main
 from sluicegate.gateway.cli.commands.explain import REASONS
 from sluicegate.gateway.cli.commands.node.actors import tree
 from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
-from sluicegate.gateway.views.explanations import CheckView, DestinationView
-from sluicegate.gateway.views.queues import ActorView, EventView, FlowView
+from sluicegate.gateway.views.node.runtime import ActorView, EventView
+from sluicegate.gateway.views.queues.explanations import CheckView, DestinationView
+from sluicegate.gateway.views.queues.queues import FlowView
 from sluicegate.messaging.partitions.explain import WaitReason
 from support.operations.memory_node import MemoryNode, cursor_view_of
 from support.operations.running_admin import RunningAdmin

@@ -24,7 +24,7 @@ from sluicegate.gateway.provisioning.declarations import (
     read_declaration,
 )
 from sluicegate.gateway.provisioning.stored_users import user_request
-from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.clients.accounts import ProfileKind
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.shell import Shell

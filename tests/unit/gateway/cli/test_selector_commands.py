@@ -5,7 +5,7 @@ from dataclasses import replace
 import orjson
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
-from sluicegate.gateway.views.queues import ReloadView
+from sluicegate.gateway.views.node.runtime import ReloadView
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.shell import Shell

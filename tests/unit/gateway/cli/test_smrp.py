@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.views.subscriptions import SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import priorities_of

@@ -8,7 +8,7 @@ import pytest
 
 from sluicegate.gateway.admin.semp.query import cursor_after
 from sluicegate.gateway.config.sections.security.authentication import Authentication
-from sluicegate.gateway.views.queues import FlowView
+from sluicegate.gateway.views.queues.queues import FlowView
 from sluicegate.messaging.routing.deliver_to_one import priorities_of
 from sluicegate.messaging.routing.destinations import Subscriber, Subscription
 from sluicegate.messaging.topics.syntax import Syntax, parse_filter

@@ -1,7 +1,7 @@
 """SEMP's config: client profiles, ACL profiles and the exceptions of these, made, changed and deleted."""
 
 from sluicegate.gateway.config.sections.security.authentication import Authentication
-from sluicegate.gateway.views.accounts import ProfileKind
+from sluicegate.gateway.views.clients.accounts import ProfileKind
 from support.operations.memory_node import MemoryNode
 from support.operations.running_admin import RunningAdmin
 from support.operations.semp_client import refused, semp

@@ -1,0 +1,84 @@
+"""Views of messages of a queue, and of what operators do to them: actions on selected messages, and re-drives."""
+
+import base64
+from dataclasses import dataclass
+from typing import Final, Literal
+
+PREVIEW_BYTES_MAX: Final = 4096  # of one payload; a page of 100 messages stays below half a megabyte
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathView:
+    """Why a message is in a dead message queue."""
+
+    reason: str  # expired, max_redelivery_exceeded, rejected or undeliverable
+    queue: str  # where it died
+    partition: int
+    delivery_count: int
+    time_ms: int  # wall clock
+    client: str | None = None  # the last consumer that held it
+    cause: str | None = None  # what that consumer gave as the reason when it rejected the message
+    via: tuple[str, ...] = ()  # dead message queues it has left since
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageView:
+    """A message in a queue, with the beginning of its payload."""
+
+    id: str  # `partition:sequence`
+    partition: int
+    sequence: int
+    topic: str
+    size_bytes: int  # of the whole payload
+    delivery_count: int  # times it was handed to a consumer
+    received_ms: int  # wall clock
+    key: str | None = None  # partition key
+    payload: str = ""
+    payload_encoding: Literal["text", "base64"] = "text"
+    payload_truncated: bool = False
+    dead: DeathView | None = None
+    broker: str = ""  # the neighbor that has it; empty: this broker
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether the next delivery carries the redelivered flag."""
+        return self.delivery_count > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenView:
+    """The result of an action on selected messages."""
+
+    done_count: int
+    kept: dict[str, int]  # reason -> messages that were selected and left as they were
+    not_found: tuple[str, ...] = ()  # ids of no message that is in the queue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedriveView:
+    """The progress of the re-drive of a queue."""
+
+    queue: str
+    to: str | None  # None: each message goes to the queue it died in
+    state: str  # running, done, cancelled or failed
+    done_count: int
+    kept: dict[str, int]  # reason -> messages that stay
+    position: str  # `partition:sequence` up to which everything was looked at
+    started_ms: int  # wall clock
+    ended_ms: int | None
+    rate: int  # messages per second; 0: as fast as it goes
+    limit: int  # most messages; 0: all
+    failure: str = ""
+
+
+def payload_preview(payload: bytes) -> tuple[str, Literal["text", "base64"], bool]:
+    """Return the beginning of a payload as (text, encoding, truncated); readable text where it is UTF-8."""
+    head = payload[:PREVIEW_BYTES_MAX]
+    truncated = len(payload) > PREVIEW_BYTES_MAX
+    try:
+        return head.decode(), "text", truncated
+    except UnicodeDecodeError as problem:
+        # A character cut by the limit does not make the text binary: UTF-8 uses at most four bytes.
+        if truncated and problem.reason == "unexpected end of data" and problem.start >= PREVIEW_BYTES_MAX - 3:
+            return head[: problem.start].decode(), "text", True
+        return base64.b64encode(head).decode("ascii"), "base64", truncated
