@@ -72,6 +72,7 @@ COMPILED: Final = (
     "protocols/transport/loop/timers.py",
     "protocols/transport/stream.py",  # one for each connection
     "protocols/transport/loop/tcp.py",  # one below each stream
+    "protocols/transport/relay.py",  # every message of a client that another process serves
     "protocols/transport/interface.py",  # adds up what connections receive of large data
     "protocols/transport/stream_user.py",  # the base class of connections
     "protocols/transport/unfinished.py",  # counts every large packet

@@ -1,0 +1,49 @@
+"""Moving a stream to another process of this machine, through the passage to it: the socket itself, or a relay."""
+
+import os
+import socket
+from collections.abc import Callable
+
+from sluicegate.protocols.transport.interface import ByteTransport
+from sluicegate.protocols.transport.loop.event_loop import running_sockets
+from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, Passage, PassageFull
+from sluicegate.protocols.transport.relay import Relay
+from sluicegate.protocols.transport.stream import TcpStream
+
+
+def pass_stream(stream: TcpStream, passage: Passage, message: bytes) -> None:
+    """Pass the socket of a stream, which is silent from then on.
+
+    Raises PassageFull and OSError; then nothing has changed.
+    """
+    fd = os.dup(stream.fileno())  # the stream keeps its own until the other is under way
+    try:
+        passage.send(message, fd)
+    except PassageFull:
+        os.close(fd)
+        raise
+    os.close(stream.detach())
+
+
+def relay_stream(
+    peer: ByteTransport, passage: Passage, message: bytes, data: bytes, on_ended: Callable[[Relay], None]
+) -> Relay:
+    """Pass one end of a new pair of sockets, and relay a peer's stream through the other.
+
+    `data`, which was read of it, goes with the message if both fit. Raises PassageFull and OSError; then nothing has
+    changed.
+    """
+    here, there = socket.socketpair()
+    fits = len(message) + len(data) <= MESSAGE_BYTES_MAX
+    try:
+        passage.send(message + data if fits else message, there.fileno())
+    except PassageFull:
+        here.close()
+        there.close()
+        raise
+    there.detach()  # it is closed here
+    here.setblocking(False)
+    relay = Relay(peer, TcpStream(running_sockets(), here.detach()), on_ended)
+    if data and not fits:
+        relay.received(data)
+    return relay
