@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
+from sluicegate.messaging.clients.homes import Homes, home_of
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
 from sluicegate.protocols.transport.listeners import adopt
 from sluicegate.protocols.transport.passage import Passage, PassageFull
+from sluicegate.protocols.transport.passed_peer import decode_peer
 from sluicegate.protocols.transport.stream import Origin
 
 
@@ -25,12 +27,12 @@ class Holdings:
     queues: dict[str, frozenset[str]]  # names of durable queues, by message VPN
     sessions: frozenset[str]  # client identifiers of MQTT sessions
 
-    def has_queue(self, vpn: str, name: str) -> bool:
-        """Return whether it has a queue."""
-        return name in self.queues.get(vpn, ())
 
+# The first byte of a message through a passage says what its socket is.
+LINK: Final = b"L"  # of a link
+CLIENT: Final = b"C"  # of an MQTT client; who that is, and what was read of it, stands behind this
 
-LINK: Final = b"L"  # the first byte of a message through a passage: the socket is that of a link
+Adopt = Callable[[int, PeerRecord, bytes], None]
 
 
 class SiblingAway(OSError):
@@ -44,9 +46,10 @@ class Siblings:
     def __init__(self, number: int, names: tuple[str, ...]) -> None:
         self.number: Final = number  # of this broker
         self.names: Final = names  # of all, in the order of their numbers
-        self._adopt_link: Callable[[int, PeerRecord], None] | None = None  # None: the node does not take links yet
-        self._early: list[tuple[int, PeerRecord]] = []  # sockets of links that came before
-        self._holdings: dict[int, Holdings] = {}
+        self.homes: Final = Homes(number, len(names))  # of client identifiers
+        self._adopts: dict[bytes, Adopt] = {}  # by kind; of others, sockets wait until the node takes them
+        self._early: list[tuple[bytes, int, PeerRecord, bytes]] = []
+        self._queues: dict[int, dict[str, frozenset[str]]] = {}  # durable ones that brokers have
         self._passages: dict[int, Passage] = {}  # to those that run
 
     @property
@@ -61,14 +64,22 @@ class Siblings:
 
     def begin(self, holdings: Mapping[int, Holdings]) -> None:
         """Take note of what all brokers of the machine have, this one included."""
-        self._holdings = dict(holdings)
+        for number, held in holdings.items():
+            self.learn(number, held)
+
+    def learn(self, number: int, holdings: Holdings) -> None:
+        """Take note of what a broker has that was started, in place of what it had before."""
+        self._queues[number] = holdings.queues
+        self.homes.forget(number)
+        for client_id in holdings.sessions:
+            self.homes.hold(client_id, number)
 
     def is_home_of_queue(self, vpn: str, name: str) -> bool:
         """Return whether a queue of the configuration belongs to this broker: to the one that has it, or should."""
-        for number, holdings in sorted(self._holdings.items()):
-            if holdings.has_queue(vpn, name):
+        for number, queues in sorted(self._queues.items()):
+            if name in queues.get(vpn, ()):
                 return number == self.number
-        return self.number == 1
+        return home_of(name, len(self.names)) == self.number
 
     def dials(self, name: str) -> bool:
         """Return whether this broker, of two, is the one that makes their link."""
@@ -81,37 +92,62 @@ class Siblings:
             before.close()
         self._passages[number] = Passage(end, take=lambda message, fd: self._take(number, message, fd))
 
+    def passage_to(self, broker: int) -> Passage | None:
+        """Return the passage to a broker, None while it does not run."""
+        return self._passages.get(broker)
+
     def connect(self, name: str) -> socket.socket:
-        """Return a connected socket to another broker, for a link. Raises OSError."""
+        """Return a connected socket to another broker, for a link. Raises OSError and PassageFull."""
         passage = self._passages.get(self.names.index(name) + 1)
         if passage is None or not passage.is_open:
             raise SiblingAway(f"broker {name} is not running")
         here, there = socket.socketpair()
-        passage.send(LINK, there.detach())
+        try:
+            passage.send(LINK, there.fileno())
+        except PassageFull:
+            here.close()
+            there.close()
+            raise
+        there.detach()  # it is closed here
         return here
 
-    def take_links(self, adopt: Callable[[int, PeerRecord], None]) -> None:
+    def take_links(self, adopt: Adopt) -> None:
         """Have `adopt` make links of the sockets that others pass for them, from now on; some may have come already."""
-        self._adopt_link = adopt
-        early, self._early = self._early, []
-        for fd, peer in early:
-            adopt(fd, peer)
+        self._take_from_now_on(LINK, adopt)
+
+    def take_clients(self, adopt: Adopt) -> None:
+        """Have `adopt` serve the clients that others pass, from now on; some may have come already."""
+        self._take_from_now_on(CLIENT, adopt)
 
     def close(self) -> None:
         """Close all passages: the broker stops."""
-        for fd, _ in self._early:
+        for _, fd, _, _ in self._early:
             os.close(fd)
         self._early.clear()
         for passage in self._passages.values():
             passage.close()
 
     def _take(self, number: int, message: bytes, fd: int) -> None:
-        assert message[:1] == LINK, message[:1]
-        peer = PeerRecord(SIBLINGS, self.names[number - 1], 0)
-        if self._adopt_link is None:
-            self._early.append((fd, peer))
+        kind = message[:1]
+        if kind == LINK:
+            peer, data = PeerRecord(SIBLINGS, self.names[number - 1], 0), b""
         else:
-            self._adopt_link(fd, peer)
+            assert kind == CLIENT, kind
+            peer, data = decode_peer(message, len(CLIENT))
+        adopt = self._adopts.get(kind)
+        if adopt is None:
+            self._early.append((kind, fd, peer, data))
+        else:
+            adopt(fd, peer, data)
+
+    def _take_from_now_on(self, kind: bytes, adopt: Adopt) -> None:
+        self._adopts[kind] = adopt
+        early, self._early = self._early, []
+        for each in early:
+            if each[0] == kind:
+                adopt(*each[1:])
+            else:
+                self._early.append(each)
 
 
 def connect_to_sibling(connection: DialedConnection, siblings: Siblings, name: str) -> None:

@@ -32,6 +32,11 @@ def home_of(client_id: str, brokers: int) -> int:
     return home
 
 
+def assigned_id(draw: Callable[[int], int]) -> str:
+    """Return an identifier for a client that brings none; `draw` returns random bits."""
+    return f"{ASSIGNED_PREFIX}{draw(ASSIGNED_BITS):016x}"
+
+
 def _is_home(client_id: str, broker: int, brokers: int) -> bool:
     """Return whether a broker is the home: mostly a few weights show that it is not."""
     key = client_id.encode()
@@ -95,6 +100,6 @@ class Homes:
     def assign(self, draw: Callable[[int], int]) -> str:
         """Return an identifier that is at home here, for a client that brings none; `draw` returns random bits."""
         while True:
-            client_id = f"{ASSIGNED_PREFIX}{draw(ASSIGNED_BITS):016x}"
+            client_id = assigned_id(draw)
             if _is_home(client_id, self.here, self.brokers):
                 return client_id

@@ -18,6 +18,7 @@ from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Runtime
 from sluicegate.actors.runtime.tasks import run_for
+from sluicegate.messaging.clients.homes import Homes
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import CLIENT_DISCONNECTED, CLIENT_FLOW_CLOSED, CLIENT_FLOW_OPENED
@@ -74,6 +75,7 @@ class MqttServices:
     allows_no_client_id: bool  # a client without an identifier is given one
     connection_buffer_bytes_max: int  # direct messages beyond it are dropped
     slow_subscriber_stall_ms: int
+    homes: Homes | None  # of client identifiers; None: there is one broker on this machine
     session_queue: Callable[[str, bool], QueueDefinition]  # name and durability -> how a session's queue is declared
 
 

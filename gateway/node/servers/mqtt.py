@@ -1,15 +1,21 @@
 """The MQTT server: makes the connections of MQTT clients and their services."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections.node import Mqtt
 from sluicegate.gateway.node.servers.server import ProtocolServer
+from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.siblings import CLIENT
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import session_queue
 from sluicegate.protocols.mqtt.client import MqttServices
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
+from sluicegate.protocols.mqtt.reception import Reception
+from sluicegate.protocols.transport.interface import ConnectionFactory
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
@@ -32,6 +38,44 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         """The web pages that may use its ports."""
         return self._services.config.mqtt.allowed_origins
 
+    def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
+        self._siblings = services.environment.siblings
+        super().__init__(services, message_vpns)
+        self.reception: Reception | None = None  # None: there is one broker on this machine, which serves all clients
+        if self._siblings is not None:
+            self.reception = Reception(
+                self._siblings,
+                self._connect,
+                kind=CLIENT,
+                limits=_limits(services.config.mqtt),
+                counters=self.counters,
+                unfinished=services.unfinished,
+                later=lambda work: services.runtime.after(0, work),
+            )
+
+    @property
+    def connection_factory(self) -> ConnectionFactory:
+        """What the listeners make connections by."""
+        return self._connect if self.reception is None else self.reception.connect
+
+    async def start(self) -> None:
+        """Open the listeners, and take clients from other brokers of this machine. Raises CannotStart."""
+        await super().start()
+        if self._siblings is not None:
+            self._siblings.take_clients(self.adopt)
+
+    async def stop(self, *, within_s: float) -> None:
+        """Accept no more clients, disconnect those there are, and wait until they are gone, for `within_s` at most."""
+        if self.reception is not None:
+            self.reception.end()
+        await super().stop(within_s=within_s)
+
+    def reload(self) -> None:
+        """Put a changed configuration in force, for new connections."""
+        super().reload()
+        if self.reception is not None:
+            self.reception.use(_limits(self._services.config.mqtt))
+
     def make_connection(self, cell: ActorCell) -> MqttConnection:
         """Return the behaviour of the connection of a stream that was just accepted."""
         return MqttConnection(cell, self.vpns)
@@ -53,19 +97,7 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
             spool=services.spool.inbox,
             authenticator=vpn.accounts.authenticator,
             clients=vpn.clients,
-            limits=MqttLimits(
-                packet_bytes_max=mqtt.maximum_packet_size,
-                receive_maximum=mqtt.receive_maximum,
-                topic_alias_maximum=mqtt.topic_alias_maximum,
-                maximum_qos=mqtt.maximum_qos,
-                retain_available=mqtt.retain_available,
-                connect_timeout_ms=mqtt.connect_timeout_s * 1000,
-                connect_bytes_max=min(512 * 1024, mqtt.maximum_packet_size),
-                client_id_bytes_max=mqtt.client_id_bytes_max,
-                level3_client_id_chars_max=LEVEL3_CLIENT_ID_CHARS if mqtt.strict_client_id_3_1 else 0,
-                topic_levels_max=mqtt.topic_levels_max,
-                refuse_control_characters=mqtt.reject_control_characters,
-            ),
+            limits=_limits(mqtt),
             counters=self.counters,
             unfinished=services.unfinished,
             selectors=services.selectors,
@@ -76,5 +108,22 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
             allows_no_client_id=mqtt.allow_zero_length_client_id,
             connection_buffer_bytes_max=config.backpressure.connection_buffer_bytes_max,
             slow_subscriber_stall_ms=config.backpressure.slow_subscriber_stall_ms,
+            homes=None if self._siblings is None else self._siblings.homes,
             session_queue=session_queue,
         )
+
+
+def _limits(mqtt: Mqtt) -> MqttLimits:
+    return MqttLimits(
+        packet_bytes_max=mqtt.maximum_packet_size,
+        receive_maximum=mqtt.receive_maximum,
+        topic_alias_maximum=mqtt.topic_alias_maximum,
+        maximum_qos=mqtt.maximum_qos,
+        retain_available=mqtt.retain_available,
+        connect_timeout_ms=mqtt.connect_timeout_s * 1000,
+        connect_bytes_max=min(512 * 1024, mqtt.maximum_packet_size),
+        client_id_bytes_max=mqtt.client_id_bytes_max,
+        level3_client_id_chars_max=LEVEL3_CLIENT_ID_CHARS if mqtt.strict_client_id_3_1 else 0,
+        topic_levels_max=mqtt.topic_levels_max,
+        refuse_control_characters=mqtt.reject_control_characters,
+    )

@@ -22,7 +22,7 @@ from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices
 from sluicegate.protocols.connection.read_control import ReadControl
-from sluicegate.protocols.transport.interface import Connection, PeerInfo, PeerRecord
+from sluicegate.protocols.transport.interface import Connection, ConnectionFactory, PeerInfo, PeerRecord
 from sluicegate.protocols.transport.listeners import Listener, adopt
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
 from sluicegate.protocols.transport.stream import Origin
@@ -99,6 +99,11 @@ class ProtocolServer(ABC, Generic[C, S]):
         """The web pages that may use its ports; none unless the protocol runs over HTTP."""
         return ()
 
+    @property
+    def connection_factory(self) -> ConnectionFactory:
+        """What the listeners make connections by."""
+        return self._connect
+
     @abstractmethod
     def make_connection(self, cell: ActorCell) -> Behaviour:
         """Return the behaviour of the connection of a stream that was just accepted."""
@@ -115,7 +120,7 @@ class ProtocolServer(ABC, Generic[C, S]):
                     listener = make_listener(
                         name,
                         config,
-                        self._connect,
+                        self.connection_factory,
                         environment=self._services.environment,
                         alpn=self.alpn,
                         subprotocols=self.subprotocols,

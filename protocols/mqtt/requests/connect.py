@@ -4,6 +4,7 @@ import logging
 from typing import Final
 
 from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.messaging.clients.homes import assigned_id
 from sluicegate.messaging.clients.rights import NOT_AUTHENTICATED, ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_CONNECTED
 from sluicegate.messaging.topics.syntax import EVENT_TOPICS
@@ -26,7 +27,6 @@ from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticate
 
 log = logging.getLogger("sluicegate.mqtt")
 
-ASSIGNED_PREFIX: Final = "auto-"
 LEVEL_NAMES: Final = {3: "3.1", 4: "3.1.1", 5: "5.0"}
 
 
@@ -44,7 +44,7 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
 
     `outcome` is the result of an enhanced authentication, which replaces name and password.
     """
-    client_id = event.client_id or f"{ASSIGNED_PREFIX}{client.cell.runtime.rng.getrandbits(64):016x}"
+    client_id = event.client_id or _assigned(client)
     expiry_s = min(event.session_expiry_s, client.services.session_expiry_s_max)
     try:
         _check_client_id(client, event)
@@ -98,6 +98,12 @@ async def connect(client: MqttClient, event: ConnectReceived, outcome: Authentic
         await client.writes(_attached(client)).store_subscriptions()
     if session.has_deliveries:
         await resume_flows(client, session)
+
+
+def _assigned(client: MqttClient) -> str:
+    """Return an identifier for a client that brings none. Of several brokers on a machine, this one is its home."""
+    homes, draw = client.services.homes, client.cell.runtime.rng.getrandbits
+    return assigned_id(draw) if homes is None else homes.assign(draw)
 
 
 def _check_client_id(client: MqttClient, event: ConnectReceived) -> None:

@@ -81,7 +81,7 @@ async def test_a_passed_client_has_a_place_of_its_listener_or_none(broker: Runni
 @pytest.mark.accounts(sibling="secret")
 async def test_a_client_may_come_from_no_listener_and_be_known_already(broker: RunningBroker) -> None:
     """As brokers of one machine are, whose sockets no port has accepted."""
-    async with Acceptance(broker.node.flow, "siblings", certificate_name="sibling") as acceptance:
+    async with Acceptance(broker.node.flow, "elsewhere", certificate_name="sibling") as acceptance:
         client = FlowClient(acceptance.port)
         passing = asyncio.create_task(acceptance.passes(read_bytes=1))
         await client.connect()
