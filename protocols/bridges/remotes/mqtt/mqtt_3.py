@@ -19,9 +19,8 @@ from collections import deque
 from typing import Final, final
 
 from sluicegate.actors.runtime.ticker import Stalls
-from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
+from sluicegate.messaging.message.outcomes import REJECTED
 from sluicegate.protocols.bridges.remote import (
-    Arrival,
     Line,
     Opened,
     Outgoing,
@@ -32,9 +31,9 @@ from sluicegate.protocols.bridges.remote import (
 )
 from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connector_to
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
+from sluicegate.protocols.bridges.remotes.mqtt.arrivals import Arrivals
 from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import SILENT_KEEP_ALIVES_MAX, KeepAlive, Look
-from sluicegate.protocols.bridges.remotes.mqtt.messages import RuleFinder, check_outgoing, too_large
-from sluicegate.protocols.bridges.remotes.mqtt.poison import PoisonFinder
+from sluicegate.protocols.bridges.remotes.mqtt.outgoing import PoisonFinder, Unwritten, refusal_of
 from sluicegate.protocols.bridges.remotes.mqtt.session import (
     OUTPUT_BYTES_MAX,
     ClientSession,
@@ -73,16 +72,15 @@ class Mqtt3Remote(RemoteBroker):
     def __init__(self, settings: BridgeSettings, line: Line) -> None:
         super().__init__(settings, line)
         remote = settings.remote
-        self._finder = RuleFinder(settings)
         self._session = ClientSession(
             window_messages=settings.window_messages, has_qos_2=any(rule.qos == 2 for rule in settings.outgoing)
         )
+        self._arrivals = Arrivals(settings, line, self._session.acknowledgements)
         self._connector = connector_to(remote)
         self.stale_filters = remote.stale_filters  # to be unsubscribed from
         self.granted_qos: tuple[int, ...] = ()  # of each incoming rule, by a SUBACK of this session; empty: none came
         self._queue: deque[Outgoing] = deque()  # to be published
         self._poison = PoisonFinder()
-        self._last_arrival = 0
 
     def forget(self) -> None:
         """Forget messages without an outcome."""
@@ -129,7 +127,7 @@ class Mqtt3Remote(RemoteBroker):
             if not session.can_publish(message.qos):
                 return None
             queue.popleft()
-            refusal = check_outgoing(message) or too_large(message, 0, self.settings.remote.packet_bytes_max)
+            refusal = refusal_of(message, 0, self.settings.remote.packet_bytes_max)
             if not refusal:
                 return message
             self.line.refused(message.number, REJECTED, refusal)
@@ -149,31 +147,11 @@ class Mqtt3Remote(RemoteBroker):
 
     def received(self, message: Received) -> None:
         """Report an arrival; one of QoS 0 if there is room."""
-        qos, acknowledgements = message.qos, self._session.acknowledgements
-        rule = self._finder.rule(message.topic)
-        if rule < 0:  # a subscription of an earlier configuration
-            self.line.unmatched()
-            if qos:
-                acknowledgements.ignored(message.packet_id, qos)
-            return
-        if not qos and not self.line.has_room():
-            self.line.dropped(rule)
-            return
-        self._last_arrival += 1
-        if qos:
-            acknowledgements.add(self._last_arrival, message.packet_id, qos)
-        self.line.arrived(
-            Arrival(
-                number=self._last_arrival,
-                rule=rule,
-                topic=message.topic,
-                payload=message.payload,
-                headers=None,
-                qos=qos,
-                retain=message.retain,
-                fault=message.fault,
-            )
-        )
+        topic, qos, packet_id = message.topic, message.qos, message.packet_id
+        rule = self._arrivals.rule_of(topic, qos, packet_id)
+        if rule >= 0:
+            payload, retain = message.payload, message.retain
+            self._arrivals.add(rule, topic, payload, qos, packet_id, retain=retain, fault=message.fault)
 
 
 @final
@@ -195,7 +173,7 @@ class _Serving:
         self._is_open = False  # the subscriptions are those of the rules
         self._session_present = False
         self._written_bytes = 0
-        self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
+        self._unwritten = Unwritten(remote.line)
         now_ms, keep_alive_s = _now_ms(), remote.settings.remote.keep_alive_s
         self._tick_ms = min(_TICK_MS, keep_alive_s * 250)
         self._keep_alive = KeepAlive(keep_alive_s, now_ms)
@@ -207,10 +185,8 @@ class _Serving:
     def close(self) -> None:
         """End: messages of QoS 0 that the socket has not taken are not sent."""
         self._selector.close()
-        self._confirm_written()
-        for number, _ in self._unwritten:
-            self._remote.line.refused(number, RELEASED, "the connection was lost")
-        self._unwritten.clear()
+        self._unwritten.written(self._written_bytes)
+        self._unwritten.connection_lost()
 
     def run(self) -> None:
         """Serve until the bridge closes the line. Raises RemoteFailed."""
@@ -311,13 +287,7 @@ class _Serving:
             self._keep_alive.sent(now_ms)
             if session.is_output_full:  # nothing is read then: that it takes something is its only sign of life
                 self._keep_alive.heard(now_ms)
-            self._confirm_written()
-
-    def _confirm_written(self) -> None:
-        """Confirm messages of QoS 0 that the socket has taken, so that they go at most once."""
-        unwritten = self._unwritten
-        while unwritten and unwritten[0][1] <= self._written_bytes:
-            self._remote.line.confirmed(unwritten.popleft()[0])
+            self._unwritten.written(self._written_bytes)
 
     # --- what is to be sent ---
 
@@ -327,7 +297,7 @@ class _Serving:
         while (message := self._remote.next_message()) is not None:
             session.publish(message)
             if not message.qos:
-                self._unwritten.append((message.number, self._written_bytes + len(session.output)))
+                self._unwritten.add(message.number, self._written_bytes + len(session.output))
 
     def _look(self, now_ms: int) -> None:
         """Look at the time: what should have come by now, and whether the broker is pinged."""

@@ -17,10 +17,9 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from sluicegate.messaging.message.outcomes import FAILED, REJECTED, RELEASED
+from sluicegate.messaging.message.outcomes import FAILED, REJECTED
 from sluicegate.messaging.topics.syntax import SHARE_TOPICS
 from sluicegate.protocols.bridges.remote import (
-    Arrival,
     Line,
     Opened,
     Outgoing,
@@ -30,14 +29,13 @@ from sluicegate.protocols.bridges.remote import (
     Work,
 )
 from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connector_to
+from sluicegate.protocols.bridges.remotes.mqtt.arrivals import Arrivals
 from sluicegate.protocols.bridges.remotes.mqtt.messages import (
-    RuleFinder,
     decoded_headers,
     encoded_properties,
-    too_large,
 )
+from sluicegate.protocols.bridges.remotes.mqtt.outgoing import PoisonFinder, Unwritten, refusal_of
 from sluicegate.protocols.bridges.remotes.mqtt.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
-from sluicegate.protocols.bridges.remotes.mqtt.poison import PoisonFinder
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID, PeerViolation
@@ -67,15 +65,14 @@ class Mqtt5Remote(RemoteBroker):
         self._client.on_unsubscribe = self._on_unsubscribe
         self._client.on_disconnect = self._on_disconnect
         self._connector = connector_to(remote)
-        self._finder = RuleFinder(settings)
         self._window = min(settings.window_messages, PUBLISH_IDS_MAX)
         self._sends_qos_2 = any(rule.qos == 2 for rule in settings.outgoing)
         self._queue: deque[Outgoing] = deque()  # to be published
         self._numbers: dict[int, int] = {}  # packet id -> number
-        self._unwritten: deque[tuple[int, int]] = deque()  # QoS 0: number, and the written bytes that it is complete at
+        self._unwritten = Unwritten(line)
         self._acknowledgements = self._client.acknowledgements
+        self._arrivals = Arrivals(settings, line, self._acknowledgements)
         self._poison = PoisonFinder()
-        self._last_arrival = 0
         self._in_flight_max = 0
         self._packet_bytes_max = 0  # that may be sent
         self._qos_max = 2
@@ -118,10 +115,8 @@ class Mqtt5Remote(RemoteBroker):
             waker.close()
             self._is_connected = False
             self._acknowledgements.connection_lost()
-            self._confirm_written()
-            for number, _ in self._unwritten:
-                self.line.refused(number, RELEASED, "the connection was lost")
-            self._unwritten.clear()
+            self._unwritten.written(self._client.written_bytes)
+            self._unwritten.connection_lost()
 
     # --- connecting ---
 
@@ -288,7 +283,7 @@ class Mqtt5Remote(RemoteBroker):
             is_all = self._client.write()
         except OSError as error:
             raise RemoteFailed(why(error) + self._poison_message()) from None
-        self._confirm_written()
+        self._unwritten.written(self._client.written_bytes)
         events = 0 if self._holds_back() else selectors.EVENT_READ
         events |= 0 if is_all else selectors.EVENT_WRITE
         if events == watched:
@@ -300,12 +295,6 @@ class Mqtt5Remote(RemoteBroker):
         else:
             selector.modify(sock, events)
         return events
-
-    def _confirm_written(self) -> None:
-        """Confirm messages of QoS 0 that the socket has taken, so that they go at most once."""
-        unwritten, written_bytes = self._unwritten, self._client.written_bytes
-        while unwritten and unwritten[0][1] <= written_bytes:
-            self.line.confirmed(unwritten.popleft()[0])
 
     def _check(self, result: MQTTErrorCode) -> None:
         """Raise RemoteFailed if the connection has ended, or was refused."""
@@ -337,7 +326,7 @@ class Mqtt5Remote(RemoteBroker):
                 return
             queue.popleft()
             section = encoded_properties(message.headers, message.path)
-            refusal = too_large(message, len(section), self._packet_bytes_max)
+            refusal = refusal_of(message, len(section), self._packet_bytes_max)
             if refusal:
                 self.line.refused(message.number, REJECTED, refusal)
                 continue
@@ -355,7 +344,7 @@ class Mqtt5Remote(RemoteBroker):
             if qos:
                 self._numbers[packet_id] = message.number
             else:
-                self._unwritten.append((message.number, client.written_bytes + client.output_bytes))
+                self._unwritten.add(message.number, client.written_bytes + client.output_bytes)
 
     def _confirmed(self, packet_id: int, code: int, text: str) -> None:
         number = self._numbers.pop(packet_id, None)
@@ -370,16 +359,10 @@ class Mqtt5Remote(RemoteBroker):
     # --- messages of the foreign broker ---
 
     def _received(self, topic: str, section: bytes, payload: bytes, qos: int, retain: bool, packet_id: int) -> None:
-        rule = self._finder.rule(topic)
-        if rule < 0:  # a subscription of an earlier configuration
-            self.line.unmatched()
-            if qos:
-                self._acknowledgements.ignored(packet_id, qos)
+        rule = self._arrivals.rule_of(topic, qos, packet_id)
+        if rule < 0:
             return
-        if qos == 0 and not self.line.has_room():
-            self.line.dropped(rule)
-            return
-        if qos and self._acknowledgements.count == self._window:
+        if qos and self._acknowledgements.count >= self._window:
             self._is_exceeded(rule)
         headers, fault = None, ""
         if section:
@@ -387,22 +370,7 @@ class Mqtt5Remote(RemoteBroker):
                 headers = decoded_headers(section)
             except PeerViolation as violation:
                 fault = str(violation)
-        self._last_arrival += 1
-        number = self._last_arrival
-        if qos:
-            self._acknowledgements.add(number, packet_id, qos)
-        self.line.arrived(
-            Arrival(
-                number=number,
-                rule=rule,
-                topic=topic,
-                payload=payload,
-                headers=headers,
-                qos=qos,
-                retain=retain,
-                fault=fault,
-            )
-        )
+        self._arrivals.add(rule, topic, payload, qos, packet_id, retain=retain, headers=headers, fault=fault)
 
     def _is_exceeded(self, rule: int) -> None:
         """Tell of a broker that sends more than Receive Maximum allows [MQTT 3.3.4-9].
