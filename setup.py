@@ -48,6 +48,7 @@ COMPILED: Final = (
     "actors/partitions/partition.py",
     "actors/partitions/range_reads.py",  # an address
     "actors/partitions/triggers.py",  # each settlement wakes those that wait for room
+    "actors/publishing/held.py",  # an address
     "actors/publishing/link_publisher.py",  # inherits from the publisher
     "actors/publishing/publisher.py",
     "actors/publishing/result.py",

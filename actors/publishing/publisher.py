@@ -7,6 +7,7 @@ the gates, and posts. For guaranteed messages it returns the number of confirmat
 from random import Random
 
 from sluicegate.actors.messages.data import Append, SessionRows, SharedDirect
+from sluicegate.actors.publishing.held import HELD_TOKEN, HeldPublish, PublisherLine
 from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.actors.publishing.retain import retain, retain_again
 from sluicegate.messaging.clients.rights import ClientRights
@@ -14,7 +15,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.keys import key_hashes
 from sluicegate.messaging.message.publication import Publication
-from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_MOVING, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
 from sluicegate.messaging.network.choices import targets_value, with_choices
 from sluicegate.messaging.network.link import SUBSCRIBERS, LinkOutput, LinkTargets
 from sluicegate.messaging.network.neighbors import LinkRoute
@@ -23,6 +24,7 @@ from sluicegate.messaging.observability.trace_records import PublishTraced
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, deal_to_members
+from sluicegate.messaging.routing.holds import Holds
 from sluicegate.messaging.routing.routes import Forwarding, Route, TopicSpace
 from sluicegate.messaging.routing.virtual.copies import Expansion
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
@@ -42,6 +44,8 @@ class Publisher:
         # In a transaction a publish goes to all destinations or none, whatever definitions say; and it is not handled
         # before the caller has added to the publication what belongs into the same commit.
         self._in_transaction = in_transaction
+        self._line: PublisherLine | None = None  # None: nothing that it has published waits for a queue's new home
+        self._has_waited: HeldPublish | None = None  # the batch for which this publisher was made, at its release
         self._hears = True  # what becomes of guaranteed messages
         self.rights: ClientRights | None = None  # of the client; None: the broker itself publishes
         # Whether the publisher is told that there is no room to retain a message, which then goes nowhere. Else it is
@@ -52,6 +56,8 @@ class Publisher:
 
     def publish(self, batch: MessageBatch, token: int) -> PublishResult:
         """Send a batch to all its destinations. `token` comes back with each confirmation."""
+        if self._space.held is not None and (self._line is not None or self._space.is_held(batch)):
+            return self._wait(self._space.held, batch, token)
         tracing = self._space.tracing
         if tracing is None:
             return self._publish(batch, token)
@@ -61,6 +67,50 @@ class Publisher:
         if noted and (result.refusal == ADMITTED or batch.count == 1):  # else the rows are published again one by one
             tracing.published(noted, result.refusal, is_routed=result.routed)
         return result
+
+    def _wait(self, holds: Holds, batch: MessageBatch, token: int) -> PublishResult:
+        """Have a batch wait for the new home of a queue, and everything behind it."""
+        result = PublishResult()
+        rights = self.rights
+        if rights is not None and rights.limits_publishing:
+            result.refusal = rights.publish_verdict(batch)
+        if self._in_transaction and result.refusal == ADMITTED:  # its other queues would wait as well
+            result.refuse(REFUSED_MOVING, "")
+        if result.refusal != ADMITTED:
+            return result
+        if self._line is None:
+            self._line = PublisherLine(self._space, holds, self._spool, self._publish_waited, self._has_no_line)
+        result = self._line.wait(batch, token, self._address, batch.received_ms)
+        if self._line.is_empty():
+            self._line = None
+        elif holds.pressure.over:
+            self.pressures.append(holds.pressure)
+        return result
+
+    def _publish_waited(self, held: HeldPublish) -> PublishResult:
+        """Publish a batch that has waited; its publisher had the right to."""
+        publisher = Publisher(space=self._space, spool=self._spool, address=held, rng=self._rng)
+        publisher._has_waited = held
+        publisher.requires_match = self.requires_match
+        publisher.hears_of_retained = self.hears_of_retained
+        result = publisher.publish(held.batch, HELD_TOKEN)
+        if result.refusal != ADMITTED and held.batch.count > 1:
+            for row in range(held.batch.count):
+                publisher.publish(held.batch.select([row]), HELD_TOKEN)
+        return result
+
+    def _has_no_line(self) -> None:
+        self._line = None
+
+    def _publication_of(self, batch: MessageBatch, token: int, partitions_count: int) -> Publication:
+        """Return the publication of a batch; that of one that has waited is known to its publisher already."""
+        held = self._has_waited
+        publication = None if held is None else held.publication
+        if publication is None:
+            return Publication(batch, publisher=self._address, token=token, partitions_count=partitions_count)
+        publication.batch = batch
+        publication.unsequenced_count = partitions_count
+        return publication
 
     def note(self, row: tuple[bytes, bytes | None], token: int) -> None:
         """Have the store record the outcome of a publish of which it stores nothing, and confirm it like any other."""
@@ -430,7 +480,7 @@ class Publisher:
         gate.reserve(batch)
         publication: Publication | None = None
         if target.durable:
-            publication = Publication(batch, publisher=self._address, token=token, partitions_count=1)
+            publication = self._publication_of(batch, token, 1)
             result.publication = publication
             result.confirmations_pending += 1
         append = Append(batch, publication, None)
@@ -484,7 +534,7 @@ class Publisher:
             if batch.qos == AT_MOST_ONCE or result.refusal != ADMITTED or not self._hears:
                 publication = Publication(batch, publisher=None, token=0, partitions_count=len(durable))
             else:
-                publication = Publication(batch, publisher=self._address, token=token, partitions_count=len(durable))
+                publication = self._publication_of(batch, token, len(durable))
                 result.publication = publication
                 result.confirmations_pending += 1
             publication.is_transaction = self._in_transaction

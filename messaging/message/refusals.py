@@ -22,6 +22,7 @@ REFUSED_GUARANTEED_SEND: Final = 13  # the client profile permits direct message
 REFUSED_SPOOL_FAILED: Final = 14  # the spool cannot be written, for another reason than space
 REFUSED_RETAINED_FULL: Final = 15  # bytes of the message VPN's retained messages
 REFUSED_RETAINED_COUNT: Final = 16  # their number
+REFUSED_MOVING: Final = 17  # a queue that gets it is changing its home at this moment
 
 REFUSAL_TEXTS: Final = (
     "",
@@ -41,6 +42,7 @@ REFUSAL_TEXTS: Final = (
     "503 Message Spool Failed: the broker cannot write its message spool",
     "503 Retained Message Quota Exceeded: the message VPN's retained messages use up their memory",
     "503 Retained Message Quota Exceeded: the message VPN has the most retained messages it may",
+    "503 Queue Is Moving: a queue that gets the message is changing its broker, try again",
 )
 REFUSAL_COUNTERS: Final = (
     "",
@@ -60,6 +62,7 @@ REFUSAL_COUNTERS: Final = (
     "spool_failed",
     "retained_usage_exceeded",
     "retained_count_exceeded",
+    "queue_moving",
 )
 
 REJECT_NEVER: Final = 0  # drop for this queue, confirm the publisher

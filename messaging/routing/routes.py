@@ -26,6 +26,7 @@ from sluicegate.messaging.routing.destinations import (
     Subscriber,
     Subscription,
 )
+from sluicegate.messaging.routing.holds import Holds
 from sluicegate.messaging.routing.local_interest import LocalInterests
 from sluicegate.messaging.routing.retained_messages import RetainedMessages
 from sluicegate.messaging.selectors.selector import Selector
@@ -329,6 +330,9 @@ class TopicSpace:
         self.missing_count = 0  # messages for target queues that do not exist, refused or not
         self.expander: TopicExpander | None = None  # changed by `expand_with`
         self.tracing: Tracing | None = None  # None: no message is traced
+        self.held: Holds | None = None  # None: nobody who publishes has to wait
+        self.held_refused_count = 0  # guaranteed messages that could not wait, in holds that have ended
+        self.held_dropped_count = 0  # direct ones
         self.interests: LocalInterests | None = None  # for neighbor brokers; None: there is no link
         self.link_queues: dict[LinkOutput, QueueTarget] = {}  # of links whose `has_queue` is set
         self._imported: dict[QueueTarget, list[TopicFilter]] = {}  # by the queues that definitions put messages into
@@ -430,6 +434,42 @@ class TopicSpace:
         route = self.route(batch.topic_of(row))
         choices = route.choices
         return route if choices is None else choices.route(batch, row)
+
+    # --- topics that are held ---
+
+    def hold(self, queue: str, filters: list[TopicFilter]) -> Holds:
+        """Have publishers to topics that these filters match wait: their queue is about to get another home."""
+        if self.held is None:
+            self.held = Holds()
+        self.held.hold(queue, filters)
+        return self.held
+
+    def is_held(self, batch: MessageBatch) -> bool:
+        """Return whether a batch has to wait.
+
+        Where definitions forward a topic, that is assumed of all its messages: what becomes of them is known for each
+        message only.
+        """
+        held = self.held
+        if held is None or not held.queues:
+            return False
+        topics = batch.topics
+        for topic in [batch.topic] if topics is None else dict.fromkeys(topics):
+            if held.covers(topic):
+                return True
+            if self.expander is not None:
+                route = self.route(topic)
+                if route.forwarding is not None or route.choices is not None:
+                    return True
+        return False
+
+    def end_holds(self) -> None:
+        """End holding: nothing is held, and nothing waits."""
+        held = self.held
+        if held is not None:
+            self.held_refused_count += held.refused_count
+            self.held_dropped_count += held.dropped_count
+            self.held = None
 
     def prioritise(self, subscriber: Subscriber, priority: int) -> None:
         """Set the Deliver-To-One priority of a client's subscriptions that have none of their own."""
