@@ -13,9 +13,9 @@ from pydantic import TypeAdapter
 
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.observability.statistics import ReaderBatch
-from sluicegate.gateway.operations.actions import ADD_BATCH, DELETE_CURSOR, REPLAY
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.operations.questions import CURSORS, KEY, QUEUE
+from sluicegate.gateway.operations.queues.actions import ADD_BATCH, DELETE_CURSOR, REPLAY
+from sluicegate.gateway.operations.queues.questions import CURSORS, KEY, QUEUE
 from sluicegate.gateway.views.errors import NotFound, Refused
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.selections import ReplayStart

@@ -16,7 +16,7 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatches
-from sluicegate.gateway.operations.views import cursor_view
+from sluicegate.gateway.operations.queues.views import cursor_view
 from sluicegate.gateway.provisioning.bridges import Bridges
 from sluicegate.gateway.provisioning.queues import LINK_PREFIX
 from sluicegate.messaging.message.outcomes import OUTCOMES

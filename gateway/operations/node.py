@@ -35,34 +35,26 @@ from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
-from sluicegate.gateway.operations.accounts import AccountOperations
-from sluicegate.gateway.operations.actions import add_batch_at_home, delete_cursor_at_home, replay_at_home
 from sluicegate.gateway.operations.backups import cancel_backup, show_backup, start_backup
-from sluicegate.gateway.operations.clients import client_views, vpn_view, vpns_view, wanted_clients
-from sluicegate.gateway.operations.explain import key_explained, publish_explained
+from sluicegate.gateway.operations.clients.accounts import AccountOperations
+from sluicegate.gateway.operations.clients.clients import client_views, wanted_clients
+from sluicegate.gateway.operations.clients.message_vpns import vpn_view, vpns_view
+from sluicegate.gateway.operations.clients.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
-from sluicegate.gateway.operations.messages import MessageOperations, browse_page
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.questions import KEY, QUEUE, ask_cursors, ask_home
-from sluicegate.gateway.operations.queues import (
-    QueueFollowers,
-    ask_queue,
-    network_queues,
-    not_found,
-    overview_of,
-    overviews_of,
-)
-from sluicegate.gateway.operations.subscriptions import answer, rows_of
-from sluicegate.gateway.operations.views import (
-    actor_view,
+from sluicegate.gateway.operations.node_views import actor_view, event_view, node_figures, spool_view
+from sluicegate.gateway.operations.queues.actions import add_batch_at_home, delete_cursor_at_home, replay_at_home
+from sluicegate.gateway.operations.queues.asking import ask_queue, network_queues, not_found, overview_of, overviews_of
+from sluicegate.gateway.operations.queues.explain import key_explained, publish_explained
+from sluicegate.gateway.operations.queues.followers import QueueFollowers
+from sluicegate.gateway.operations.queues.messages import MessageOperations, browse_page
+from sluicegate.gateway.operations.queues.questions import KEY, QUEUE, ask_cursors, ask_home
+from sluicegate.gateway.operations.queues.views import (
     cursor_view,
-    event_view,
     lost_dead_messages,
     message_view,
-    node_figures,
     queue_figures,
     queue_view,
-    spool_view,
     wanted_queues,
 )
 from sluicegate.gateway.views.bridges import BridgeView

@@ -43,7 +43,7 @@ IMPORTED: Final = (
     "sluicegate.gateway.views.node.spool",
     "sluicegate.gateway.views.clients.subscriptions",
     "sluicegate.gateway.operations.interface",
-    "sluicegate.gateway.operations.explain",
+    "sluicegate.gateway.operations.queues.explain",
     "sluicegate.gateway.operations.metrics",
     "sluicegate.gateway.operations.node",
     "sluicegate.gateway.admin.semp.objects.attributes",

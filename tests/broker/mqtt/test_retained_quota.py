@@ -6,7 +6,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.clients import vpns_view
+from sluicegate.gateway.operations.clients.message_vpns import vpns_view
 from sluicegate.messaging.routing.retained_messages import NODE_BYTES, UNWRITTEN_HIGH_BYTES, usage_of_row
 from support.broker.blocked_store import BlockedStore
 from support.broker.inside_client import until

@@ -6,7 +6,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.operations.clients import vpns_view
+from sluicegate.gateway.operations.clients.message_vpns import vpns_view
 from sluicegate.messaging.clients.rights import SESSION_BYTES as DENIED_BYTES
 from sluicegate.messaging.clients.rights import SESSION_COUNT as DENIED_COUNT
 from sluicegate.messaging.clients.rights import SUBSCRIPTION_COUNT, UNRELEASED

@@ -3,8 +3,8 @@
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.gateway.operations.explain import checks_of
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.operations.queues.explain import checks_of
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.gateway.views.queues.explanations import ExampleMessage
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS

@@ -7,8 +7,8 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.operations import COPY, DELETE, MOVE
-from sluicegate.gateway.operations.messages import LOOKED_AT_ONCE
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.operations.queues.messages import LOOKED_AT_ONCE
 from sluicegate.gateway.views.queues.messages import TakenView
 from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from sluicegate.messaging.queues.definition import QueueInvalid

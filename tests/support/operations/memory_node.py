@@ -6,8 +6,8 @@ from typing import Final
 
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
+from sluicegate.gateway.operations.clients.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.interface import template_of
-from sluicegate.gateway.operations.subscriptions import answer, rows_of
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView, ClientView
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.gateway.views.errors import (

@@ -3,7 +3,7 @@
 import orjson
 import pytest
 
-from sluicegate.gateway.operations.subscriptions import answer, rows_of
+from sluicegate.gateway.operations.clients.subscriptions import answer, rows_of
 from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluicegate.actors.messages.partitions import BrowsedMessage
-from sluicegate.gateway.operations.views import message_view
+from sluicegate.gateway.operations.queues.views import message_view
 from sluicegate.gateway.views.queues.messages import PREVIEW_BYTES_MAX, payload_preview
 from support.cores.messages import batch_of
 

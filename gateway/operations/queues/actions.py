@@ -12,7 +12,7 @@ import orjson
 
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.statistics import ReaderBatch
-from sluicegate.gateway.operations.questions import answer_of, home_of
+from sluicegate.gateway.operations.queues.questions import answer_of, home_of
 from sluicegate.gateway.views.errors import Refused
 from sluicegate.gateway.views.queues.selections import ReplayStart
 from sluicegate.protocols.network.neighbor import Neighbor

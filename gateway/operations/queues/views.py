@@ -1,24 +1,15 @@
-"""Make views for operators of what actors answer about queues, messages, cursors, the spool and themselves."""
+"""Make views of what queues and cursors answer about themselves and their messages."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable
 
 from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import INACTIVE, FlowOverview, QueueOverview, QueueTotals
 from sluicegate.actors.messages.readers import CursorOverview
-from sluicegate.actors.messages.staging import StagingOverview
-from sluicegate.actors.runtime.runtime import ActorOverview
-from sluicegate.gateway.build import VERSION
-from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.views.node.figures import (
-    NodeFigures,
-    ProcessFigures,
-    ProtocolFigures,
     QueueFigures,
     QueuesQuery,
 )
-from sluicegate.gateway.views.node.runtime import ActorView, EventView
-from sluicegate.gateway.views.node.spool import SpoolView, incarnation_text
 from sluicegate.gateway.views.queues.cursors import CursorPartitionView, CursorState, CursorView
 from sluicegate.gateway.views.queues.messages import DeathView, MessageView, payload_preview
 from sluicegate.gateway.views.queues.queues import (
@@ -35,7 +26,6 @@ from sluicegate.messaging.message.keys import KeySource, key_in
 from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.observability.events import NOBODY, Event
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 
 
@@ -165,65 +155,6 @@ def _by_reason(verdicts: dict[int, int]) -> dict[str, int]:
     return {REFUSAL_COUNTERS[verdict]: count for verdict, count in verdicts.items()}
 
 
-def actor_view(overview: ActorOverview, parent_path: str) -> ActorView:
-    """Return an actor with those that it supervises."""
-    path = f"{parent_path}/{overview.name}" if parent_path else overview.name
-    batches = overview.batches_count
-    return ActorView(
-        name=overview.name,
-        path=path,
-        kind=overview.kind,
-        state=overview.state,
-        inbox_depth=overview.inbox_depth,
-        handled_count=overview.handled_count,
-        batch_count=batches,
-        batch_size_mean=overview.handled_count / batches if batches else 0.0,
-        handling_time_us=overview.handling_ns / 1000 / batches if batches else 0.0,
-        restart_count=overview.restarts_count,
-        children=tuple(actor_view(child, path) for child in overview.children),
-    )
-
-
-def event_view(number: int, event: Event) -> EventView:
-    """Return an event as operators see it."""
-    return EventView(
-        number=number,
-        time_ms=event.wall_ms,
-        level=event.kind.level.lower(),
-        scope=event.kind.scope,
-        event=event.kind.name,
-        text=event.text(),
-        vpn=None if event.vpn == NOBODY else event.vpn,
-        client=None if event.client == NOBODY else event.client,
-    )
-
-
-def node_figures(node: Node) -> NodeFigures:
-    """Return a node's totals."""
-    usage = node.services.environment.process()
-    return NodeFigures(
-        name=node.services.config.node.name,
-        version=VERSION,
-        at_ms=node.services.clock.now_ms(),
-        wall_ms=node.services.clock.wall_ms(),
-        spool_commits_total=node.services.spool_actor().commits_count,
-        process=(
-            None if usage is None else ProcessFigures(memory_bytes=usage.memory_bytes, cpu_ms_total=usage.cpu_ms_total)
-        ),
-        protocols=tuple(
-            ProtocolFigures(
-                protocol=server.name,
-                connections_count=len(server.open_connections()),
-                messages_received_total=server.counters.messages_received,
-                messages_sent_total=server.counters.messages_sent,
-                bytes_received_total=server.counters.bytes_received,
-                bytes_sent_total=server.counters.bytes_sent,
-            )
-            for server in node.servers
-        ),
-    )
-
-
 def wanted_queues(handles: Iterable[LocalQueue], question: QueuesQuery) -> list[LocalQueue]:
     """Return the queues that match a query, of all pages, by name."""
     wanted = name_pattern(question.name)
@@ -283,31 +214,4 @@ def cursor_view(overview: CursorOverview) -> CursorView:
             )
             for each in overview.positions
         ),
-    )
-
-
-def spool_view(node: Node, staging: Sequence[StagingOverview]) -> SpoolView:
-    """Return the spool as operators see it; `staging` is that of every message VPN."""
-    usage = node.services.store.usage()
-    return SpoolView(
-        incarnation=incarnation_text(node.services.recovered.incarnation),
-        used_bytes=usage.used_bytes,
-        limit_bytes=usage.map_bytes_max,
-        messages_bytes=node.services.spool_gate.usage_bytes,
-        messages_bytes_max=node.services.spool_gate.usage_bytes_max,
-        blocked=node.services.spool_gate.blocked,
-        staged_bytes=sum(each.staged_bytes for each in staging),
-        transactions_open=sum(each.open_count for each in staging),
-        messages_count=node.services.spool_gate.usage_count,
-        messages_count_max=node.services.spool_gate.usage_count_max,
-        unacked_count=node.services.credit.used,
-        unacked_count_max=node.services.credit.limit,
-        memory_bytes=node.services.memory.used_bytes,
-        memory_bytes_max=node.services.memory.bytes_max,
-        file_bytes=usage.file_bytes,
-        disk_free_bytes=usage.disk_free_bytes,
-        log_bytes=usage.log_bytes,
-        journal_records=usage.log_records,
-        pages=usage.page_entries,
-        quarantined=usage.quarantine_entries,
     )

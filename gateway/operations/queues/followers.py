@@ -1,15 +1,13 @@
-"""Ask queues that may be deleted meanwhile, list those of neighbors, and browse queues wherever they are.
+"""Browse queues wherever they are.
 
 A follower is a browser that shows messages as fast as its client reads them, and ends with the client's connection.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
-from typing import Any, Final
+from collections.abc import AsyncGenerator
+from typing import Final
 
-import pykka
-
-from sluicegate.actors.messages.directory import LocalQueue, QueueHandle
+from sluicegate.actors.messages.directory import QueueHandle
 from sluicegate.actors.messages.partitions import BrowsedMessage
 from sluicegate.actors.messages.queues import (
     BindBrowser,
@@ -17,77 +15,17 @@ from sluicegate.actors.messages.queues import (
     Browsed,
     BrowserBound,
     BrowserCredit,
-    DescribeQueue,
     DrainFlow,
     FlowDrained,
     FlowGone,
-    QueueOverview,
     UnbindFlow,
 )
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
+from sluicegate.gateway.operations.queues.asking import ask_queue
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
-from sluicegate.gateway.views.queues.queues import NetworkQueueView
-from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selector
-
-
-async def ask_queue(handle: QueueHandle, message: object) -> Any:
-    """Ask a queue. Raises QueueNotFound when it was deleted before it answered, and what the queue raises."""
-    try:
-        return await handle.cell.ask(message)
-    except pykka.ActorDeadError:
-        raise QueueNotFound(handle.name) from None
-
-
-async def overview_of(handle: LocalQueue) -> QueueOverview:
-    """Return the overview of a queue. Raises QueueNotFound if it is deleted meanwhile."""
-    overview: QueueOverview = await ask_queue(handle, DescribeQueue())
-    return overview
-
-
-async def overviews_of(handles: Iterable[LocalQueue]) -> list[tuple[LocalQueue, QueueOverview]]:
-    """Return the overviews of queues, without those that are deleted meanwhile: queues of sessions come and go."""
-    found = []
-    for handle in handles:
-        try:
-            found.append((handle, await overview_of(handle)))
-        except QueueNotFound:
-            continue
-    return found
-
-
-def not_found(space: TopicSpace, name: str) -> QueueNotFound:
-    """Return the error for a queue that this broker does not have: it says which broker has it."""
-    home = space.queue_home(name)
-    if home is None:
-        return QueueNotFound(name)
-    return QueueNotFound(name, f"queue {name!r} is at broker {home.output.neighbor}: ask there")
-
-
-def network_queues(space: TopicSpace) -> list[NetworkQueueView]:
-    """Return the queues of neighbor brokers, by name and broker."""
-    if space.neighbors is None:
-        return []
-    names = space.neighbors.queues
-    return [
-        NetworkQueueView(
-            name=name,
-            broker=home.output.neighbor,
-            access_type=home.facts.access_type,
-            partition_count=home.facts.partition_count,
-            max_msg_size=home.facts.message_bytes_max,
-            ingress_enabled=home.facts.ingress_enabled,
-            egress_enabled=home.facts.egress_enabled,
-            full=home.facts.is_full,
-            reachable=home.output.is_up,
-            conflict=tuple(space.conflict(name)),
-        )
-        for name in names.names()
-        for home in sorted(names.homes(name), key=lambda each: each.output.neighbor)
-    ]
-
 
 WINDOW: Final = 100  # messages on their way to a client that reads slowly
 CLIENT: Final = "admin"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from sluicegate.actors.messages.directory import FindQueue, LocalQueue
 from sluicegate.actors.messages.operations import ExplainKey
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.operations.queues import ask_queue, not_found, overview_of
+from sluicegate.gateway.operations.queues.asking import ask_queue, not_found, overview_of
 from sluicegate.gateway.views.queues.explanations import (
     CheckView,
     DestinationView,

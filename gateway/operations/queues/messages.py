@@ -15,7 +15,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.gateway.operations.queues import ask_queue, overview_of
+from sluicegate.gateway.operations.queues.asking import ask_queue, overview_of
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.queues.messages import RedriveView, TakenView
 from sluicegate.gateway.views.queues.selections import MessageSelection
