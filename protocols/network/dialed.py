@@ -33,12 +33,13 @@ from sluicegate.protocols.flow.links import LinkRefused, LinkWire
 from sluicegate.protocols.network.links import Links
 from sluicegate.protocols.network.neighbor import Neighbor
 from sluicegate.protocols.transport.interface import ByteTransport
+from sluicegate.protocols.transport.stream_user import StreamUser
 
 log = logging.getLogger("sluicegate.network")
 
 
 @final
-class DialedConnection(Behaviour, Flushed):
+class DialedConnection(Behaviour, Flushed, StreamUser):
     """One attempt to connect to a neighbor, and the connection that becomes of it.
 
     A `Connection` of `protocols.transport.interface`.

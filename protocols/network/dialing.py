@@ -1,4 +1,8 @@
-"""Connecting to a neighbor broker: asyncio makes the connection, and a `DialedConnection` gets its stream."""
+"""Connecting to a neighbor broker: asyncio makes the connection, and a `DialedConnection` gets its stream.
+
+A plain stream is one of the selector's own, as those that listeners accept. Over asyncio's transport each message of
+the neighbor would cost a second poll, and rounds of asyncio's loop.
+"""
 
 import asyncio
 import os
@@ -9,11 +13,12 @@ from typing import cast
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.transport.interface import PeerRecord
-from sluicegate.protocols.transport.stream import Stream
+from sluicegate.protocols.transport.listeners import adopt
+from sluicegate.protocols.transport.stream import Origin, Stream
 
 
 class Dialing(asyncio.Protocol):
-    """The protocol of a new connection until its stream has taken over."""
+    """The protocol of a new connection in TLS until its stream has taken over."""
 
     def __init__(self, connection: DialedConnection, host: str, port: int) -> None:
         self._connection = connection
@@ -34,20 +39,52 @@ async def dial(connection: DialedConnection, settings: LinkSettings) -> None:
     """Connect. A failure is reported to the connection."""
     target = settings.target
     assert target is not None, "only neighbors with an address are dialled"
-    loop = asyncio.get_running_loop()
-    tls = settings.tls
     try:
         async with asyncio.timeout(settings.options.connect_timeout_s):
-            await loop.create_connection(
-                lambda: Dialing(connection, target.host, target.port), target.host, target.port, ssl=tls
-            )
+            connected = await _connected(target.host, target.port)
+            if settings.tls is not None:
+                await asyncio.get_running_loop().create_connection(
+                    lambda: Dialing(connection, target.host, target.port),
+                    sock=connected,
+                    ssl=settings.tls,
+                    server_hostname=target.host,
+                )
+                return
     except TimeoutError:
         connection.not_connected(f"no connection to {target.host}:{target.port} in time")
+        return
     except (OSError, UnicodeError) as error:  # ssl.SSLError is the first; the second is of a name that no host has
         text = _words(error)
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
             text = f"the TLS handshake failed: {text}; a port without TLS has a URL with flow://"
         connection.not_connected(f"{target.host}:{target.port}: {text}")
+        return
+    if connection.cell.is_stopped():
+        connected.close()
+        return
+    peer = PeerRecord("", target.host, target.port)
+    adopt(connected.detach(), peer, lambda: connection, b"", Origin("", _nothing))
+
+
+async def _connected(host: str, port: int) -> socket.socket:
+    """Return a socket that is connected to the first address of a host that answers. Raises OSError, UnicodeError."""
+    loop = asyncio.get_running_loop()
+    refused: OSError | None = None
+    for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+        made = socket.socket(family, kind, protocol)
+        try:
+            made.setblocking(False)
+            await loop.sock_connect(made, address)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError as error:
+            made.close()
+            refused = refused or error
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise refused or OSError(f"no address of {host}")
 
 
 def _words(error: Exception) -> str:

@@ -1,11 +1,15 @@
 """Two brokers and the link between them: what crosses, and what becomes of it when the connection breaks."""
 
 import asyncio
+import os
+import socket
+from contextlib import suppress
 
 import pytest
 
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.protocols.network.links import ONE_LINK
+from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create
 
@@ -52,6 +56,20 @@ async def test_subscriptions_from_before_the_link_are_told(brokers: Brokers) -> 
     await brokers.are_linked()
 
     assert brokers["a"].wants("b") == {"plant/1", "plant/2"}
+
+
+async def test_asyncio_does_not_watch_the_connection_of_a_link(brokers: Brokers) -> None:
+    """Over asyncio's transport each message would cost a second poll, and a round of asyncio's loop."""
+    await brokers.add("b", "links.a.url=")
+    port = brokers["b"].flow_port
+    await brokers.add("a", f"links.b.url=flow://localhost:{port}")
+    await brokers.are_linked()
+
+    ports = set()
+    for key in running_sockets().get_map().values():
+        with socket.socket(fileno=os.dup(key.fd)) as held, suppress(OSError):  # some have no peer
+            ports.add(held.getpeername()[1:2])
+    assert (port,) not in ports
 
 
 async def test_topics_of_one_broker_are_not_exported(brokers: Brokers) -> None:
