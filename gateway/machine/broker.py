@@ -22,6 +22,7 @@ from sluicegate.gateway.machine.messages import (
     BEGIN,
     CALL,
     FAILED,
+    LEARN,
     READY,
     RELOAD,
     RESTORED,
@@ -86,6 +87,7 @@ class BrokerProcess:
     def __init__(self) -> None:
         self._stopping = asyncio.Event()
         self._node: Node | None = None
+        self._siblings: Siblings | None = None
 
     async def run(self, control: socket.socket, passages: socket.socket) -> int:
         """Run the broker until the supervisor has it stop, or is gone; return the exit code."""
@@ -94,7 +96,7 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         start: Start = await channel.ask(BEGIN)
-        siblings = Siblings(start.number, start.names)
+        siblings = self._siblings = Siblings(start.number, start.names)
         meeting = Passage(passages, take=lambda message, fd: siblings.met(int(message), socket.socket(fileno=fd)))
         try:
             return await self._run(channel, start.config, siblings)
@@ -157,6 +159,10 @@ class BrokerProcess:
     async def _serve(self, verb: str, arguments: tuple[Any, ...]) -> object:
         if verb == STOP:
             self._stopping.set()
+            return None
+        if verb == LEARN:
+            assert self._siblings is not None, "it has told what it has"
+            self._siblings.learn(*arguments)
             return None
         node = self._node
         if node is None:

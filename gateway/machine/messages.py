@@ -15,6 +15,7 @@ FAILED: Final = "failed"  # text, advice: it cannot start
 # What the supervisor asks of a broker.
 STOP: Final = "stop"
 RELOAD: Final = "reload"  # Config -> ReloadView
+LEARN: Final = "learn"  # number, Holdings: what another broker has, which was started again
 CALL: Final = "call"  # Call -> what the operation returns
 
 

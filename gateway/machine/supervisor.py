@@ -14,7 +14,7 @@ from typing import Any, Final, final
 from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
-from sluicegate.gateway.machine.messages import BEGIN, FAILED, READY, RELOAD, RESTORED, STOP, Go, Start
+from sluicegate.gateway.machine.messages import BEGIN, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker
 from sluicegate.gateway.views.errors import CannotStart, opening
@@ -22,6 +22,7 @@ from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind
 from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
 
+LEARN_S: Final = 5.0  # for brokers to take note of another's holdings; one that stands still holds none up for longer
 STOP_S: Final = 30.0  # for a broker to stop; a process that has not by then is killed
 RESTART_FIRST_S, RESTART_MAX_S = 0.2, 30.0  # delays before a broker that has died is started again
 MODULE: Final = "sluicegate.gateway.machine.broker"
@@ -171,6 +172,7 @@ class Supervisor:
     async def _restored(self, broker: Broker, holdings: Holdings) -> Go:
         """Have a broker meet the others that run; at the first start, once all have read their spools."""
         broker.holdings = holdings
+        await self._tell_others(broker, holdings)
         if all(each.holdings is not None for each in self.brokers):
             self._all_restored.set()
         for each in self.brokers:
@@ -179,6 +181,17 @@ class Supervisor:
         await self._all_restored.wait()
         others = {each.number: each.holdings for each in self.brokers if each is not broker}
         return Go({number: held for number, held in others.items() if held is not None})
+
+    async def _tell_others(self, broker: Broker, holdings: Holdings) -> None:
+        """Have the brokers that run know what one has that was started again, before it takes traffic."""
+        running = [each for each in self.brokers if each is not broker and each.holdings is not None]
+        telling = [asyncio.create_task(self._tell(each, broker.number, holdings)) for each in running]
+        if telling:
+            await asyncio.wait(telling, timeout=LEARN_S)
+
+    async def _tell(self, other: Broker, number: int, holdings: Holdings) -> None:
+        with suppress(ChannelClosed):  # it hears of it when it is started again
+            await other.ask(LEARN, number, holdings)
 
     def _meet(self, one: Broker, other: Broker) -> None:
         """Give two brokers a passage to each other, once both have read their spools."""

@@ -125,17 +125,22 @@ class RunningBroker(Clients):
                 await asyncio.sleep(0.01)
 
     async def start(self) -> None:
-        around = Environment(listener=judged(self._wire_violations))
+        await self.make_node().start()
+
+    def environment(self) -> Environment:
+        return Environment(listener=judged(self._wire_violations))
+
+    def make_node(self) -> Node:
         store = open_store(self.config)
         self._node = Node(
             self.config,
             store=store,
             clock=self.clock,
             rng=random.Random(1),
-            environment=around,
+            environment=self.environment(),
             operator_ports=AdminPorts,
         )
-        await self._node.start()
+        return self._node
 
     async def stop(self) -> None:
         node, self._node = self.node, None
