@@ -16,11 +16,9 @@ from proton import SASL, Collector, Connection, Transport, TransportException
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 from sluicegate.protocols.bridges.remotes.connecting import Connector
-from sluicegate.protocols.bridges.remotes.sockets import Waker, why
+from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, Waker, why
 from sluicegate.protocols.bridges.settings import RemoteSettings
 
-READ_BYTES: Final = 65_536
-TURN_BYTES_MAX: Final = 262_144  # read, or written, before anything else has its turn
 FRAME_BYTES_MAX: Final = 65_536
 
 _UNAUTHORIZED: Final = "amqp:unauthorized-access"

@@ -12,6 +12,8 @@ from typing import Any, Final, final
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 
+READ_BYTES: Final = 65_536
+TURN_BYTES_MAX: Final = 262_144  # read, or written, before anything else has its turn
 CLOSE_S_MAX: Final = 1.0  # for what is to be written when a connection is closed
 _DRAIN_BYTES: Final = 65_536
 

@@ -33,9 +33,8 @@ from sluicegate.protocols.bridges.remotes.connecting import LineClosed, connecto
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, PacketInput
 from sluicegate.protocols.bridges.remotes.mqtt.arrivals import Arrivals
 from sluicegate.protocols.bridges.remotes.mqtt.keep_alive import SILENT_KEEP_ALIVES_MAX, KeepAlive, Look
-from sluicegate.protocols.bridges.remotes.mqtt.outgoing import PoisonFinder, Unwritten, refusal_of
+from sluicegate.protocols.bridges.remotes.mqtt.outgoing import OUTPUT_BYTES_MAX, PoisonFinder, Unwritten, refusal_of
 from sluicegate.protocols.bridges.remotes.mqtt.session import (
-    OUTPUT_BYTES_MAX,
     ClientSession,
     Confirmed,
     Connected,
@@ -44,11 +43,9 @@ from sluicegate.protocols.bridges.remotes.mqtt.session import (
     SessionEvent,
     Unsubscribed,
 )
-from sluicegate.protocols.bridges.remotes.sockets import Waker, close_when_written, why
+from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, Waker, close_when_written, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 
-READ_BYTES: Final = 65_536
-TURN_BYTES_MAX: Final = 262_144  # read before anything else has its turn
 _TICK_MS: Final = 1_000  # between two looks at the time, at most
 _REFUSALS: Final = {
     1: "Unacceptable protocol version",

@@ -34,11 +34,16 @@ from sluicegate.protocols.bridges.remotes.mqtt.messages import (
     decoded_headers,
     encoded_properties,
 )
-from sluicegate.protocols.bridges.remotes.mqtt.outgoing import PoisonFinder, Unwritten, refusal_of
-from sluicegate.protocols.bridges.remotes.mqtt.paho_client import OUTPUT_BYTES_MAX, PUBLISH_IDS_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.mqtt.outgoing import OUTPUT_BYTES_MAX, PoisonFinder, Unwritten, refusal_of
+from sluicegate.protocols.bridges.remotes.mqtt.paho_client import PUBLISH_IDS_MAX, Packed, PahoClient
 from sluicegate.protocols.bridges.remotes.sockets import Waker, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
-from sluicegate.protocols.mqtt.codec.reason_codes import PAYLOAD_FORMAT_INVALID, TOPIC_NAME_INVALID, PeerViolation
+from sluicegate.protocols.mqtt.codec.reason_codes import (
+    KEEP_ALIVE_TIMEOUT,
+    PAYLOAD_FORMAT_INVALID,
+    TOPIC_NAME_INVALID,
+    PeerViolation,
+)
 
 _TICK_S: Final = 1.0  # between two looks at the keep-alive
 _REFUSED: Final = 0x80
@@ -218,6 +223,8 @@ class Mqtt5Remote(RemoteBroker):
             text = getattr(properties, "ReasonString", "")
             self._failure = f"the foreign broker disconnects: {reason} (0x{reason.value:02x})"
             self._failure += f": {text}" if text else ""
+        elif reason.value == KEEP_ALIVE_TIMEOUT:  # paho has ended the connection
+            self._failure = f"no answer to PINGREQ within {self.settings.remote.keep_alive_s} s"
 
     # --- serving ---
 
@@ -243,7 +250,7 @@ class Mqtt5Remote(RemoteBroker):
             now_s = time.monotonic()
             if now_s - looked_s >= _TICK_S:
                 looked_s = now_s
-                if is_held:
+                if is_held and not client.is_output_full:
                     client.misses_nothing()
                 if client.is_connected():  # until CONNACK its own limit counts
                     self._check(client.loop_misc())
@@ -258,8 +265,11 @@ class Mqtt5Remote(RemoteBroker):
     def _holds_back(self) -> bool:
         """Return whether nothing is read for now: the foreign broker ignores Receive Maximum, and fills our memory.
 
-        Others are always read from, for what they have confirmed is among what comes.
+        So it does if it takes no answers. Others are always read from, for what they have confirmed is among what
+        comes.
         """
+        if self._client.is_output_full:
+            return True
         return self._acknowledgements.count > self._window and self.line.unsettled_bytes >= self.settings.window_bytes
 
     def _read(self) -> MQTTErrorCode:
@@ -300,8 +310,6 @@ class Mqtt5Remote(RemoteBroker):
         """Raise RemoteFailed if the connection has ended, or was refused."""
         if self._failure:
             raise RemoteFailed(self._failure)
-        if result == MQTTErrorCode.MQTT_ERR_KEEPALIVE:
-            raise RemoteFailed(f"no answer to PINGREQ within {self.settings.remote.keep_alive_s} s")
         if result != MQTTErrorCode.MQTT_ERR_SUCCESS:
             is_lost = result in (MQTTErrorCode.MQTT_ERR_CONN_LOST, MQTTErrorCode.MQTT_ERR_NO_CONN)
             lost = f"the connection was lost: {self._client.loss}" if self._client.loss else "the connection was lost"

@@ -7,6 +7,8 @@ from sluicegate.messaging.message.outcomes import RELEASED
 from sluicegate.messaging.topics.syntax import TopicError, check_topic_syntax
 from sluicegate.protocols.bridges.remote import Line, Outgoing
 
+OUTPUT_BYTES_MAX: Final = 1 << 20  # buffered: more is not published before the socket has taken some
+ANSWERS_BYTES_MAX: Final = 1 << 20  # buffered beside what was published: what would be answered is not read before
 _PACKET_EXTRA_BYTES: Final = 16  # fixed header, lengths and packet id of a PUBLISH, at most
 
 

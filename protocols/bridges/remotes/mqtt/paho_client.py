@@ -21,13 +21,11 @@ from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQT
 from paho.mqtt.properties import Properties
 
 from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowledgements
-from sluicegate.protocols.bridges.remotes.sockets import close_when_written, why
+from sluicegate.protocols.bridges.remotes.mqtt.outgoing import ANSWERS_BYTES_MAX
+from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, close_when_written, why
 from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_TOO_LARGE, PeerViolation
 from sluicegate.protocols.mqtt.codec.wire import read_varint
 
-READ_BYTES: Final = 65_536
-TURN_BYTES_MAX: Final = 262_144  # read before anything else has its turn
-OUTPUT_BYTES_MAX: Final = 1 << 20  # buffered: more is not published before the socket has taken some
 IDS_MAX: Final = 65_535
 _SUBSCRIBE_IDS: Final = 512  # the last ones, for packets other than PUBLISH
 PUBLISH_IDS_MAX: Final = IDS_MAX - _SUBSCRIBE_IDS
@@ -104,6 +102,7 @@ class PahoClient(Client):
         self._input_pos = 0
         self._read_bytes = 0  # in this turn
         self._output = bytearray()
+        self._output_bytes_max = ANSWERS_BYTES_MAX
         self.written_bytes = 0  # to all sockets
         self.is_readable = False  # the socket, or the TLS above it
 
@@ -130,6 +129,8 @@ class PahoClient(Client):
             del output[:sent]
             self.written_bytes += sent
             self._last_msg_out = time.monotonic()
+            if self.is_output_full:  # nothing is read then: that the peer takes something is its only sign of life
+                self.misses_nothing()
         return True
 
     def disconnect_when_written(self) -> None:
@@ -160,6 +161,11 @@ class PahoClient(Client):
     def output_bytes(self) -> int:
         """What is not written yet."""
         return len(self._output)
+
+    @property
+    def is_output_full(self) -> bool:
+        """Whether the peer takes no answers: what it sends is not to be read before it has taken some."""
+        return len(self._output) >= self._output_bytes_max
 
     def close(self) -> None:
         """Close the socket."""
@@ -210,6 +216,7 @@ class PahoClient(Client):
             return self.publish(topic, payload, qos, retain, cast(Properties, properties)).mid
         finally:
             self._is_publishing = False
+            self._output_bytes_max = len(self._output) + ANSWERS_BYTES_MAX
 
     def _mid_generate(self) -> int:
         if not self._is_publishing:

@@ -25,9 +25,8 @@ from amqtt.mqtt.unsubscribe import UnsubscribePacket
 from sluicegate.protocols.bridges.remote import Outgoing, Settlement
 from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowledgements
 from sluicegate.protocols.bridges.remotes.mqtt.amqtt_packets import Malformed, connect_packet, publish_packet
+from sluicegate.protocols.bridges.remotes.mqtt.outgoing import ANSWERS_BYTES_MAX, OUTPUT_BYTES_MAX
 
-OUTPUT_BYTES_MAX: Final = 1 << 20  # buffered: more is not published before the socket has taken some
-ANSWERS_BYTES_MAX: Final = 1 << 20  # buffered beside what was published: more is not read before
 SUBSCRIBE_ID: Final = 0xFFFF
 UNSUBSCRIBE_ID: Final = 0xFFFE
 PUBLISH_IDS_MAX: Final = 0xFFFD  # messages have the identifiers from 1 on, as few as possible

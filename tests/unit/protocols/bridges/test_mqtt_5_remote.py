@@ -10,7 +10,8 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.outcomes import REJECTED, RELEASED
 from sluicegate.protocols.bridges.remotes.mqtt.mqtt_5 import Mqtt5Remote
-from sluicegate.protocols.bridges.remotes.mqtt.paho_client import READ_BYTES, TURN_BYTES_MAX, Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.mqtt.paho_client import Packed, PahoClient
+from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX
 from support.bridges.remote_side import RemoteSide
 from support.bridges.scripted_mqtt import (
     DISCONNECT,
@@ -316,6 +317,20 @@ def test_a_foreign_broker_that_ignores_receive_maximum_does_not_fill_the_memory(
             side.settle(*payloads[before:count])
         side.arrived(*payloads)
         side.close()
+
+
+@pytest.mark.slow
+def test_a_broker_that_takes_no_answers_is_not_read(broker: ScriptedBroker) -> None:
+    """They would fill the memory. It is silent then, as far as can be seen."""
+    side = side_of(broker, incoming=[{"remote_topic": "a/#"}], keep_alive_s=1)
+    side.connect()
+    with broker.accepts() as connection:
+        connection.grants(1)
+        side.is_open()
+        connection.takes_little()
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            connection.send(mqtt.pubrel(1) * 10_000_000)
+        assert side.ends().reason == "no answer to PINGREQ within 1 s"
 
 
 def test_a_lower_qos_than_a_rule_asks_for_is_told(broker: ScriptedBroker) -> None:
