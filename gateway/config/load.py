@@ -19,9 +19,9 @@ from sluicegate.gateway.config.document import (
 )
 from sluicegate.gateway.config.findings import Finding, finding_of
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.message_vpns import vpn_path
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import vpn_path
+from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import PLACED_PROBLEM
 from sluicegate.gateway.config.sections.node import QUEUE_PROBLEM
-from sluicegate.gateway.config.sections.virtual_destinations import PLACED_PROBLEM
 from sluicegate.gateway.config.settings.bridge_conflicts import conflicts
 from sluicegate.gateway.config.settings.bridges import refused_rules, settings_of
 from sluicegate.gateway.config.settings.rest_delivery_points import consumer_settings, refused_hosts, reserved_headers

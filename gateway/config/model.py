@@ -7,10 +7,18 @@ from pydantic import Field, model_validator
 
 from sluicegate.gateway.config.document import Path
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
-from sluicegate.gateway.config.sections.bridges import NODE_NAME_MISSING, Bridges
 from sluicegate.gateway.config.sections.links import BrokerName, Link
 from sluicegate.gateway.config.sections.listeners import Listener, Listeners, TlsPort
-from sluicegate.gateway.config.sections.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn, vpn_path
+from sluicegate.gateway.config.sections.message_vpns.bridges import NODE_NAME_MISSING, Bridges
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import (
+    NOT_CONFIGURED,
+    MessageVpn,
+    OtherVpnName,
+    Vpn,
+    vpn_path,
+)
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoints
+from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.config.sections.node import (
     Amqp,
     Backpressure,
@@ -29,10 +37,8 @@ from sluicegate.gateway.config.sections.node import (
     Transactions,
 )
 from sluicegate.gateway.config.sections.observability import Events, Log, Metrics, Tracing
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoints
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Account, Authentication
-from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 BROKERS_MAX: Final = 64

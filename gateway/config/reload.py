@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 from sluicegate.gateway.config.allowed import is_secret, leaves, shown
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.listeners import Listeners
-from sluicegate.gateway.config.sections.message_vpns import Vpn
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import Vpn
 from sluicegate.gateway.config.sections.section import Section
 
 # Dotted paths of settings that a running node applies, or of whole sections. All others need a restart.

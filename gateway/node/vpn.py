@@ -28,7 +28,7 @@ from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.actors.spool.catalog import CatalogActor, WriteRow
 from sluicegate.actors.transactions.staging import StagingActor, StagingServices
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.config.sections.node import Queues as QueuesSection
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices

@@ -16,7 +16,7 @@ from sluicegate.actors.messages.directory import ListQueues, LocalQueue
 from sluicegate.actors.messages.spool import PurgeFromStore
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.actors.spool.catalog import WriteWholeRows
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn

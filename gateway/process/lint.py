@@ -12,7 +12,7 @@ from typing import Final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.listeners import Listener, TlsListener, is_loopback
-from sluicegate.gateway.config.sections.message_vpns import vpn_setting
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import vpn_setting
 from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.gateway.config.settings.virtual_doubles import doubled_messages
 from sluicegate.gateway.node.os_limits import files_configured

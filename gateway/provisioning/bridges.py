@@ -13,7 +13,7 @@ from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.config.findings import Finding, changed, described
-from sluicegate.gateway.config.sections.bridges import NODE_NAME_MISSING, Bridge
+from sluicegate.gateway.config.sections.message_vpns.bridges import NODE_NAME_MISSING, Bridge
 from sluicegate.gateway.config.settings.bridge_conflicts import conflicts
 from sluicegate.gateway.config.settings.bridges import refused_rules, settings_of
 from sluicegate.gateway.provisioning.bridge_sessions import BridgeSessions

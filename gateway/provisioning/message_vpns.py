@@ -13,7 +13,7 @@ from pydantic import Field
 
 from sluicegate.gateway.config.findings import changed, described
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import NOT_CONFIGURED, MessageVpn, OtherVpnName, Vpn
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.authentication import AllowAnonymous, Authentication
 from sluicegate.gateway.provisioning.store import CONFIGURATION, OPERATOR

@@ -27,9 +27,9 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.router import DefineVirtualDestinations
 from sluicegate.actors.runtime.runtime import ActorCell
-from sluicegate.gateway.config.sections.message_vpns import vpn_setting
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import vpn_setting
+from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.config.sections.node import Queues
-from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, REJECT_ALWAYS, quoted
 from sluicegate.messaging.queues.definition import MEGABYTE, QueueConfig, QueueDefinition
 from sluicegate.protocols.amqp.registry import SubscriptionQueue

@@ -12,7 +12,7 @@ from sluicegate.actors.runtime.actor import SupervisorActor
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.supervision import VITAL
 from sluicegate.gateway.config.findings import changed, described
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.settings.rest_delivery_points import (
     ALLOWED_HOSTS,
     refused_hosts,

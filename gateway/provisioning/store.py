@@ -14,7 +14,7 @@ import orjson
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.findings import described
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn as MessageVpnSection
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn as MessageVpnSection
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.views.errors import AlreadyExists, NotFound, Refused
 from sluicegate.messaging.clients.roster import ClientRoster

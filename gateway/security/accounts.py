@@ -9,7 +9,7 @@ from typing import Final
 from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.gateway.config.sections.listeners import Listeners, TlsListener
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.provisioning.stored_users import StoredUser

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluicegate.gateway.config.sections.bridges import Bridge as Definition
-from sluicegate.gateway.config.sections.bridges import IncomingRule, OutgoingRule
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge as Definition
+from sluicegate.gateway.config.sections.message_vpns.bridges import IncomingRule, OutgoingRule
 
 if TYPE_CHECKING:
     from sluicegate.protocols.bridges.bridge import Bridge

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint as Definition
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint as Definition
 from sluicegate.messaging.message.outcomes import OUTCOMES
 
 if TYPE_CHECKING:

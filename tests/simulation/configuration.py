@@ -15,10 +15,10 @@ from simulation.surroundings import Surroundings
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin
 from sluicegate.gateway.config.sections.links import Link
-from sluicegate.gateway.config.sections.message_vpns import Vpn
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import Vpn
+from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.config.sections.node import Backpressure, Http, Mqtt, Node, Queues, Spool
 from sluicegate.gateway.config.sections.security.authentication import Authentication
-from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.queues.definition import QueueDefinition
 
 UNBOUNDED: Final = Vpn().usage_bytes_max

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from simulation.scenario import QUEUES, SPARE
 from simulation.targets import PARTITIONED
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.messaging.topics.syntax import DEAD_MESSAGE_QUEUE
 
 PORTS: Final = (8001, 8002)

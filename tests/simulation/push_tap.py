@@ -19,7 +19,7 @@ from simulation.mqtt_tap import number_of
 from simulation.scenario import topics_of
 from simulation.targets import PARTITIONED, Message, Target, Violation
 from simulation.truth import Truth
-from sluicegate.gateway.config.sections.rest_delivery_points import status_codes
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import status_codes
 
 PATH_PREFIX: Final = "/in/"
 DECLINED_STATUSES: Final = status_codes(DECLINED)

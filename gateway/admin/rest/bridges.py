@@ -12,7 +12,7 @@ from sluicegate.gateway.admin.operation import BAD_BODY, PROBLEM, REFUSED, Answe
 from sluicegate.gateway.admin.requests import json_object, made_answer, path_name, view_answer, view_json
 from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.config.sections.admin import AccessLevel
-from sluicegate.gateway.config.sections.bridges import Bridge
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.bridges import BridgesView, BridgeView
 

@@ -19,7 +19,7 @@ from sluicegate.gateway.admin.problems import permit
 from sluicegate.gateway.admin.requests import json_answer, json_object, made_answer, path_name, view_answer, view_json
 from sluicegate.gateway.admin.rest.schemas import changes_of, section_body
 from sluicegate.gateway.config.sections.admin import AccessLevel
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.provisioning.stored_users import PASSWORD_CHARS_MAX, UserRequest

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from sluicegate.gateway.config.findings import Finding
-from sluicegate.gateway.config.sections.bridges import Bridge, IncomingRule, OutgoingRule
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge, IncomingRule, OutgoingRule
 from sluicegate.gateway.config.settings.bridges import client_id_of, image_of, incoming_filter
 from sluicegate.messaging.queues.attributes import CONSUME
 from sluicegate.messaging.queues.definition import QueueConfig, permits

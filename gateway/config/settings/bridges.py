@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from sluicegate.gateway.config.findings import Finding
-from sluicegate.gateway.config.sections.bridges import Bridge, IncomingRule, OutgoingRule
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge, IncomingRule, OutgoingRule
 from sluicegate.gateway.config.sections.security.secret_files import first_line
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.topics.relations import overlap

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from sluicegate.gateway.config.findings import Finding
-from sluicegate.gateway.config.sections.rest_delivery_points import RestConsumer, RestDeliveryPoint, status_codes
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import (
+    RestConsumer,
+    RestDeliveryPoint,
+    status_codes,
+)
 from sluicegate.gateway.config.sections.security.secret_files import first_line
 from sluicegate.protocols.rest.allowed_targets import SETTING, AllowedTargets
 from sluicegate.protocols.rest.settings import (

@@ -7,8 +7,8 @@ puts the topic's messages into the same-named queue that the bridge brings too.
 
 from collections.abc import Iterator
 
-from sluicegate.gateway.config.sections.bridges import OutgoingRule
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn
+from sluicegate.gateway.config.sections.message_vpns.bridges import OutgoingRule
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn
 from sluicegate.gateway.config.settings.bridges import image_of
 from sluicegate.messaging.routing.virtual.definitions import VirtualTopic, topic_consumed
 from sluicegate.messaging.topics.relations import overlap

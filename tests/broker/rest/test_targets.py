@@ -13,7 +13,7 @@ from sluicegate.actors.spool.catalog import WriteRow
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.findings import described
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.provisioning.rest_points import POINTS
 from sluicegate.messaging.queues.definition import QueueInvalid

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from sluicegate.gateway.config.sections.bridges import Bridge
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge
 from sluicegate.gateway.config.settings.bridges import settings_of
 from sluicegate.protocols.bridges.settings import BridgeSettings
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sluicegate.gateway.config.findings import changed, described
-from sluicegate.gateway.config.sections.bridges import Bridge
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge
 from sluicegate.gateway.views.bridges import BridgeView, bridge_view
 from sluicegate.gateway.views.errors import BridgeAlreadyExists, BridgeNotFound
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from sluicegate.gateway.config.findings import changed, described
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.views.errors import RestDeliveryPointAlreadyExists, RestDeliveryPointNotFound
 from sluicegate.gateway.views.rest import QueueBindingView, RestConsumerView, RestDeliveryPointView
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn
 from sluicegate.gateway.provisioning.message_vpns import MessageVpnSettings, ProvisionedVpns, settings_of
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
 from sluicegate.gateway.views.errors import Refused, VpnNotFound

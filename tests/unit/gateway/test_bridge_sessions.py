@@ -6,7 +6,7 @@ from typing import Any
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.spool.catalog import WriteRow
-from sluicegate.gateway.config.sections.message_vpns import MessageVpn
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import MessageVpn
 from sluicegate.gateway.provisioning.bridge_sessions import SESSIONS_MAX, BridgeSessions
 from sluicegate.gateway.provisioning.store import VpnAccess
 from sluicegate.messaging.clients.roster import ClientRoster

@@ -11,8 +11,8 @@ from typing import Final
 from sluicegate.gateway.cli.admin.objects import AdminObjects
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
 from sluicegate.gateway.config.findings import described
-from sluicegate.gateway.config.sections.bridges import Bridge
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoint
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoint
 from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.config.sections.security.client_profiles import AclProfileSettings, ClientProfileSettings
 from sluicegate.gateway.config.sections.values import plain_values

@@ -17,7 +17,7 @@ from sluicegate.gateway.config.allowed import allowed_by, is_secret, leaves, sho
 from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.message_vpns import vpn_setting
+from sluicegate.gateway.config.sections.message_vpns.message_vpns import vpn_setting
 from sluicegate.gateway.config.settings.virtual_doubles import doubled_messages
 from sluicegate.gateway.views.errors import CannotStart
 

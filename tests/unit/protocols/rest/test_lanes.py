@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from sluicegate.gateway.config.sections.rest_delivery_points import RestConsumer, status_codes
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestConsumer, status_codes
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers

@@ -5,14 +5,14 @@ from typing import Annotated, Final, Literal
 from pydantic import AfterValidator, Field
 
 from sluicegate.gateway.config.document import Path
-from sluicegate.gateway.config.sections.bridges import Bridges
 from sluicegate.gateway.config.sections.listeners import VpnName
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridges
+from sluicegate.gateway.config.sections.message_vpns.rest_delivery_points import RestDeliveryPoints
+from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.gateway.config.sections.node import Pair, Queues
-from sluicegate.gateway.config.sections.rest_delivery_points import RestDeliveryPoints
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Authentication
 from sluicegate.gateway.config.sections.values import MIB, TIB, Size
-from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.clients.limits import NO_QUOTA
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.virtual_destinations import VirtualDestinationsSection
+from sluicegate.gateway.config.sections.message_vpns.virtual_destinations import VirtualDestinationsSection
 from sluicegate.messaging.routing.virtual.definitions import DEFINITIONS_MAX
 
 FILE = """\
