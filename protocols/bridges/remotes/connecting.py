@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, final
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
-from sluicegate.protocols.bridges.remotes.sockets import Waker, why
+from sluicegate.protocols.bridges.remotes.sockets import Waker, new_selector, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, RemoteSettings
 
 _Address = tuple[Any, ...]  # an entry of `socket.getaddrinfo`
@@ -158,7 +158,7 @@ class _Wait:
 
     def wait(self, sock: socket.socket | None, events: int) -> None:
         """Wait for a socket; without one, until `waker` wakes. Raises TimeoutError and LineClosed."""
-        with selectors.DefaultSelector() as selector:
+        with new_selector() as selector:
             selector.register(self.waker.socket, selectors.EVENT_READ)
             if sock is not None:
                 selector.register(sock, events)

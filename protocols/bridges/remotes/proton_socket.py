@@ -16,7 +16,7 @@ from proton import SASL, Collector, Connection, Transport, TransportException
 
 from sluicegate.protocols.bridges.remote import RemoteFailed
 from sluicegate.protocols.bridges.remotes.connecting import Connector
-from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, Waker, why
+from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, Waker, new_selector, why
 from sluicegate.protocols.bridges.settings import RemoteSettings
 
 FRAME_BYTES_MAX: Final = 65_536
@@ -33,13 +33,13 @@ class ProtonSocket:
         """Raises RemoteFailed: the system has no more sockets."""
         self.connection: Any = Connection()
         self.transport: Any = Transport(Transport.CLIENT)
-        self.waker = Waker()
         self.is_ended = False  # the foreign broker has closed the socket
         self._remote = remote
         self._collector: Any = Collector()
         self._events: Any = self._collector._impl
         self._sasl: Any = None
-        self._selector = selectors.DefaultSelector()
+        self._selector = new_selector()
+        self.waker = Waker()
         self._socket: socket.socket | None = None
         self._is_readable = False  # the socket, or the TLS above it
         self._is_full = False  # the socket takes no more for now

@@ -89,6 +89,14 @@ class ResolvingLoop(asyncio.SelectorEventLoop):
         return await found
 
 
+def new_selector() -> selectors.BaseSelector:
+    """Return a selector. Raises RemoteFailed: the system has no more descriptors."""
+    try:
+        return selectors.DefaultSelector()
+    except OSError as error:
+        raise RemoteFailed(why(error)) from None
+
+
 def close_when_written(sock: socket.socket, output: bytearray) -> int:
     """Write `output`, end this direction, wait until the peer has ended the other, and close; return the bytes written.
 

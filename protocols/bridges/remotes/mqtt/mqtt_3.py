@@ -43,7 +43,14 @@ from sluicegate.protocols.bridges.remotes.mqtt.session import (
     SessionEvent,
     Unsubscribed,
 )
-from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, Waker, close_when_written, why
+from sluicegate.protocols.bridges.remotes.sockets import (
+    READ_BYTES,
+    TURN_BYTES_MAX,
+    Waker,
+    close_when_written,
+    new_selector,
+    why,
+)
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 
 _TICK_MS: Final = 1_000  # between two looks at the time, at most
@@ -160,7 +167,7 @@ class _Serving:
         self._session = session
         self._socket = sock
         self._waker = waker
-        self._selector = selectors.DefaultSelector()
+        self._selector = new_selector()
         self._selector.register(waker.socket, selectors.EVENT_READ)
         self._watched = 0  # what the selector waits for at the socket
         self._input = PacketInput(remote.settings.remote.packet_bytes_max)
@@ -225,7 +232,7 @@ class _Serving:
     def _wait(self) -> None:
         """Wait for the socket or the bridge, at most until the next look at the time."""
         self._watch()
-        is_ready = self._is_readable and not self._is_paused
+        is_ready = not self._must_pause() if self._is_paused else self._is_readable
         for key, events in self._selector.select(0 if is_ready else self._tick_ms / 1000):
             if key.fileobj is self._waker.socket:
                 self._waker.clear()
@@ -319,11 +326,15 @@ class _Serving:
 
     # --- what comes ---
 
+    def _must_pause(self) -> bool:
+        """Return whether too much waits for the bridge, or for the foreign broker, to handle another packet."""
+        return self._remote.is_crowded() or self._session.is_output_full
+
     def _handle(self) -> None:
         """Handle packets, until none is complete or too much waits."""
         session, packets = self._session, self._input
         try:
-            while not self._remote.is_crowded() and not session.is_output_full:
+            while not self._must_pause():
                 packet = packets.next()
                 if packet is None:
                     self._is_paused = False

@@ -9,6 +9,7 @@ import selectors
 import struct
 import time
 from collections import deque
+from contextlib import closing
 from typing import Any, Final, final
 
 from paho.mqtt import MQTTException
@@ -36,7 +37,7 @@ from sluicegate.protocols.bridges.remotes.mqtt.messages import (
 )
 from sluicegate.protocols.bridges.remotes.mqtt.outgoing import OUTPUT_BYTES_MAX, PoisonFinder, Unwritten, refusal_of
 from sluicegate.protocols.bridges.remotes.mqtt.paho_client import PUBLISH_IDS_MAX, Packed, PahoClient
-from sluicegate.protocols.bridges.remotes.sockets import Waker, why
+from sluicegate.protocols.bridges.remotes.sockets import Waker, new_selector, why
 from sluicegate.protocols.bridges.settings import CONNECT_S_MAX, BridgeSettings
 from sluicegate.protocols.mqtt.codec.reason_codes import (
     KEEP_ALIVE_TIMEOUT,
@@ -100,8 +101,10 @@ class Mqtt5Remote(RemoteBroker):
 
     def run(self) -> None:
         """Connect and serve."""
-        waker = Waker()
-        selector = selectors.DefaultSelector()
+        with closing(Waker()) as waker, new_selector() as selector:
+            self._run(waker, selector)
+
+    def _run(self, waker: Waker, selector: selectors.BaseSelector) -> None:
         try:
             selector.register(waker.socket, selectors.EVENT_READ)
             self.line.wake_with(waker.wake)
@@ -116,8 +119,6 @@ class Mqtt5Remote(RemoteBroker):
         finally:
             self.line.wake_with(None)
             self._client.close()
-            selector.close()
-            waker.close()
             self._is_connected = False
             self._acknowledgements.connection_lost()
             self._unwritten.written(self._client.written_bytes)

@@ -170,9 +170,10 @@ def test_a_name_that_is_not_found_is_the_reason_of_a_remote(names: Names, make: 
     assert side.ends().reason == f"the name '{NAME}': Name or service not known"
 
 
+@pytest.mark.parametrize("what", ["socket.socketpair", "selectors.DefaultSelector"])
 @REMOTES
-def test_a_system_without_further_sockets_is_the_reason(
-    make: Any, scheme: str, monkeypatch: pytest.MonkeyPatch
+def test_a_system_without_further_descriptors_is_the_reason(
+    make: Any, scheme: str, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Taken for a fault of ours, the bridge would forget its states, and send messages twice."""
 
@@ -180,7 +181,7 @@ def test_a_system_without_further_sockets_is_the_reason(
         raise OSError(errno.EMFILE, "Too many open files")
 
     side = RemoteSide(make, 1, scheme=scheme)
-    monkeypatch.setattr(socket, "socketpair", refuse)
+    monkeypatch.setattr(what, refuse)
     side.connect()
     ended = side.ends()
     assert (ended.reason, ended.is_fault) == ("Too many open files", False)
