@@ -1,1 +1,1 @@
-"""Commands for a whole node: `serve`, `check-config`, `doctor`, `actors`, `events`, `top` and backups."""
+"""Commands for a whole node: `serve`, `check-config`, `reload`, `doctor`, `actors`, `events`, `top` and backups."""

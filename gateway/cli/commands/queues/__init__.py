@@ -1,1 +1,1 @@
-"""`sluicegate queue` and `sluicegate template`: queues, their messages and cursors, and queue templates."""
+"""`sluicegate queue`, `template`, `selector` and `explain`: queues, their messages and cursors, and their routing."""

@@ -14,8 +14,8 @@ import pytest
 
 from sluicegate.gateway.build import release
 from sluicegate.gateway.cli import main
-from sluicegate.gateway.cli.commands.explain import REASONS
 from sluicegate.gateway.cli.commands.node.actors import tree
+from sluicegate.gateway.cli.commands.queues.explain import REASONS
 from sluicegate.gateway.cli.terminal.failures import FAILED, OK, UNREACHABLE, USAGE, CommandFailed, report
 from sluicegate.gateway.views.node.runtime import ActorView, EventView
 from sluicegate.gateway.views.queues.explanations import CheckView, DestinationView

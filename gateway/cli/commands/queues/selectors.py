@@ -1,6 +1,5 @@
-"""`sluicegate selector ...` and `sluicegate reload`: durable selectors, and the reload of the configuration."""
+"""`sluicegate selector ...`: durable selectors of the consumers of virtual topics."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -50,17 +49,3 @@ def delete(
     """Delete the selectors of a subscriber. While it is not connected, no messages are collected for it."""
     AdminClient(url, vpn).delete_selector(queue, subscriber)
     typer.echo(f"deleted the selectors of {subscriber} of {queue}")
-
-
-def reload(url: UrlOption = URL_DEFAULT, as_json: JsonOption = False) -> None:
-    """Reload the node's configuration, as SIGHUP does. Clients that may no longer connect are disconnected."""
-    view = AdminClient(url).reload()
-    if as_json:
-        print_json(view)
-        return
-    for text in view.warnings:
-        typer.echo(f"warning: {text}", err=True)
-    for text in view.restart_needed:
-        typer.echo(f"restart needed: {text}", err=True)
-    no_changes = "no change was applied\n" if view.restart_needed else "nothing changed\n"
-    sys.stdout.write("".join(f"{text}\n" for text in view.taken_over) or no_changes)
