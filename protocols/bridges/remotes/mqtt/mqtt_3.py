@@ -139,6 +139,8 @@ class Mqtt3Remote(RemoteBroker):
 
     def lost(self, reason: str) -> RemoteFailed:
         """Return the failure of a connection that the foreign broker has ended."""
+        if not self._session.is_connected:  # nothing of ours has gone out
+            return RemoteFailed(reason)
         message = self._session.first_unanswered()
         if message is None:
             return RemoteFailed(reason + self._poison.look(0, "", 0))

@@ -319,6 +319,8 @@ class Mqtt5Remote(RemoteBroker):
 
     def _poison_message(self) -> str:
         """Return what to say of a message that the foreign broker may have ended the connection because of."""
+        if not self._is_connected:  # nothing of ours has gone out, or no more than was repeated
+            return ""
         packet_id, topic, payload_bytes = self._client.first_unanswered()
         return self._poison.look(self._numbers.get(packet_id, 0), topic, payload_bytes)
 

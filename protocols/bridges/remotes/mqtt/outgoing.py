@@ -33,7 +33,7 @@ class Unwritten:
         self._messages: deque[tuple[int, int]] = deque()  # number, and the written bytes that it is complete at
 
     def add(self, number: int, complete_at_bytes: int) -> None:
-        """Note a message that is complete when so many bytes are written, of all connections counted alike."""
+        """Note a message that is complete when so many bytes are written."""
         self._messages.append((number, complete_at_bytes))
 
     def written(self, written_bytes: int) -> None:

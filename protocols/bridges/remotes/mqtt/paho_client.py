@@ -280,7 +280,9 @@ class PahoClient(Client):
                 if message.state == MessageState.MQTT_MS_RESEND_PUBREL:
                     message.state = MessageState.MQTT_MS_PUBLISH
             self.acknowledgements.session_lost()
-        return super()._handle_connack()
+        result = super()._handle_connack()
+        self._output_bytes_max = len(self._output) + ANSWERS_BYTES_MAX  # it has repeated what was under way
+        return result
 
     def _handle_publish(self) -> MQTTErrorCode:
         command, packet = self._in_packet["command"], bytes(self._in_packet["packet"])

@@ -234,6 +234,10 @@ def test_a_message_that_a_broker_closes_the_connection_because_of_is_named(broke
     assert "message" not in reasons[0]
     assert "as before, the message to 'out' with 7 bytes" in reasons[1]
     assert "as before, the message to 'out' with 7 bytes" in reasons[2]
+    side.connect()
+    with broker.connects():
+        pass  # it closes before it has got the message
+    assert "message" not in side.ends().reason
 
 
 def test_nothing_is_published_in_the_turn_that_ends_the_connection(broker: ScriptedBroker) -> None:
