@@ -10,7 +10,7 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, final
@@ -21,8 +21,12 @@ from sluicegate.gateway.machine.channel import Channel, ChannelClosed
 from sluicegate.gateway.machine.messages import (
     BEGIN,
     CALL,
+    EMIT,
+    END,
     FAILED,
+    FOLLOW,
     LEARN,
+    NEXT,
     READY,
     RELOAD,
     RESTORED,
@@ -38,6 +42,13 @@ from sluicegate.gateway.process.brokers import broker_place
 from sluicegate.gateway.process.operator_ports import IMPORTED
 from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare
 from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.gateway.views.node.runtime import ReloadView
+from sluicegate.messaging.observability.events import (
+    SYSTEM_ADMIN_COMMAND,
+    SYSTEM_ADMIN_QUERY,
+    SYSTEM_LOGIN_DENIED,
+    SYSTEM_TLS_FAILED,
+)
 from sluicegate.protocols.mqtt.session.session import STATE_ROW
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.passage import Passage
@@ -49,6 +60,9 @@ from sluicegate.storage.store.store import SpoolStore
 if TYPE_CHECKING:
     from sluicegate.gateway.operations.node import NodeOperations
 
+EVENTS_OF_PORTS: Final = {
+    kind.name: kind for kind in (SYSTEM_ADMIN_COMMAND, SYSTEM_ADMIN_QUERY, SYSTEM_LOGIN_DENIED, SYSTEM_TLS_FAILED)
+}  # that the operators' ports of the supervisor emit
 LOCKED_S: Final = 15.0  # how long a broker whose supervisor has died may take to stop; then its spool is in use
 
 log = logging.getLogger("sluicegate.node")
@@ -81,11 +95,43 @@ class BrokerPorts(OperatorPorts):
 
 
 @final
+class Streams:
+    """What operations yield as long as somebody reads, in pieces that the supervisor asks for."""
+
+    def __init__(self) -> None:
+        self._streams: dict[int, AsyncIterator[Any]] = {}
+        self._number = 0
+
+    def begin(self, stream: AsyncIterator[Any]) -> int:
+        """Begin to read a stream; return its number."""
+        self._number += 1
+        self._streams[self._number] = stream
+        return self._number
+
+    async def next(self, number: int) -> list[Any]:
+        """Return what comes next, one thing at least; nothing when the stream has ended."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return []
+        async for item in stream:
+            return [item]
+        del self._streams[number]
+        return []
+
+    async def end(self, number: int) -> None:
+        """Read no more of a stream. Nothing happens if it has ended."""
+        stream = self._streams.pop(number, None)
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+@final
 class BrokerProcess:
     """One broker, from its start to its end."""
 
     def __init__(self) -> None:
         self._stopping = asyncio.Event()
+        self._streams = Streams()
         self._node: Node | None = None
         self._siblings: Siblings | None = None
 
@@ -168,10 +214,31 @@ class BrokerProcess:
         if node is None:
             raise CannotStart("the broker is starting")
         if verb == RELOAD:
-            config: Config = arguments[0]
-            return await node.reload(config)
-        assert verb == CALL, verb
-        call: Call = arguments[0]
+            return await self._reload(node, arguments[0])
+        if verb == EMIT:
+            name, text, details = arguments
+            node.services.runtime.events.emit(EVENTS_OF_PORTS[name], text, details=details)
+            return None
+        if verb == CALL:
+            return await self._call(node, arguments[0])
+        if verb == FOLLOW:
+            return self._streams.begin(await self._call(node, arguments[0]))
+        if verb == NEXT:
+            return await self._streams.next(arguments[0])
+        assert verb == END, verb
+        await self._streams.end(arguments[0])
+        return None
+
+    @staticmethod
+    async def _reload(node: Node, config: Config) -> ReloadView:
+        changes = await node.reload(config)
+        return ReloadView(
+            taken_over=tuple([str(change) for change in changes.reloadable]),
+            restart_needed=tuple([str(change) for change in changes.restart_needed]),
+            warnings=tuple([text for vpn in node.vpns.values() for text in vpn.warnings]),
+        )
+
+    async def _call(self, node: Node, call: Call) -> Any:
         ports = node.operator_ports
         assert isinstance(ports, BrokerPorts), "it was made with them"
         assert ports.operations is not None, "the node has started"

@@ -1,14 +1,16 @@
 """The channel between the supervisor and a broker: requests and answers, either way, over a pair of Unix sockets.
 
-Both ends run the same code for the same user, and nobody else can reach the sockets, so what crosses is pickled.
+Both ends run the same code for the same user, and nobody else can reach the sockets, so what crosses is pickled
+(`pickling`).
 """
 
 import asyncio
-import pickle
 import socket
 import struct
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
+
+from sluicegate.gateway.machine.pickling import dumps, loads
 
 LENGTH: Final = struct.Struct("!I")
 ASK, ANSWER, FAILURE = range(3)
@@ -63,14 +65,14 @@ class Channel:
 
     def _write(self, frame: tuple[object, ...]) -> None:
         if not self._writer.is_closing():
-            data = pickle.dumps(frame)
+            data = dumps(frame)
             self._writer.write(LENGTH.pack(len(data)) + data)
 
     async def _read(self) -> None:
         try:
             while True:
                 (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
-                self._take(pickle.loads(await self._reader.readexactly(length)))
+                self._take(loads(await self._reader.readexactly(length)))
         except (asyncio.IncompleteReadError, OSError):
             self._end()
 
@@ -92,17 +94,9 @@ class Channel:
         try:
             answer = await self._serve(verb, arguments)
         except Exception as error:  # it is the asker's
-            self._answer_failure(number, error)
+            self._write((FAILURE, number, error))
         else:
             self._write((ANSWER, number, answer))
-
-    def _answer_failure(self, number: int, error: Exception) -> None:
-        """Answer with an error, or with its text if it cannot be made again from its parts."""
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:
-            error = RuntimeError(f"{type(error).__name__}: {error}")
-        self._write((FAILURE, number, error))
 
     def _end(self) -> None:
         if self.closed.done():

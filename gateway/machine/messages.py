@@ -17,6 +17,10 @@ STOP: Final = "stop"
 RELOAD: Final = "reload"  # Config -> ReloadView
 LEARN: Final = "learn"  # number, Holdings: what another broker has, which was started again
 CALL: Final = "call"  # Call -> what the operation returns
+FOLLOW: Final = "follow"  # Call -> number of a stream of what the operation yields
+NEXT: Final = "next"  # number of a stream -> a list of what comes next; empty: it has ended
+END: Final = "end"  # number of a stream: nobody reads it any more
+EMIT: Final = "emit"  # name of an event, its text and details
 
 
 @final

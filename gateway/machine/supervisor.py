@@ -12,12 +12,19 @@ from contextlib import suppress
 from typing import Any, Final, final
 
 from sluicegate.gateway.build import release
+from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
-from sluicegate.gateway.machine.messages import BEGIN, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
+from sluicegate.gateway.machine.events import MergedEvents
+from sluicegate.gateway.machine.messages import BEGIN, EMIT, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
+from sluicegate.gateway.machine.operations import MachineOperations
+from sluicegate.gateway.machine.ports import MachinePorts
+from sluicegate.gateway.node.environment import usage_of
 from sluicegate.gateway.node.siblings import Holdings
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker
-from sluicegate.gateway.views.errors import CannotStart, opening
+from sluicegate.gateway.views.errors import CannotStart, Refused, opening
+from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind
 from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
@@ -47,6 +54,10 @@ class Broker:
         self.backoff: Final = Backoff(first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S)
         self.started_s = 0.0
 
+    def usage(self) -> tuple[int, float] | None:
+        """Return resident memory in bytes and processor time in seconds; None while there is no process."""
+        return None if self.process is None else usage_of(self.process.pid)
+
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """Ask the broker. Raises ChannelClosed if it does not run, and what it raises."""
         if self.channel is None:
@@ -64,13 +75,15 @@ class Supervisor:
         self._read = read
         self.names: Final = broker_names(config.node.name, count)
         self.brokers: Final = [Broker(number, name) for number, name in enumerate(self.names, 1)]
-        self._ports: dict[str, int] = {}  # of listeners, by name
+        self._listener_ports: dict[str, int] = {}  # by name
         self._reserved: list[socket.socket] = []  # hold these ports, and do not listen
         self._all_restored = asyncio.Event()
         self._stopping = asyncio.Event()
         self._failure: asyncio.Future[CannotStart] = asyncio.get_running_loop().create_future()
         self._tasks: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
+        self._ports = MachinePorts(config, emit=self._emit)
+        self.events: Final = MergedEvents()
 
     async def run(self, *, announce: Callable[[list[tuple[str, str]]], None]) -> int:
         """Run the brokers until SIGTERM or SIGINT; return the exit code. `announce` gets names and URLs of all ports.
@@ -84,11 +97,13 @@ class Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGHUP])
         try:
             await self._reserve_ports()
+            await self._ports.bind()
             for broker in self.brokers:
                 self._spawn(self._keep_running(broker))
             await self._until_ready()
             if not self._stopping.is_set():
-                announce(self.brokers[0].endpoints)
+                await self._ports.open(MachineOperations(self, events=self.events))
+                announce(self.brokers[0].endpoints + self._ports.endpoints())
                 await self._stopping.wait()
         finally:
             self._stopping.set()
@@ -102,10 +117,10 @@ class Supervisor:
         for name, listener in self._config.listeners.enabled().items():
             with opening(f"listeners.{name}", listener.host, listener.port):
                 alone = await bind(listener.host, listener.port)  # fails where another program listens
-                self._ports[name] = alone[0].getsockname()[1]
+                self._listener_ports[name] = alone[0].getsockname()[1]
                 for each in alone:
                     each.close()
-                self._reserved += await bind(listener.host, self._ports[name], shares_port=True)
+                self._reserved += await bind(listener.host, self._listener_ports[name], shares_port=True)
 
     async def _until_ready(self) -> None:
         """Wait until every broker takes traffic, or all are to stop. Raises CannotStart."""
@@ -127,6 +142,7 @@ class Supervisor:
             delay_ms = broker.backoff.next_ms(lasted_ms, random.random())  # no secret
             log.error("broker %s has ended (%s); it is started again in %d ms", broker.name, how, delay_ms)
             broker.restarts_count += 1
+            self.events.forget(broker.name)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_ms / 1000)
 
@@ -155,7 +171,7 @@ class Supervisor:
 
     async def _serve(self, broker: Broker, verb: str, given: tuple[Any, ...]) -> object:
         if verb == BEGIN:
-            return Start(broker.number, self.names, config_of_broker(self._config, broker.number, self._ports))
+            return Start(broker.number, self.names, config_of_broker(self._config, broker.number, self._listener_ports))
         if verb == RESTORED:
             return await self._restored(broker, *given)
         if verb == READY:
@@ -204,16 +220,27 @@ class Supervisor:
 
     # --- reload, stop ---
 
-    async def reload(self) -> None:
-        """Read the configuration, and put it in force in all brokers. Raises what reading raises."""
+    async def reload(self) -> list[ReloadView]:
+        """Read the configuration, and put it in force in all brokers. Raises Refused."""
         async with self._reloading:
-            config = await asyncio.to_thread(self._read)
+            try:
+                config = await asyncio.to_thread(self._read)
+                self._ports.reload(config)
+            except ConfigUnreadable as problem:
+                raise Refused(str(problem)) from None
+            except ConfigError as problem:
+                raise Refused(f"the configuration is invalid: {problem}") from None
+            except (OSError, ValueError) as problem:
+                raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
             if config.brokers != self._config.brokers:
                 log.warning("brokers: needs a restart to take effect")
             self._config = config
+            views: list[ReloadView] = []
             for broker in self.brokers:
                 with suppress(ChannelClosed):  # it begins with the new one
-                    await broker.ask(RELOAD, config_of_broker(config, broker.number, self._ports))
+                    own = config_of_broker(config, broker.number, self._listener_ports)
+                    views.append(await broker.ask(RELOAD, own))
+            return views
 
     async def _reload_on_signal(self) -> None:
         try:
@@ -223,6 +250,7 @@ class Supervisor:
 
     async def _stop(self) -> None:
         """Stop all brokers, and wait until their processes have ended."""
+        await self._ports.stop()
         for broker in self.brokers:
             if broker.channel is not None:
                 self._spawn(self._ask_to_stop(broker))
@@ -244,6 +272,30 @@ class Supervisor:
     async def _ask_to_stop(self, broker: Broker) -> None:
         with suppress(ChannelClosed):
             await broker.ask(STOP)
+
+    # --- for operators ---
+
+    def samples(self) -> list[Sample]:
+        """Return the samples of the supervisor: a few of each broker."""
+        samples: list[Sample] = []
+        for broker in self.brokers:
+            values = {"up": float(broker.is_ready), "restarts_total": broker.restarts_count}
+            usage = broker.usage()
+            if usage is not None:
+                values |= {"memory_bytes": usage[0], "cpu_seconds_total": usage[1]}
+            samples += [
+                Sample(f"sluicegate_broker_{name}", value, broker=broker.name) for name, value in values.items()
+            ]
+        return samples
+
+    async def _emit(self, name: str, text: str, details: dict[str, str] | None) -> None:
+        """Have the first broker that runs emit an event; without one it is in the log of this process."""
+        for broker in self.brokers:
+            if broker.is_ready:
+                with suppress(ChannelClosed):
+                    await broker.ask(EMIT, name, text, details)
+                    return
+        log.warning("%s: %s", name, text)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)

@@ -3,6 +3,7 @@
 The simulation supplies its own, and a node then touches nothing of the machine.
 """
 
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -41,6 +42,16 @@ def process_usage() -> ProcessUsage | None:
     except FileNotFoundError:
         return None
     return ProcessUsage(resident_pages * resource.getpagesize(), round(time.process_time() * 1000))
+
+
+def usage_of(pid: int) -> tuple[int, float] | None:
+    """Return resident memory in bytes and processor time in seconds of another process; None where /proc lacks it."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # it has ended, or this system has no /proc
+        return None
+    return pages * resource.getpagesize(), (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

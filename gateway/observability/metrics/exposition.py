@@ -20,6 +20,7 @@ from sluicegate.gateway.observability.metrics.table import METRIC_BY_NAME, METRI
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 BOUNDED_LABEL: Final = "queue"
 VPN_LABEL: Final = "vpn"  # the last one of what belongs to a message VPN
+BROKER_LABEL: Final = "broker"  # behind all others, on a machine with several
 OTHER: Final = "other"
 
 MetricFamily = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
@@ -74,6 +75,7 @@ class Exposition:
         sums: dict[str, dict[tuple[str, ...], float]] = {}
         counts: dict[str, dict[tuple[str, ...], tuple[int, ...]]] = {}
         self._bound.admit(_queues_of(samples))
+        has_brokers = any(sample.broker for sample in samples)
         for sample in samples:
             metric = _row_of(sample)
             labels = sample.labels
@@ -81,6 +83,8 @@ class Exposition:
                 labels = (self._bound.label(labels[0]), *labels[1:])
             if metric.labels[-1:] == (VPN_LABEL,):
                 labels = (*labels, sample.vpn)
+            if has_brokers:
+                labels = (*labels, sample.broker)
             values = sums.setdefault(metric.name, {})
             values[labels] = values.get(labels, 0) + sample.value
             if metric.type == HISTOGRAM:
@@ -88,7 +92,8 @@ class Exposition:
                 before = by_labels.get(labels, (0,) * len(sample.counts))
                 by_labels[labels] = tuple(map(add, before, sample.counts))
         families: list[MetricFamily] = []
-        for metric in METRICS:
+        for row in METRICS:
+            metric = replace(row, labels=(*row.labels, BROKER_LABEL)) if has_brokers else row
             if metric.name in counts:
                 families.append(_histogram(metric, sums[metric.name], counts[metric.name]))
             elif metric.name in sums:

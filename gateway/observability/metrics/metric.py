@@ -34,3 +34,4 @@ class Sample(NamedTuple):
     labels: tuple[str, ...] = ()  # in the order of the metric's row in METRICS, without `vpn`
     vpn: str = DEFAULT_VPN
     counts: tuple[int, ...] = ()  # of a histogram, by bucket, not cumulative; `value` is the sum in seconds
+    broker: str = ""  # of a machine with several; empty: there is one

@@ -15,6 +15,13 @@ NODE: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_ready", GAUGE, "Whether the node accepts traffic: 1 or 0"),
 )
 
+BROKERS: Final[tuple[Metric, ...]] = (
+    Metric("sluicegate_broker_up", GAUGE, "Whether the broker takes traffic: 1 or 0"),
+    Metric("sluicegate_broker_restarts_total", COUNTER, "Times that the broker was started again because it had ended"),
+    Metric("sluicegate_broker_memory_bytes", GAUGE, "Resident memory of the broker's process"),
+    Metric("sluicegate_broker_cpu_seconds_total", COUNTER, "Processor time of the broker's process"),
+)
+
 EVENTS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_events_total", COUNTER, "Events emitted", ("event",)),
     Metric(

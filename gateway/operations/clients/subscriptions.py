@@ -51,6 +51,8 @@ def _of_neighbors(space: TopicSpace, question: SmrpQuery) -> list[Row]:
     """Return a row for each interest of a neighbor broker."""
     rows: list[Row] = []
     for output, interest in space.neighbors.entries() if space.neighbors is not None else ():
+        if output.neighbor in question.without:
+            continue
         if question.topic and not matches(interest.filter(), question.topic):
             continue
         text = interest.topic_filter

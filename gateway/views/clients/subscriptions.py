@@ -66,5 +66,6 @@ class SmrpQuery:
     destination_name: str = ""  # pattern
     topic: str = ""  # only what matches messages on this topic
     topic_str: str = ""  # pattern of the subscription
+    without: tuple[str, ...] = ()  # neighbor brokers whose rows are left out
     after: int = 0  # rows to pass over
     limit: int = ROWS_DEFAULT

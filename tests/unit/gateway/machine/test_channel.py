@@ -7,17 +7,12 @@ from typing import Any
 
 import pytest
 
+from sluicegate.gateway.config.load import load
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
 from sluicegate.gateway.views.errors import QueueNotFound
+from sluicegate.messaging.queues.definition import QueueInvalid
 
 Serve = Callable[[str, tuple[Any, ...]], Awaitable[object]]
-
-
-class Unpicklable(Exception):
-    """An error that cannot be made again from its arguments."""
-
-    def __init__(self, one: str, *, two: str) -> None:
-        super().__init__(f"{one} and {two}")
 
 
 async def nothing(verb: str, arguments: tuple[Any, ...]) -> object:
@@ -31,7 +26,7 @@ async def echo(verb: str, arguments: tuple[Any, ...]) -> object:
 async def fails(verb: str, arguments: tuple[Any, ...]) -> object:
     if verb == "find":
         raise QueueNotFound("orders")
-    raise Unpicklable("one", two="two")
+    raise QueueInvalid("name", "it is taken", "another name")
 
 
 async def channels(here: Serve, there: Serve) -> tuple[Channel, Channel]:
@@ -62,10 +57,12 @@ def test_both_ends_ask_and_are_answered_in_any_order() -> None:
 def test_what_one_end_raises_is_raised_at_the_other() -> None:
     async def scenario() -> None:
         one, other = await channels(nothing, fails)
-        with pytest.raises(QueueNotFound, match="there is no queue 'orders'"):
+        with pytest.raises(QueueNotFound, match="there is no queue 'orders'") as missing:
             await one.ask("find")
-        with pytest.raises(RuntimeError, match="Unpicklable: one and two"):
-            await one.ask("break")
+        assert missing.value.name == "orders"
+        with pytest.raises(QueueInvalid, match="name: it is taken; allowed: another name") as refused:
+            await one.ask("create")
+        assert (refused.value.field, refused.value.allowed) == ("name", "another name")
         one.close()
         other.close()
 
@@ -90,5 +87,24 @@ def test_who_waits_for_an_end_that_closes_is_told() -> None:
         with pytest.raises(ChannelClosed):
             await one.ask("again")
         one.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_configuration_crosses_as_it_is() -> None:
+    settings = [
+        "queues.declared.0.name=orders",
+        "queues.declared.0.subscriptions.0=orders/>",
+        "queues.templates.0.name=short",
+        "queues.templates.0.queue_name_filter=short/>",
+        "authentication.users.0.name=alice",
+    ]
+    config = load(None, environment={"SLUICEGATE_AUTHENTICATION__USERS__0__PASSWORD": "secret"}, settings=settings)
+
+    async def scenario() -> None:
+        one, other = await channels(nothing, echo)
+        assert await one.ask("start", config) == ("start", (config,))
+        one.close()
+        other.close()
 
     asyncio.run(scenario())

@@ -1,0 +1,150 @@
+"""The operators' ports of a machine with several brokers: the admin port, the same in TLS, and the health port."""
+
+import asyncio
+import random
+import socket
+from collections.abc import Awaitable, Callable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, final
+
+from sluicegate.actors.runtime.clock import SystemClock
+from sluicegate.actors.runtime.events import Events
+from sluicegate.gateway.admin.access.places import Places
+from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.config.sections.admin import Admin, AdminTls
+from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
+from sluicegate.gateway.config.sections.node import Health
+from sluicegate.gateway.security.credentials import read_credentials
+from sluicegate.gateway.security.operators import Operators
+from sluicegate.gateway.views.errors import CannotStart, opening
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.observability.events import Event
+from sluicegate.protocols.security.password_checks import PasswordChecks
+from sluicegate.protocols.transport.listeners import bind
+
+if TYPE_CHECKING:
+    from sluicegate.gateway.admin.server import AdminServer
+    from sluicegate.gateway.operations.interface import NodeInterface
+
+SECTIONS: Final = ("health", "admin.tls", "admin")
+
+
+@final
+class EventsElsewhere(Address):
+    """Where the ports' events go: a broker writes them to its log, and publishes them."""
+
+    def __init__(self, emit: Callable[[str, str, dict[str, str] | None], Awaitable[object]]) -> None:
+        self._emit = emit
+        self._tasks: set[asyncio.Future[object]] = set()
+
+    def post(self, message: Any) -> None:
+        """Pass an event on."""
+        event: Event = message
+        task = asyncio.ensure_future(self._emit(event.kind.name, event.description, event.details))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+@final
+class MachinePorts:
+    """The ports, as the configuration enables them."""
+
+    def __init__(self, config: Config, *, emit: Callable[[str, str, dict[str, str] | None], Awaitable[object]]) -> None:
+        """`emit` has a broker emit an event: its name, its text and its details."""
+        self._config = config
+        self._clock = SystemClock()
+        self._events = Events(self._clock)
+        self._events.record.log = EventsElsewhere(emit)
+        self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
+        self._checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=self._clock)
+        self._operators: Operators | None = None
+        self._servers: dict[str, AdminServer] = {}
+        self._places = {name: Places() for name in SECTIONS}
+
+    async def bind(self) -> None:
+        """Bind the addresses, and read what operators log in with. Raises CannotStart."""
+        try:
+            self._operators = self._make_operators(self._config)
+        except (OSError, ValueError) as error:
+            raise CannotStart(f"admin: {error}") from None
+        for name, section in self._configured():
+            with opening(name, section.host, section.port):
+                if isinstance(section, AdminTls):
+                    section.tls(alpn=HTTP_ALPN).context()
+                self._bound[name] = await bind(section.host.strip("[]"), section.port)
+
+    def _make_operators(self, config: Config) -> Operators:
+        return Operators(
+            config.admin,
+            read_credentials(config.admin.users, config.admin.oauth, self._clock.wall_ms),
+            checks=self._checks,
+            clock=self._clock,
+            wait=_wait_ms,
+            random_bytes=random.SystemRandom().randbytes,
+        )
+
+    async def open(self, operations: "NodeInterface") -> None:
+        """Serve operations at the bound addresses. Raises CannotStart."""
+        import_module("sluicegate.gateway.admin.server")  # late: the brokers serve clients meanwhile
+        for name, section in self._configured():
+            with opening(name, section.host, section.port):
+                self._servers[name] = await self._serve(operations, name, section)
+            del self._bound[name]
+
+    def reload(self, config: Config) -> None:
+        """Put accounts and files of another configuration in force. Raises OSError and ValueError; nothing changes."""
+        credentials = read_credentials(config.admin.users, config.admin.oauth, self._clock.wall_ms)
+        contexts = [(server.listener, server.listener.read_tls()) for server in self._servers.values()]
+        self._config = config
+        if self._operators is not None:
+            self._operators.configure(config.admin, credentials)
+        for listener, context in contexts:
+            listener.use_tls(context)
+
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open port."""
+        return [(name, server.url) for name, server in self._servers.items()]
+
+    @property
+    def admin_port(self) -> int | None:
+        """The admin port, None if it is not enabled."""
+        return self._servers["admin"].port if "admin" in self._servers else None
+
+    async def stop(self) -> None:
+        """Close the ports; requests in progress are finished."""
+        for bound in self._bound.values():
+            for each in bound:
+                each.close()
+        for server in self._servers.values():
+            await server.stop()
+        self._checks.stop()
+
+    def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
+        config = self._config
+        for name, each in (("health", config.health), ("admin.tls", config.admin.tls), ("admin", config.admin)):
+            if each.enabled:
+                yield name, each
+
+    async def _serve(self, operations: "NodeInterface", name: str, section: Admin | AdminTls | Health) -> "AdminServer":
+        from sluicegate.gateway.admin.server import serve_admin  # late, as in `open`
+
+        assert self._operators is not None, "the ports are bound"
+        return await serve_admin(
+            operations,
+            section.host,
+            section.port,
+            name=name,
+            tls=section.tls(alpn=HTTP_ALPN) if isinstance(section, AdminTls) else None,
+            accounts=self._operators,
+            events=self._events,
+            queue_label_max=self._config.metrics.queue_label_max,
+            probes_only=isinstance(section, Health),
+            allowed_hosts=lambda: self._config.node.allowed_hosts,
+            places=self._places[name],
+            body_timeout_s=self._config.admin.body_timeout_s,
+            bound=self._bound[name],
+        )
+
+
+async def _wait_ms(milliseconds: int) -> None:
+    await asyncio.sleep(milliseconds / 1000)
