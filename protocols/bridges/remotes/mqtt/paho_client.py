@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from paho.mqtt.client import Client, MQTTMessage, MQTTMessageInfo
-from paho.mqtt.enums import CallbackAPIVersion, MessageState, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.enums import CallbackAPIVersion, MessageState, MessageType, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
 from sluicegate.protocols.bridges.remotes.mqtt.acknowledgements import Acknowledgements
 from sluicegate.protocols.bridges.remotes.mqtt.outgoing import ANSWERS_BYTES_MAX
 from sluicegate.protocols.bridges.remotes.sockets import READ_BYTES, TURN_BYTES_MAX, close_when_written, why
-from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_TOO_LARGE, PeerViolation
+from sluicegate.protocols.mqtt.codec.reason_codes import PACKET_TOO_LARGE, PROTOCOL_ERROR, PeerViolation
 from sluicegate.protocols.mqtt.codec.wire import read_varint
 
 IDS_MAX: Final = 65_535
@@ -32,6 +32,7 @@ PUBLISH_IDS_MAX: Final = IDS_MAX - _SUBSCRIBE_IDS
 
 _RELEASED: Final = (MessageState.MQTT_MS_WAIT_FOR_PUBCOMP, MessageState.MQTT_MS_RESEND_PUBREL)
 _REFUSED: Final = 0x80  # reason codes from here on are refusals
+_PACKET_KIND: Final = 0xF0  # bits of the first byte
 _DISCONNECT: Final = b"\xe0\x00"  # Normal disconnection
 _ID: Final = struct.Struct("!H")
 
@@ -266,6 +267,13 @@ class PahoClient(Client):
         super()._messages_reconnect_reset_out()
         for message in released:
             message.state = resend
+
+    def _packet_handle(self) -> MQTTErrorCode:
+        """Handle a packet. CONNACK comes first, and once [MQTT 3.2.0-1]."""
+        kind = self._in_packet["command"] & _PACKET_KIND
+        if (kind == MessageType.CONNACK) == self.is_connected():
+            raise PeerViolation(PROTOCOL_ERROR, f"a packet of type {kind >> 4} before CONNACK, or a second CONNACK")
+        return super()._packet_handle()
 
     def _handle_connack(self) -> MQTTErrorCode:
         packet = self._in_packet["packet"]

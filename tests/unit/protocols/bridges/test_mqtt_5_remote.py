@@ -281,6 +281,21 @@ def test_a_malformed_packet_is_a_fault_of_the_foreign_broker(broker: ScriptedBro
     assert not ended.is_fault
 
 
+@pytest.mark.parametrize(
+    "packets",
+    [[publish("a/1", b"1", 0, qos=0)], [b"\xd0\x00"], [connack(session_present=True), connack()]],
+    ids=["PUBLISH", "PINGRESP", "two CONNACKs"],
+)
+def test_nothing_comes_before_connack_and_that_once(broker: ScriptedBroker, packets: list[bytes]) -> None:
+    """[MQTT 3.2.0-1], [MQTT 3.2.0-2]. A second one would clear the states of messages of QoS 2."""
+    side = side_of(broker, incoming=TWO_IN_2)
+    side.connect()
+    with broker.connects() as connection:
+        connection.send(*packets)
+        assert "malformed packet" in side.ends().reason
+    assert not side.news.arrivals
+
+
 def test_a_foreign_broker_that_ignores_receive_maximum_is_served_and_told_of(broker: ScriptedBroker) -> None:
     """[MQTT 3.3.4-9]. mosquitto 2.0.11 would send the same messages again, as many, after each disconnection."""
     side = side_of(broker, incoming=[{"remote_topic": "a/#", "qos": 1}], window_messages=2)
