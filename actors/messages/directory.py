@@ -8,6 +8,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.definition import QueueDefinition
+from sluicegate.messaging.queues.moves import MovedQueue, QueueMove
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.queues.template import QueueTemplate
 from sluicegate.messaging.routing.destinations import QueueTarget
@@ -227,6 +228,72 @@ class LocalQueue(QueueHandle):
     """A queue of this broker. Publishers reach its partitions by its target."""
 
     target: QueueTarget = field(kw_only=True)
+    move: QueueMove | None = None  # to or from another broker of the network, in progress
+
+
+# --- moves to another broker ---
+
+
+@dataclass(slots=True)
+class SetQueueMove:
+    """Ask of the directory: a queue begins to move, or its move has another stage, or is over (None).
+
+    Answered with the LocalQueue when that is stored and in force; a move that is over is a queue like others, at this
+    broker. Raises UpdateRefused for a queue that cannot move, or is not there, and StoreRefused.
+    """
+
+    name: str
+    move: QueueMove | None
+
+
+@dataclass(slots=True)
+class ReceiveQueue:
+    """Ask of the directory: create a queue that is to be moved here, or find it.
+
+    Answered with the LocalQueue when it is stored. Nobody reaches it until its move is over. Raises QueueExists for
+    another queue of that name; otherwise as CreateQueue.
+    """
+
+    definition: QueueDefinition
+    broker: str  # its home
+
+
+@dataclass(slots=True)
+class DropReceivedQueue:
+    """Ask of the directory: delete a queue that was to be moved here, and is not. Answered with None.
+
+    Raises UpdateRefused if it has messages.
+    """
+
+    name: str
+    broker: str  # that moves it, or has
+
+
+@dataclass(slots=True)
+class EndMovedQueue:
+    """Ask of the directory: end a queue whose home another broker is now. Answered with None when that is stored."""
+
+    moved: MovedQueue
+
+
+@dataclass(slots=True)
+class ForgetMovedQueue:
+    """Directory: every broker knows where a queue is that was moved away."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class ListMoves:
+    """Ask of the directory. Answered with a Moves."""
+
+
+@dataclass(slots=True)
+class Moves:
+    """The moves of a message VPN that are not over."""
+
+    queues: list[LocalQueue]
+    moved: list[MovedQueue]  # away from here
 
 
 # --- templates ---

@@ -44,6 +44,30 @@ class MessagesTaken:
     not_found: list[int] = field(default_factory=list)  # of the requested sequences
 
 
+# --- moving a queue to another broker ---
+
+
+@dataclass(slots=True)
+class HandOver:
+    """Ask of a queue, passed on to a partition: put its oldest messages into the queue of a link, for a queue there.
+
+    Answered with HandedOver when that is stored, or QueueGone is raised.
+    """
+
+    partition_number: int
+    queue: str  # its name at the neighbor
+    target: QueueTarget  # the link queue
+    limit: int  # maximum number of messages
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """The result. What could not go holds up everything behind it; empty: nothing was held up."""
+
+    count: int = 0
+    held_up_by: str = ""
+
+
 # --- explaining where messages are ---
 
 

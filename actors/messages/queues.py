@@ -285,6 +285,16 @@ class RescaleQueue:
 
 
 @dataclass(slots=True)
+class SetMoving:
+    """Directory -> queue: it is being moved to or from another broker; empty: it is not, or no longer.
+
+    Its flows end, and it takes none. Their clients may come back, and find it where it is then.
+    """
+
+    text: str  # why it takes no flow
+
+
+@dataclass(slots=True)
 class RescaleAdvanced:
     """Queue -> directory: all cuts are known, and worth storing."""
 

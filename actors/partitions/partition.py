@@ -27,7 +27,7 @@ from sluicegate.actors.messages.data import (
     StorePublication,
     Wake,
 )
-from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
+from sluicegate.actors.messages.operations import ExplainKey, HandOver, TakeMessages
 from sluicegate.actors.messages.partitions import (
     Attach,
     BrowsedMessage,
@@ -58,6 +58,7 @@ from sluicegate.actors.messages.spool import PageRead, PagesWritten, PartitionSt
 from sluicegate.actors.partitions.browse import PartitionBrowse
 from sluicegate.actors.partitions.consumer_requests import SuspendedFlows, SuspensionRequest
 from sluicegate.actors.partitions.jobs.dead_lettering import dead_letter
+from sluicegate.actors.partitions.jobs.hand_over import begin_hand_over
 from sluicegate.actors.partitions.jobs.job import JobContext, JobReply
 from sluicegate.actors.partitions.jobs.operator_actions import OperatorAction
 from sluicegate.actors.partitions.jobs.prepare import begin_prepared, holds_prepared
@@ -206,6 +207,8 @@ class Partition(Behaviour):
             action = OperatorAction(self._jobs, message)
             action.begin()
             return action.answer
+        elif isinstance(message, HandOver):
+            return begin_hand_over(self._jobs, message)
         elif isinstance(message, SuspensionRequest):
             return self._suspended.receive(ledger, message)
         elif isinstance(message, RescaleOrder):

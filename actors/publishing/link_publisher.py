@@ -37,8 +37,12 @@ _Taken = tuple[QueueTarget, list[int] | None, MessageBatch]  # rows of a batch f
 class LinkPublisher(Publisher):
     """Publishes on behalf of one link, in one message VPN. No confirmation comes to its address."""
 
-    def __init__(self, *, space: TopicSpace, spool: Address, address: Address, rng: Random) -> None:
+    def __init__(
+        self, *, space: TopicSpace, spool: Address, address: Address, rng: Random, targets: dict[str, QueueTarget]
+    ) -> None:
+        """`targets` has every queue of the message VPN, also one that is being moved here."""
         super().__init__(space=space, spool=spool, address=address, rng=rng)
+        self._targets = targets
         self._hears = False
         self.overrun_count = 0  # messages that queues took beyond their limits
 
@@ -99,7 +103,9 @@ class LinkPublisher(Publisher):
         for row in range(batch.count):
             route = self._space.arriving_route(batch.topic_of(row))
             chosen = route if route.choices is None else route.choices.route(batch, row)
-            if targets is not None and targets[row] != SUBSCRIBERS:
+            if targets is not None and targets[row].queue:
+                self._gather_moved(gathered, targets[row].queue, row)
+            elif targets is not None and targets[row] != SUBSCRIBERS:
                 self._gather(gathered, chosen, batch, [row], targets[row])
             else:
                 rows_by_route.setdefault(chosen, []).append(row)
@@ -217,6 +223,15 @@ class LinkPublisher(Publisher):
             found_any = targets.subscribers and self._gather_subscribers(gathered, route, batch, rows)
             lost_count = 0 if groups or found_any else len(rows)
         self._space.arrived_unmatched_count += lost_count
+
+    def _gather_moved(self, gathered: "_Gathered", name: str, row: int) -> None:
+        """Gather a message of a queue that is being moved here: it is for that queue, and for nobody else."""
+        target = self._targets.get(name)
+        if target is not None:
+            gathered.queues.setdefault(target, []).append(row)
+        else:  # it was deleted, or lost with a backup that was restored
+            self._space.arrived_unmatched_count += 1
+            log.error("a message of queue %r, which was being moved here, is lost: there is no such queue", name)
 
     def _gather_subscribers(self, gathered: "_Gathered", route: Route, batch: MessageBatch, rows: list[int]) -> bool:
         """Gather all clients and queues; return whether there are any."""

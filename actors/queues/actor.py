@@ -8,7 +8,7 @@ from typing import Any
 
 from sluicegate.actors.messages.data import WAKE
 from sluicegate.actors.messages.directory import NotifyConsumers, QueueExpired
-from sluicegate.actors.messages.operations import ExplainKey, TakeMessages
+from sluicegate.actors.messages.operations import ExplainKey, HandOver, TakeMessages
 from sluicegate.actors.messages.partitions import (
     Attach,
     CutTaken,
@@ -46,6 +46,7 @@ from sluicegate.actors.messages.queues import (
     RescaleFinished,
     RescaleQueue,
     RestoreSuspendedFlow,
+    SetMoving,
     SuspendFlow,
     UnbindFlow,
 )
@@ -170,12 +171,14 @@ class QueueActor(LoopActor):
             BrowseQueue: lambda message: browse(self._core, message),
             ExplainKey: lambda message: self._partition(message.partition_number).ask(message),
             PurgeQueue: lambda _: self._purge(),
+            HandOver: lambda message: self._partition(message.partition_number).ask(message),
             TakeMessages: lambda message: self._partition(message.partition_number).ask(message),
             Reconfigure: self._reconfigure,
             AskPartitions: self._ask_partitions,
             ReplayQueue: lambda message: replay(self._core, message),
             ReserveQueue: self._reserve,
             ReleaseQueue: self._release,
+            SetMoving: self._set_moving,
             RescaleQueue: self._rescale,
             CutTaken: self._cut_taken,
             SourceDrained: self._source_drained,
@@ -278,6 +281,8 @@ class QueueActor(LoopActor):
             raise BindRefused(PERMISSION_DENIED, denied)
         if not config.egress_enabled:
             raise BindRefused(ENDPOINT_DISABLED, f"503 Queue Shutdown: egress of {config.name!r} is shut down")
+        if self._core.moving:
+            raise BindRefused(ENDPOINT_DISABLED, self._core.moving)
         if self._core.reserved_for:
             text = f"503 Queue In Use: {config.name!r} is consumed by the durable cursor {self._core.reserved_for!r}"
             raise BindRefused(QUEUE_IN_USE, text)
@@ -322,7 +327,11 @@ class QueueActor(LoopActor):
 
     def _review_expiry(self) -> None:
         core = self._core
-        is_bound = bool(core.flows) or any(each.request.user is not None for each in core.browsers.values())
+        is_bound = (
+            bool(core.flows)
+            or bool(core.moving)
+            or any(each.request.user is not None for each in core.browsers.values())
+        )
         if core.expiry.review(core.config, is_bound=is_bound, look_again=lambda: self.cell.do(self._check_expiry)):
             self._expire()
 
@@ -447,6 +456,16 @@ class QueueActor(LoopActor):
         self._review_expiry()
         for partition in core.partitions:
             partition.inbox.post(WAKE)  # a raised limit may release waiting messages
+
+    def _set_moving(self, message: SetMoving) -> None:
+        core = self._core
+        core.moving = message.text
+        if message.text:
+            for flow_id, flow in list(core.flows.items()):
+                self._end_flow(flow_id, flow.address, message.text, may_return=True)
+            for flow_id, browser in list(core.browsers.items()):
+                self._end_flow(flow_id, browser.request.address, message.text, may_return=True)
+        self._review_expiry()
 
     def _end_flow(self, flow_id: int, address: Address, reason: str, *, may_return: bool) -> None:
         self._unbind(UnbindFlow(flow_id))

@@ -32,6 +32,7 @@ from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate, SpoolGate
 from sluicegate.messaging.queues.assignment.slots import Rescale
 from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
+from sluicegate.messaging.queues.moves import RECEIVING, QueueMove
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
 from sluicegate.storage.catalog.queues import PartitionIds
@@ -78,6 +79,7 @@ def assemble_queue(
     was_clean: bool,
     owner: ClientRights | None = None,
     definition_lost: bool = False,
+    move: QueueMove | None = None,
 ) -> LocalQueue:
     """Build a queue and start its actors; with `stored`, from what the store held of its partitions.
 
@@ -86,20 +88,11 @@ def assemble_queue(
     config = definition.config
     target = _target(services, config, slots, durable=durable)
     rules = DeliveryRules(expires_once_delivered=kind in (NAMED, TEMPORARY), passes_on=kind == LINK)
-    watch = QueueWatch(services.events, target, services.router)
-    expiry = QueueExpiry(services.runtime, grace_s=services.temporary_grace_s if kind == TEMPORARY else NEVER)
-    core = QueueCore(
-        config,
-        events=services.events,
-        target=target,
-        rules=rules,
-        limits=services.pressure,
-        watch=watch,
-        expiry=expiry,
-        partitions_count=len(partition_ids),
-    )
+    core = _core(services, config, target, rules, kind, partitions_count=len(partition_ids))
     core.rescale = rescale
     core.owner = None if owner is None else TemporaryOwner(owner)
+    if move is not None:
+        _begin_move(core, move)
     consuming = [each for each in services.cursors.of(config.name) if each.mode == CONSUME]
     core.reserved_for = next((each.name for each in consuming if each.bound), "")  # also over a restart of the node
     cell = services.runtime.spawn(
@@ -123,7 +116,37 @@ def assemble_queue(
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
     services.targets[config.name], services.cores[config.name] = target, core
-    return LocalQueue(config.name, kind, cell, target.gate, durable, definition, core, definition_lost, target=target)
+    return LocalQueue(
+        config.name, kind, cell, target.gate, durable, definition, core, definition_lost, target=target, move=move
+    )
+
+
+def _core(
+    services: QueueServices,
+    config: QueueConfig,
+    target: QueueTarget,
+    rules: DeliveryRules,
+    kind: str,
+    *,
+    partitions_count: int,
+) -> QueueCore:
+    return QueueCore(
+        config,
+        events=services.events,
+        target=target,
+        rules=rules,
+        limits=services.pressure,
+        watch=QueueWatch(services.events, target, services.router),
+        expiry=QueueExpiry(services.runtime, grace_s=services.temporary_grace_s if kind == TEMPORARY else NEVER),
+        partitions_count=partitions_count,
+    )
+
+
+def _begin_move(core: QueueCore, move: QueueMove) -> None:
+    """Have a queue take part in a move from the start on."""
+    core.moving = move.refusal(core.config.name)
+    if move.stage == RECEIVING:
+        core.target.gate.ingress_enabled = True  # what its home has taken it takes
 
 
 def facts_of(handle: LocalQueue) -> QueueFacts | None:

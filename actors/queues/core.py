@@ -141,6 +141,7 @@ class QueueCore(QueueState):
         self.expiry = expiry
         self.retention = RetentionRules()
         self.owner: TemporaryOwner | None = None  # None: any connection with the permission may consume from the queue
+        self.moving = ""  # why it takes no flow while it moves from or to another broker; empty: it does not move
         self.reserved_for = ""  # name of the durable cursor that is the only consumer
         self.access: Access = access_for(config, partitions_count=partitions_count)
         self.flows: dict[int, Flow] = {}

@@ -177,7 +177,11 @@ class LinkQueues:
         if known is None or known[0] is not vpn:
             services = self._services
             publisher = LinkPublisher(
-                space=vpn.space, spool=services.spool.inbox, address=self._address, rng=services.runtime.rng
+                space=vpn.space,
+                spool=services.spool.inbox,
+                address=self._address,
+                rng=services.runtime.rng,
+                targets=vpn.queue_targets,
             )
             linked = LinkedVpn(
                 name=vpn.name,

@@ -49,6 +49,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.network.clients import NetworkClients
 from sluicegate.messaging.observability.events import VPN_STATE_CHANGED
 from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
 from sluicegate.protocols.amqp.registry import Registry
@@ -404,6 +405,7 @@ class MessageVpn:
 
     def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
         services, config = self._services, self._services.config
+        self.queue_targets: dict[str, QueueTarget] = {}  # every queue by its name
         queue_services = QueueServices(
             broker=self.space.broker,
             runtime=services.runtime,
@@ -418,7 +420,7 @@ class MessageVpn:
             pressure=config.backpressure.limits(),
             temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=services.partition_addresses,
-            targets={},
+            targets=self.queue_targets,
             cores={},
             cursors=self._book,
             router=self.router.inbox,

@@ -2,7 +2,8 @@
 
 Most messages in a link queue are for all subscribers of their topic, and say nothing. One that was shared out, to a
 client by Deliver-To-One or to a member of a shared group, says so in its headers: the choice was made once in the
-network, and must be the same after a restart.
+network, and must be the same after a restart. So does one of a queue that is being moved to the neighbor: it is for
+that queue alone.
 """
 
 import struct
@@ -16,6 +17,7 @@ from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
 
 _FOR_SUBSCRIBERS: Final = 0x01
 _FOR_ONE: Final = 0x02
+_FOR_QUEUE: Final = 0x04  # the rest is its name
 _GROUP: Final = struct.Struct(">BHH")  # whether its filter is in MQTT's syntax, bytes of its name and its filter
 
 
@@ -23,6 +25,8 @@ def targets_value(targets: LinkTargets) -> bytes:
     """Return targets as headers have them; empty: the subscribers."""
     if targets == SUBSCRIBERS:
         return b""
+    if targets.queue:
+        return bytes((_FOR_QUEUE,)) + targets.queue.encode("utf-8")
     flags = (_FOR_SUBSCRIBERS if targets.subscribers else 0) | (_FOR_ONE if targets.deliver_to_one else 0)
     pieces = [bytes((flags,))]
     for name, topic_filter in targets.groups:
@@ -37,6 +41,8 @@ def targets_in(value: bytes) -> LinkTargets:
     """Return the targets in headers. Raises ValueError."""
     if not value:
         return SUBSCRIBERS
+    if value[0] & _FOR_QUEUE:
+        return for_queue(value[1:].decode("utf-8"))
     groups: list[GroupKey] = []
     at = 1
     while at < len(value):
@@ -59,6 +65,11 @@ def targets_in(value: bytes) -> LinkTargets:
         deliver_to_one=value[0] & _FOR_ONE != 0,
         groups=tuple(groups),
     )
+
+
+def for_queue(name: str) -> LinkTargets:
+    """Return the targets of a message of a queue that is being moved to the neighbor."""
+    return LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue=name)
 
 
 def with_choices(

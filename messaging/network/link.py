@@ -22,12 +22,15 @@ class LinkTargets:
     deliver-always subscriptions for the former, and all subscriptions for the latter.
     """
 
-    __slots__ = ("deliver_to_one", "groups", "subscribers")
+    __slots__ = ("deliver_to_one", "groups", "queue", "subscribers")
 
-    def __init__(self, *, subscribers: bool, deliver_to_one: bool, groups: tuple[GroupKey, ...]) -> None:
+    def __init__(
+        self, *, subscribers: bool, deliver_to_one: bool, groups: tuple[GroupKey, ...], queue: str = ""
+    ) -> None:
         self.subscribers = subscribers  # clients and queues that subscribe to the topic, each once
         self.deliver_to_one = deliver_to_one  # one client, of those with the best priority there
         self.groups = groups  # one member of each
+        self.queue = queue  # the queue of this name alone, which is being moved there; empty: none
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -35,6 +38,7 @@ class LinkTargets:
             and self.subscribers == other.subscribers
             and self.deliver_to_one == other.deliver_to_one
             and self.groups == other.groups
+            and self.queue == other.queue
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared only

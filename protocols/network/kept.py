@@ -3,6 +3,7 @@
 - What it wants of guaranteed messages. It is in force from the start on, for the neighbor may be away then.
 - The lineages of the link queue, and its queue, which is a queue like others.
 - The sequences of the neighbor's link queue that this broker has stored.
+- The topics that are held here while a queue moves from or to the neighbor.
 """
 
 import logging
@@ -13,12 +14,14 @@ from sluicegate.messaging.network.interest import Change, Interest
 from sluicegate.messaging.network.sequences import ROW_PREFIX as SEQUENCES_PREFIX
 from sluicegate.messaging.network.sequences import Lineages, LinkSequences, place_of_row
 from sluicegate.protocols.network.exchange.interest_frames import interest_in, interest_value
+from sluicegate.protocols.network.queue_hold import QueueHold, hold_in
 
 log = logging.getLogger("sluicegate.network")
 
 INTEREST_PREFIX: Final = b"link-interest/"
 LINEAGE_PREFIX: Final = b"link-lineage/"
-PREFIXES: Final = (SEQUENCES_PREFIX, INTEREST_PREFIX, LINEAGE_PREFIX)
+HOLD_PREFIX: Final = b"link-hold/"
+PREFIXES: Final = (SEQUENCES_PREFIX, INTEREST_PREFIX, LINEAGE_PREFIX, HOLD_PREFIX)
 
 Rows = list[tuple[bytes, bytes | None]]
 
@@ -33,6 +36,7 @@ class KeptLink:
         self.lineages = Lineages()
         self.queue: LocalQueue | None = None  # None: it is not made yet
         self.sequences: dict[int, LinkSequences] = {}  # by lineage
+        self.holds: dict[str, QueueHold] = {}  # by queue
         self._row_prefix = row_prefix
 
     def sequences_of(self, lineage: int) -> LinkSequences:
@@ -64,9 +68,17 @@ class KeptLink:
         """Return the row of the lineages."""
         return self._row_prefix + LINEAGE_PREFIX + self.neighbor.encode(), self.lineages.value()
 
+    def hold_row(self, queue: str) -> tuple[bytes, bytes | None]:
+        """Return the row of a queue's hold, or its deletion if there is none."""
+        hold = self.holds.get(queue)
+        # The name of a broker has no "/".
+        key = self._row_prefix + HOLD_PREFIX + self.neighbor.encode() + b"/" + queue.encode()
+        return key, None if hold is None else hold.value()
+
     def rows_to_delete(self) -> Rows:
         """Return the deletion of all rows."""
         rows: Rows = [(self._interest_key(each), None) for each in self.interests]
+        rows += [(self.hold_row(queue)[0], None) for queue in self.holds]
         for sequences in self.sequences.values():
             rows += sequences.rows_to_delete()
         return [*rows, (self.lineage_row()[0], None)]
@@ -93,6 +105,9 @@ def kept_links(rows: dict[bytes, bytes], row_prefix: bytes) -> dict[str, KeptLin
             elif key.startswith(INTEREST_PREFIX):
                 neighbor = key[len(INTEREST_PREFIX) : -9].decode()
                 of(neighbor).interests[interest_in(value)] = None
+            elif key.startswith(HOLD_PREFIX):
+                neighbor, _, queue = key[len(HOLD_PREFIX) :].decode().partition("/")
+                of(neighbor).holds[queue] = hold_in(queue, value)
             elif key.startswith(LINEAGE_PREFIX):
                 neighbor = key[len(LINEAGE_PREFIX) :].decode()
                 of(neighbor).lineages = Lineages(value)

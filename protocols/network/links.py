@@ -24,7 +24,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     TELLS_NEIGHBORS,
     Link,
 )
-from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, SERVES_CONSUMERS, SERVES_READERS
+from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, MOVES, SERVES_CONSUMERS, SERVES_READERS
 from sluicegate.protocols.flow.codec.limits import FRAME_BYTES_MAX
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkRefused, LinkWire
 from sluicegate.protocols.network.exchange.mesh import VpnMesh
@@ -37,7 +37,7 @@ ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a 
 # Of this broker's links.
 FEATURES: Final = (
     *(TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, SERVES_READERS),
-    *(ACTS, FORMAT),
+    *(ACTS, MOVES, FORMAT),
 )
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"

@@ -51,6 +51,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
 from sluicegate.protocols.flow.codec.frames.link_flow import (
     ACTS,
     ANSWERS,
+    MOVES,
     SERVES_CONSUMERS,
     SERVES_READERS,
     LinkDeliver,
@@ -65,10 +66,11 @@ from sluicegate.protocols.network.exchange.packets import PacketsReader, has_pac
 from sluicegate.protocols.network.interests import InterestLink
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.link_queue import FRAME_HEAD_BYTES, LinkQueueSender
+from sluicegate.protocols.network.moves.moves import VpnMoves
 from sluicegate.protocols.network.queues.channel import QueuesChannel
 from sluicegate.protocols.network.queues.home.flows import HomeFlows
 from sluicegate.protocols.network.queues.home.readers import HomeReaders
-from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, OF_OPERATORS, READER, TO_READERS, note_in
+from sluicegate.protocols.network.queues.notes import OF_CONSUMERS, OF_MOVES, OF_OPERATORS, READER, TO_READERS, note_in
 from sluicegate.protocols.network.queues.questions import Answerer, Questions
 from sluicegate.protocols.network.queues.remote.queues import RemoteQueues
 from sluicegate.protocols.network.retained.link import RetainedLink
@@ -123,6 +125,7 @@ class LinkedVpn:
         self.credit = credit
         self.answerer = answerer
         self.clients = clients
+        self.moves: Final = VpnMoves(queues, broker=space.broker, space=space, spool=spool, kept=kept)
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
         self._linked: dict[str, None] = {}  # neighbors whose link runs, connected or not
@@ -179,6 +182,7 @@ class LinkedVpn:
 
     def forget(self, neighbor: str) -> None:
         """Forget what was kept of a neighbor that has no link."""
+        self.moves.forget(neighbor)
         self.kept.pop(neighbor, None)
         self._arrivals.pop(neighbor, None)
 
@@ -231,6 +235,7 @@ class VpnLink(LinkOutput, Flushed):
         self.remote_queues: Final = RemoteQueues(cell, neighbor, there)
         self.questions: Final = Questions(cell, neighbor, vpn.name, vpn.answerer)
         vpn.links[neighbor] = self.remote_queues
+        self.moves: Final = vpn.moves.link(cell, neighbor)
         self.interests: Final = InterestLink(
             cell,
             self,
@@ -259,6 +264,7 @@ class VpnLink(LinkOutput, Flushed):
         self.disconnected()
         self.remote_queues.stop()
         self.vpn.links.pop(self.neighbor, None)
+        self.vpn.moves.link_ends(self.neighbor)
         self.interests.stop()
         self.retained.stop()
         self.clients.stop()
@@ -295,6 +301,9 @@ class VpnLink(LinkOutput, Flushed):
             self.home_readers.connected(channel)
         self.remote_queues.connected(channel, serves_consumers=serves_consumers, serves_readers=serves_readers)
         self.questions.connected(channel, is_answered=ANSWERS in features, acts=ACTS in features)
+        self.moves.connected(channel, knows_moves=MOVES in features)
+        if MOVES in features:
+            self.vpn.moves.connected(self.neighbor)
 
     def disconnected(self) -> None:
         """The connection is gone."""
@@ -309,6 +318,7 @@ class VpnLink(LinkOutput, Flushed):
             self.home_readers.disconnected()
             self.remote_queues.disconnected()
             self.questions.disconnected()
+            self.moves.disconnected()
             self._set_up(False)
             self.mesh.left(self.neighbor)
 
@@ -349,6 +359,8 @@ class VpnLink(LinkOutput, Flushed):
                 note = note_in(frame.batch)
                 if note.kind in OF_CONSUMERS:
                     self.home_flows.received(note)
+                elif note.kind in OF_MOVES:
+                    self.moves.received(note)
                 elif note.kind in OF_OPERATORS:
                     self.questions.received(note)
                 elif note.kind == READER:

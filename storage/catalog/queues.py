@@ -2,7 +2,8 @@
 
 A queue's row contains the slot map only when that differs from the hash modulo the number of partitions. The map is
 very regular: compressed, it takes some hundred bytes, and some thousand for hundreds of partitions. During a rescale
-the row contains both maps and the state of the rescale; its partition ids then include the retiring partitions.
+the row contains both maps and the state of the rescale; its partition ids then include the retiring partitions. While a
+queue moves to another broker the row contains that as well, at both; the old home has a row of its own afterwards.
 """
 
 import base64
@@ -17,11 +18,13 @@ from sluicegate.messaging.bulk.staging import STAGING_PARTITION_ID
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.assignment.slots import CUT_UNKNOWN, Rescale, modulo_slots
 from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
+from sluicegate.messaging.queues.moves import STAGES, MovedQueue, QueueMove
 from sluicegate.messaging.queues.template import QueueTemplate, template_from_dict
 from sluicegate.storage.errors import UnknownRow
 from sluicegate.storage.interface import Table, TableWrite
 
 QUEUE_ROW: Final = b"queue/"
+MOVED_ROW: Final = b"moved-queue/"
 TEMPLATE_ROW: Final = b"template/"
 COUNTER_ROW: Final = b"counter/partition-id"
 STAGING_ROW: Final = b"staging/partition-id"  # of a message VPN other than `default`
@@ -37,6 +40,7 @@ class StoredQueue:
     slots: bytes | None  # None: the hash modulo the number of partitions
     rescale: Rescale | None  # a rescale in progress
     definition_lost: bool = False  # the broker chose this definition, until an operator decides
+    move: QueueMove | None = None  # to or from another broker, in progress
 
     @property
     def name(self) -> str:
@@ -61,7 +65,14 @@ def _stored_queue(value: bytes) -> StoredQueue:
     definition = definition_from_dict(row["definition"], reserved_name=True)
     slots, rescale = layout_in(row)
     is_lost = bool(row.get("definition_lost", False))
-    return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale, is_lost)
+    move = _move(row["move"]) if "move" in row else None
+    return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale, is_lost, move)
+
+
+def _move(row: Mapping[str, str]) -> QueueMove:
+    if row["stage"] not in STAGES:
+        raise ValueError(f"a move in stage {row['stage']!r}")
+    return QueueMove(row["stage"], row["broker"])
 
 
 def queue_row(stored: StoredQueue) -> TableWrite:
@@ -74,6 +85,8 @@ def queue_row(stored: StoredQueue) -> TableWrite:
     }
     if stored.definition_lost:
         row["definition_lost"] = True
+    if stored.move is not None:
+        row["move"] = {"stage": stored.move.stage, "broker": stored.move.broker}
     return TableWrite(Table.CATALOG, QUEUE_ROW + stored.name.encode(), orjson.dumps(row))
 
 
@@ -102,6 +115,30 @@ def layout_in(row: Mapping[str, Any]) -> tuple[bytes | None, Rescale | None]:
 def queue_row_deleted(name: str) -> TableWrite:
     """Return the write that deletes a queue's row."""
     return TableWrite(Table.CATALOG, QUEUE_ROW + name.encode(), None)
+
+
+def moved_queues(catalog: Mapping[bytes, bytes]) -> Iterator[MovedQueue]:
+    """Yield every queue that was moved away, and that not all brokers know of. Raises UnknownRow as above."""
+    for key, value in catalog.items():
+        if key.startswith(MOVED_ROW):
+            name = key.removeprefix(MOVED_ROW).decode(errors="backslashreplace")
+            try:
+                row = orjson.loads(value)
+                filters = tuple((str(text), str(syntax)) for text, syntax in row["filters"])
+                yield MovedQueue(name, str(row["broker"]), filters)
+            except (ValueError, KeyError, TypeError) as problem:
+                raise UnknownRow(f"moved queue {name!r}", problem) from None
+
+
+def moved_row(moved: MovedQueue) -> TableWrite:
+    """Return the row of a queue that was moved away."""
+    value = orjson.dumps({"broker": moved.broker, "filters": moved.filters})
+    return TableWrite(Table.CATALOG, MOVED_ROW + moved.name.encode(), value)
+
+
+def moved_row_deleted(name: str) -> TableWrite:
+    """Return the write that deletes it: every broker knows."""
+    return TableWrite(Table.CATALOG, MOVED_ROW + name.encode(), None)
 
 
 def stored_templates(catalog: Mapping[bytes, bytes]) -> Iterator[QueueTemplate]:

@@ -6,6 +6,7 @@ A durable queue exists when the store has its definition; the request to create 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from sluicegate.actors.messages.data import Confirmed, PublishFailed, Resume, StoreRefused
 from sluicegate.actors.messages.directory import (
@@ -18,20 +19,28 @@ from sluicegate.actors.messages.directory import (
     DefinitionLost,
     DeleteQueue,
     DeleteTemplate,
+    DropReceivedQueue,
+    EndMovedQueue,
     FindElsewhere,
     FindQueue,
+    ForgetMovedQueue,
     KeepQueues,
+    ListMoves,
     ListQueues,
     ListTemplates,
     LocalQueue,
     MakeNamedQueues,
+    Moves,
     NotifyConsumers,
     PutTemplate,
+    QueueExists,
     QueueExpired,
     QueueHandle,
     QueuesExhausted,
+    ReceiveQueue,
     ReconfigureMore,
     SetQueueLimits,
+    SetQueueMove,
     TemplateExists,
     UpdateQueue,
     UpdateRefused,
@@ -49,6 +58,7 @@ from sluicegate.actors.queues.directory.lost_definitions import (
     stays_lost,
     with_own_definition,
 )
+from sluicegate.actors.queues.directory.moves import check_may_move, is_shut, put_in_force
 from sluicegate.actors.queues.directory.permissions import (
     QueueUpdates,
     check_changed,
@@ -82,11 +92,15 @@ from sluicegate.messaging.queues.definition import (
     is_named,
     topics_of,
 )
+from sluicegate.messaging.queues.moves import RECEIVING, MovedQueue, QueueMove
 from sluicegate.messaging.queues.template import QueueTemplates
 from sluicegate.messaging.topics.syntax import ANONYMOUS_QUEUES, made_up_name, queue_topic_filter
 from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows, owner_rows_deleted
 from sluicegate.storage.catalog.queues import (
     StoredQueue,
+    moved_queues,
+    moved_row,
+    moved_row_deleted,
     queue_row,
     queue_row_deleted,
     stored_queues,
@@ -131,6 +145,7 @@ class QueueDirectory(LoopActor):
         self._lets_queues_expire = True
         self._rescales = RescalePlans(services)
         self._consumer_queues = ConsumerQueues(self._templates)
+        self._moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
         self._elsewhere: Callable[[str], QueueHandle | None] = _nowhere
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
@@ -140,9 +155,6 @@ class QueueDirectory(LoopActor):
         self.handlers = {
             CreateQueue: self._create,
             DeclareQueue: self._declare,
-            PutTemplate: self._put_template,
-            DeleteTemplate: self._delete_template,
-            ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
             FindQueue: self._find,
             FindElsewhere: self._set_elsewhere,
             MakeNamedQueues: self._make_named_queues,
@@ -161,6 +173,8 @@ class QueueDirectory(LoopActor):
             ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
             Confirmed: lambda message: self._waiting.pop(message.token)(""),
             PublishFailed: lambda message: self._waiting.pop(message.token)(message.reason),
+            **self._handlers_of_templates(),
+            **self._handlers_of_moves(),
         }
 
     @property
@@ -190,13 +204,17 @@ class QueueDirectory(LoopActor):
                 stored=self._stored,
                 was_clean=self._was_clean,
                 definition_lost=row.definition_lost,
+                move=row.move,
             )
+            if is_shut(row.move):
+                handle.target.gate.ingress_enabled = False
             self._queues.put(handle)
             rows += missing_rows(row, self._owners)
             if row.rescale is not None:
                 resume_rescale(self._services.cores[handle.name], row.rescale)
             self._attract(handle)
         rows += [queue_row(row) for row in lost]
+        self._moved = {each.name: each for each in moved_queues(self._catalog)}
         if rows:  # if the store refuses, the next start tries again
             self._write(rows, lambda _: None, takes_ids=bool(lost))
         self._catalog, self._owners, self._lost, self._stored = {}, {}, [], {}
@@ -232,7 +250,9 @@ class QueueDirectory(LoopActor):
         """Raise ClientDenied unless a client may create one more queue."""
         self._services.clients.check_endpoint(rights, self._queues.owned_by(rights.username), self.queues_count)
 
-    def _create(self, message: CreateQueue, *, owner: ClientRights | None = None) -> LoopFuture[LocalQueue]:
+    def _create(
+        self, message: CreateQueue, *, owner: ClientRights | None = None, move: QueueMove | None = None
+    ) -> LoopFuture[LocalQueue]:
         answer: LoopFuture[LocalQueue] = LoopFuture()
         name = message.definition.config.name
         found = self._queues.by_name.get(name)
@@ -246,7 +266,7 @@ class QueueDirectory(LoopActor):
         topics_of(message.definition)  # a bad subscription is refused before anything is created
         count = max(1, message.definition.config.partition_count)
         partition_ids = self._services.partition_ids.take(count)
-        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, owner)
+        handle = self._assemble(message.definition, message.kind, message.durable, partition_ids, owner, move)
         if not message.durable:
             self._emit(VPN_QUEUE_CREATED, handle, "created")
             self._attract(handle, lambda: answer.set(handle))
@@ -296,7 +316,7 @@ class QueueDirectory(LoopActor):
 
     def _find(self, message: FindQueue) -> LoopFuture[LocalQueue | None] | QueueHandle | None:
         found, rights = self._queues.by_name.get(message.name), message.rights
-        if found is not None:
+        if found is not None and not (message.anywhere and _is_received(found)):
             return found if is_there_for(rights, found) else None
         elsewhere = self._elsewhere(message.name) if message.anywhere else None
         if elsewhere is not None:
@@ -346,6 +366,8 @@ class QueueDirectory(LoopActor):
         handle = self._queues.by_name.get(name)
         if handle is None:
             raise UpdateRefused(f"the queue {name!r} was deleted meanwhile")
+        if handle.move is not None:
+            raise UpdateRefused(handle.move.refusal(name))
         definition = message.change(handle)
         config = definition.config
         if message.rights is not None:
@@ -383,6 +405,13 @@ class QueueDirectory(LoopActor):
             stored("")
         return answer
 
+    def _handlers_of_templates(self) -> dict[type, Callable[[Any], Any]]:
+        return {
+            PutTemplate: self._put_template,
+            DeleteTemplate: self._delete_template,
+            ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
+        }
+
     def _put_template(self, message: PutTemplate) -> LoopFuture[None]:
         answer: LoopFuture[None] = LoopFuture()
         template = message.template
@@ -414,6 +443,11 @@ class QueueDirectory(LoopActor):
         if message.user is not None:
             check_decides(handle, message.user)
             check_permission(handle, message.user, DELETE)
+        if handle.move is not None:
+            raise UpdateRefused(handle.move.refusal(handle.name))
+        return self._delete_queue(handle)
+
+    def _delete_queue(self, handle: LocalQueue) -> LoopFuture[bool] | bool:
         rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
         self._end(handle)
         self._emit(VPN_QUEUE_DELETED, handle, "deleted")
@@ -430,8 +464,95 @@ class QueueDirectory(LoopActor):
             handle.cell.inbox.post(message)
 
     def _expired(self, message: QueueExpired) -> None:
-        if self._lets_queues_expire:
+        handle = self._queues.by_name.get(message.name)
+        if self._lets_queues_expire and (handle is None or handle.move is None):
             self._delete(DeleteQueue(message.name))
+
+    # --- moves to another broker ---
+
+    def _handlers_of_moves(self) -> dict[type, Callable[[Any], Any]]:
+        return {
+            SetQueueMove: self._set_move,
+            ReceiveQueue: self._receive_queue,
+            DropReceivedQueue: self._drop_received,
+            EndMovedQueue: self._end_moved,
+            ForgetMovedQueue: self._forget_moved,
+            ListMoves: self._list_moves,
+        }
+
+    def _set_move(self, message: SetQueueMove) -> LoopFuture[LocalQueue]:
+        name, move = message.name, message.move
+        handle = self._queues.by_name.get(name)
+        if handle is None or name in self._queues.making or self._updates.is_under_way(name):
+            raise UpdateRefused(f"queue {name!r} is not there, or is being changed: try again")
+        if handle.move is None and move is not None:
+            if self._rescales.pending(name) is not None:
+                raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
+            check_may_move(self._services, handle)
+        answer: LoopFuture[LocalQueue] = LoopFuture()
+        was_received = _is_received(handle)
+        changed = replace(handle, move=move)
+        self._updates.begin(name)
+        answer.then(lambda _: self._update_ended(name))
+
+        def stored(reason: str) -> None:
+            if reason:
+                answer.set_exception((StoreRefused, StoreRefused(reason), None))
+                return
+            put_in_force(self._services, handle, move)
+            self._queues.put(changed)
+            if was_received and move is None:
+                self._attract(changed, lambda: answer.set(changed))
+            else:
+                answer.set(changed)
+
+        self._write(self._rows(changed, first_only=True), stored)
+        return answer
+
+    def _receive_queue(self, message: ReceiveQueue) -> LoopFuture[LocalQueue]:
+        name, move = message.definition.config.name, QueueMove(RECEIVING, message.broker)
+        found = self._queues.by_name.get(name)
+        if found is None:
+            return self._create(CreateQueue(message.definition, NAMED, durable=True), move=move)
+        if found.move != move:
+            raise QueueExists(name)
+        answer: LoopFuture[LocalQueue] = LoopFuture()
+        made = self._queues.making.get(name)
+        if made is not None:
+            return made
+        answer.set(found)
+        return answer
+
+    def _drop_received(self, message: DropReceivedQueue) -> LoopFuture[bool] | bool | None:
+        handle = self._queues.by_name.get(message.name)
+        if handle is None or handle.move != QueueMove(RECEIVING, message.broker):
+            return None
+        count = int(handle.target.gate.usage_count)
+        if count:
+            raise UpdateRefused(f"{count} messages of {message.name!r} are at its new broker already")
+        return self._delete_queue(handle)
+
+    def _end_moved(self, message: EndMovedQueue) -> LoopFuture[None]:
+        moved = message.moved
+        answer: LoopFuture[None] = LoopFuture()
+        handle = self._queues.by_name.get(moved.name)
+        self._moved[moved.name] = moved
+        if handle is None:  # it is asked again
+            answer.set(None)
+            return answer
+        rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
+        self._end(handle)
+        self._emit(VPN_QUEUE_DELETED, handle, f"was moved to broker {as_word(moved.broker)}")
+        self._write([*rows, moved_row(moved)], lambda _: answer.set(None), until_done=True)
+        return answer
+
+    def _forget_moved(self, message: ForgetMovedQueue) -> None:
+        if self._moved.pop(message.name, None) is not None:
+            self._write([moved_row_deleted(message.name)], lambda _: None, until_done=True)
+
+    def _list_moves(self, _: ListMoves) -> Moves:
+        moving = [handle for _, handle in sorted(self._queues.by_name.items()) if handle.move is not None]
+        return Moves(moving, list(self._moved.values()))
 
     def _keep(self, _: KeepQueues) -> None:
         self._lets_queues_expire = False
@@ -534,6 +655,7 @@ class QueueDirectory(LoopActor):
         durable: bool,
         partition_ids: list[int],
         owner: ClientRights | None = None,
+        move: QueueMove | None = None,
     ) -> LocalQueue:
         handle = assemble_queue(
             self._services,
@@ -545,11 +667,15 @@ class QueueDirectory(LoopActor):
             stored=self._stored,
             was_clean=self._was_clean,
             owner=owner,
+            move=move,
         )
         self._queues.put(handle)
         return handle
 
     def _attract(self, handle: LocalQueue, done: Callable[[], None] = lambda: None) -> None:
+        if _is_received(handle):
+            done()
+            return
         filters, exceptions = topics_of(handle.definition)
         if handle.kind in FOR_CLIENTS:
             filters.append(queue_topic_filter(handle.name))
@@ -586,6 +712,11 @@ def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
         answer.set_exception((StoreRefused, StoreRefused(reason), None))
     else:
         answer.set(True)
+
+
+def _is_received(handle: LocalQueue) -> bool:
+    """Return whether a queue is being moved here: nobody reaches it yet."""
+    return handle.move is not None and handle.move.stage == RECEIVING
 
 
 def _nowhere(_: str) -> QueueHandle | None:

@@ -54,7 +54,8 @@ class RescalePlans:
         if planned is not None:
             partition_ids += [each.partition_id for each in planned.added]
             slots, rescale = planned.rescale.slots, planned.rescale
-        return StoredQueue(handle.definition, handle.kind, partition_ids, slots, rescale, handle.definition_lost)
+        is_lost = handle.definition_lost
+        return StoredQueue(handle.definition, handle.kind, partition_ids, slots, rescale, is_lost, handle.move)
 
     def begin(self, handle: LocalQueue, planned: RescaleQueue | None) -> None:
         """Have the queue carry out its plan, if any: it is stored."""

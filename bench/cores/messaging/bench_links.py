@@ -92,7 +92,7 @@ def publishing_to(space: TopicSpace, batch: MessageBatch) -> Callable[[], object
 
 def arriving_at(space: TopicSpace, batch: MessageBatch) -> Callable[[], object]:
     """Return the delivery of a batch that came over a link."""
-    publisher = LinkPublisher(space=space, spool=sink(), address=sink(), rng=random.Random(1))
+    publisher = LinkPublisher(space=space, spool=sink(), address=sink(), rng=random.Random(1), targets={})
     return lambda: publisher.deliver(batch, SUBSCRIBERS, "neighbor")
 
 

@@ -121,7 +121,10 @@ class QueueOperations:
     async def delete_queue(self, name: str) -> None:
         """Delete a queue with all it holds."""
         _check_not_of_a_link(await self._find(name))
-        await self._vpn.queues.ask(DeleteQueue(name))
+        try:
+            await self._vpn.queues.ask(DeleteQueue(name))
+        except UpdateRefused as refusal:
+            raise Refused(str(refusal)) from None
 
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client consumes."""

@@ -7,7 +7,8 @@ The consumer's broker sends BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAI
 broker that has the queue, in order with deliveries. A browser is a flow too: BROWSE binds it, and it has no credit but
 what BROWSE and SHOW grant; BOUND, REFUSED, DRAIN, DRAINED, UNBIND and GONE are said of it as of consumers. ASK and
 ANSWER come from either end, and so does ACT, which is answered as ASK is. READER is a request of a reader
-(`reader_notes`), and CHUNK, TOLD and UNREAD are answers.
+(`reader_notes`), and CHUNK, TOLD and UNREAD are answers. MOVE is a request about a queue that changes its broker, from
+either end (`protocols.network.moves`), and MOVED the answer.
 """
 
 import struct
@@ -42,10 +43,13 @@ CHUNK: Final = 22  # next sequence, end of what can be read now, gaps: first, en
 TOLD: Final = 23  # what was asked for; the same number
 UNREAD: Final = 24  # code, text; the same number
 ACT: Final = 25  # what is to be done, names; for "consumer", the number of the question
+MOVE: Final = 26  # what is asked about a queue that moves, the queue, and more by what is asked; its number
+MOVED: Final = 27  # what was asked for, and why not (one is empty); the same number
 
-KINDS: Final = frozenset(range(BIND, ACT + 1))
+KINDS: Final = frozenset(range(BIND, MOVED + 1))
 OF_CONSUMERS: Final = frozenset({BIND, CREDIT, SETTLE, ANNOTATE, RENEW, HANDOFF, DRAIN, UNBIND, BROWSE, SHOW})
 
+OF_MOVES: Final = frozenset({MOVE, MOVED})
 OF_OPERATORS: Final = frozenset({ASK, ACT, ANSWER})
 TO_READERS: Final = frozenset({CHUNK, TOLD, UNREAD})
 

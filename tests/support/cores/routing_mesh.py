@@ -91,7 +91,7 @@ class Broker:
     def __post_init__(self) -> None:
         spool, own = self._spawn("spool"), self._spawn("own")
         self.publisher = Publisher(space=self.space, spool=spool, address=own, rng=random.Random(1))
-        self.arrivals = LinkPublisher(space=self.space, spool=spool, address=own, rng=random.Random(2))
+        self.arrivals = LinkPublisher(space=self.space, spool=spool, address=own, rng=random.Random(2), targets={})
 
     def _spawn(self, name: str) -> Address:
         got = self.got[name] = []

@@ -1,0 +1,42 @@
+"""The state of a queue that moves to another broker of its network, as both brokers store it.
+
+The old home has MOVING while contents go over, and COMMITTING once it has asked the new home to be the home: then it
+does not know which of the two is, until the new home has said so. The new home has RECEIVING until its commit, which is
+what decides; from then on its queue is like any other. The old home keeps a `MovedQueue` until every broker that had
+its publishers wait knows where the queue is.
+"""
+
+from typing import Final, NamedTuple
+
+from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, parse_filter
+
+RECEIVING: Final = "receiving"
+MOVING: Final = "moving"
+COMMITTING: Final = "committing"
+STAGES: Final = (RECEIVING, MOVING, COMMITTING)
+
+
+class QueueMove(NamedTuple):
+    """The move of one queue, at one of the two brokers."""
+
+    stage: str
+    broker: str  # the other one
+
+    def refusal(self, queue: str) -> str:
+        """Return why the queue cannot be used or changed here now, for clients and operators."""
+        if self.stage == RECEIVING:
+            return f"503 Queue Is Moving: {queue!r} is being moved here from broker {self.broker!r}"
+        return f"503 Queue Is Moving: {queue!r} is being moved to broker {self.broker!r}"
+
+
+class MovedQueue(NamedTuple):
+    """A queue that was moved away, while some broker may still have its publishers wait."""
+
+    name: str
+    broker: str  # its home
+    filters: tuple[tuple[str, str], ...]  # of its topics: each with its syntax
+
+
+def filters_in(texts: tuple[tuple[str, str], ...]) -> list[TopicFilter]:
+    """Return filters that were stored or told. Raises TopicError and ValueError."""
+    return [parse_filter(text, Syntax(syntax)) for text, syntax in texts]

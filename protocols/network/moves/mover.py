@@ -1,0 +1,353 @@
+"""The move of one queue, as its old home drives it.
+
+1. The new home makes the queue, which nobody reaches there yet. Here its consumers leave, and none may come.
+2. The contents go over the link, oldest first, while publishers go on: new messages join the tail here.
+3. When little is left, every broker of the network holds what is published to the queue, and what it has sent before is
+   stored here. The rest goes over, until nothing is left here and the new home has stored everything.
+4. The new home stores that it is the home. That decides. Before, whatever fails ends the holds, and the move goes on
+   with step 2; nothing is lost by that, for contents that are there already are the older ones. Once the new home was
+   asked, this broker does not know who is the home, takes nothing for the queue, and asks until it is told.
+5. The queue ends here. The holds end, each as soon as its broker knows the new home.
+
+Nobody decides by the clock who the home is.
+"""
+
+import logging
+from typing import Final, final
+
+from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.actors.messages.directory import (
+    EndMovedQueue,
+    ForgetMovedQueue,
+    LocalQueue,
+    SetQueueMove,
+    UpdateRefused,
+)
+from sluicegate.actors.messages.operations import HandedOver, HandOver
+from sluicegate.actors.queues.directory.moves import shut_for_commit
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.queues.definition import topics_of
+from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove
+from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, IsThere, QueueHolds, passed
+from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
+from sluicegate.protocols.network.queue_hold import QueueHold
+
+AGAIN_MS: Final = 1_000  # after something that is not as it has to be
+HANDED_OVER_AT_ONCE: Final = 1_000  # messages
+LINK_BYTES_MAX: Final = 16 * 1024 * 1024  # in the link queue; beyond, the contents wait
+LEFT_MAX: Final = 1_000  # messages that are left when publishers begin to wait
+SWITCH_MS_MAX: Final = 5_000  # how long they wait for that, at most
+PASSES_MAX: Final = 20  # over the contents, without getting to so few
+
+# What the brokers ask of each other.
+RECEIVE: Final = "receive"  # old home to new: make the queue; its definition
+HOME: Final = "home"  # old home to new: be the home
+STATE: Final = "state"  # old home to new: which are you?
+DROP: Final = "drop"  # old home to new: the queue does not come; refused if it has messages
+HOLD: Final = "hold"  # old home to all: the new home, filters, number of the attempt
+RELEASE: Final = "release"  # old home to all: the new home, or "" for itself
+ASK_HELD: Final = "held"  # all to old home: who is the home? the number of the attempt
+ASK_MOVING: Final = "moving"  # new home to old: is the queue still to come?
+
+# Answers to STATE and ASK_HELD, beside the name of a broker.
+IS_HOME: Final = "home"
+IS_RECEIVING: Final = "receiving"
+IS_UNDECIDED: Final = "undecided"
+HAS_NONE: Final = "none"
+
+log = logging.getLogger("sluicegate.network")
+
+
+@final
+class Mover:
+    """The move of one queue away from this broker."""
+
+    def __init__(
+        self,
+        cell: ActorCell,
+        handle: LocalQueue,
+        to: str,
+        *,
+        broker: str,
+        queues: ActorCell,
+        holds: QueueHolds,
+        links: dict[str, MoveRequests],
+        kept: dict[str, KeptLink],
+    ) -> None:
+        self.queue: Final = handle.name
+        self.to: Final = to
+        self.moved_count = 0  # messages, since this broker has started
+        self.waits_for = ""  # what has to change before it goes on; empty: it goes on
+        self.is_switching = False  # holds are in force
+        self.attempt = 0  # number of the latest
+        self.moved: MovedQueue | None = None  # it is over: the queue has its new home
+        self._runtime = cell.runtime
+        self._handle = handle
+        self._broker = broker
+        self._queues = queues
+        self._holds = holds
+        self._links = links
+        self._kept = kept
+        self._cancelling: LoopFuture[None] | None = None
+
+    @property
+    def left_count(self) -> int:
+        """Messages that are still here."""
+        return int(self._handle.target.gate.usage_count)
+
+    def start(self) -> LoopFuture[str]:
+        """Begin, or go on after a restart. The answer is the new home, or empty: the move was cancelled."""
+        return run(self._runtime, self._run())
+
+    def cancel(self) -> LoopFuture[None]:
+        """End the move, if nothing is at the new home yet. Raises UpdateRefused, later, if something is."""
+        if self._cancelling is None:
+            self._cancelling = LoopFuture()
+        return self._cancelling
+
+    async def _run(self) -> str:
+        while not self._queues.is_stopped():
+            try:
+                if self._is_undecided():
+                    self.is_switching = True
+                    if await self._is_decided():
+                        return self.to
+                if await self._is_cancelled():
+                    return ""
+                await self._ask(RECEIVE, self._handle.definition.to_dict())
+                await self._hand_over_most()
+                await self._switch()
+                return self.to
+            except (MoveFailed, StoreRefused, UpdateRefused) as failure:
+                self._report(str(failure))
+            except Exception:  # a fault of ours: the queue must not stay in between
+                if self._queues.is_stopped():
+                    break
+                log.exception("move of queue %s to broker %s: a step failed", self.queue, self.to)
+                self.waits_for = "a fault of this broker; its log says more"
+            await self._runtime.sleep(AGAIN_MS)
+        return ""
+
+    def _is_undecided(self) -> bool:
+        """Return whether the new home was asked to be the home, and has not said whether it is."""
+        move = self._handle.move
+        return move is not None and move.stage == COMMITTING
+
+    def _report(self, text: str) -> None:
+        if text != self.waits_for:
+            log.info("move of queue %s to broker %s: %s", self.queue, self.to, text)
+        self.waits_for = text
+
+    def _ask(self, what: str, *more: object) -> LoopFuture[str]:
+        """Ask the new home."""
+        link = self._links.get(self.to)
+        if link is None:
+            raise MoveFailed(f"there is no link to broker {self.to!r}")
+        return link.ask(what, self.queue, *more)
+
+    # --- cancelling ---
+
+    async def _is_cancelled(self) -> bool:
+        asked = self._cancelling
+        if asked is None:
+            return False
+        try:
+            # What is on its way is there afterwards, and keeps the queue there.
+            await passed(self._kept[self.to], self._runtime, self._runtime.clock.now_ms() + SWITCH_MS_MAX)
+            await self._ask(DROP)
+            await self._set(None)
+        except (MoveFailed, StoreRefused) as failure:
+            self._cancelling = None
+            asked.set_exception((UpdateRefused, UpdateRefused(f"the move goes on: {failure}"), None))
+            return False
+        asked.set(None)
+        return True
+
+    # --- contents ---
+
+    async def _hand_over_most(self) -> None:
+        """Hand over until little is left."""
+        for _ in range(PASSES_MAX):
+            if self.left_count <= LEFT_MAX or self._cancelling is not None:
+                break
+            await self._hand_over(self._runtime.clock.now_ms() + 1_000 * AGAIN_MS)
+        if self._cancelling is not None:
+            raise MoveFailed("it is about to be cancelled")
+
+    async def _hand_over(self, deadline_ms: int) -> None:
+        """Hand over what there is now. Raises MoveFailed."""
+        link = self._kept[self.to].queue
+        assert link is not None, "there is a link"
+        for number in range(len(self._handle.target.partitions)):
+            left = self.left_count
+            while left > 0:
+                while link.target.gate.usage_bytes >= LINK_BYTES_MAX:
+                    self._check(deadline_ms, f"broker {self.to!r} takes the messages slowly")
+                    await self._runtime.sleep(LOOK_AGAIN_MS)
+                order = HandOver(number, self.queue, link.target, HANDED_OVER_AT_ONCE)
+                done: HandedOver = await self._handle.cell.ask(order)
+                self.moved_count += done.count
+                left -= done.count
+                if done.count:
+                    self.waits_for = ""
+                elif done.held_up_by:
+                    self._check(deadline_ms, f"a message cannot go: {done.held_up_by}")
+                    await self._runtime.sleep(LOOK_AGAIN_MS)
+                else:
+                    break
+
+    def _check(self, deadline_ms: int, text: str) -> None:
+        link = self._links.get(self.to)
+        if link is None or not link.is_up:
+            raise MoveFailed(f"the link to broker {self.to!r} is down")
+        if self._cancelling is not None or self._runtime.clock.now_ms() >= deadline_ms:
+            raise MoveFailed(text)
+        self.waits_for = text
+
+    # --- the switch ---
+
+    async def _switch(self) -> None:
+        """Have the new home be the home. Raises MoveFailed: this broker still is."""
+        for link in self._links.values():
+            lack = link.lack()
+            if lack:
+                raise MoveFailed(f"every broker of the network has to take part: {lack}")
+        self.attempt = self._runtime.next_urn()
+        filters = self._filters()
+        self.is_switching = True
+        try:
+            await self._hold(filters)
+            await self._empty()
+            if not shut_for_commit(self._handle):
+                raise MoveFailed("messages have come meanwhile")
+        except BaseException:
+            await self._release_all()
+            raise
+        try:
+            await self._set(QueueMove(COMMITTING, self.to))
+        except (StoreRefused, UpdateRefused):
+            self._handle.target.gate.ingress_enabled = self._handle.definition.config.ingress_enabled
+            await self._release_all()
+            raise
+        try:
+            await self._ask(HOME)
+        except MoveFailed as failure:
+            self._report(str(failure))
+            if not await self._is_decided():
+                raise MoveFailed(f"broker {self.to!r} has not become the home") from failure
+            return
+        await self._end()
+
+    def _filters(self) -> tuple[tuple[str, str], ...]:
+        return tuple([(each.text, each.syntax.value) for each in topics_of(self._handle.definition)[0]])
+
+    async def _hold(self, filters: tuple[tuple[str, str], ...]) -> None:
+        """Have every broker hold what is published to the queue, and send what it has for it. Raises MoveFailed."""
+        own = QueueHold(self.queue, self._broker, self.to, filters, self.attempt)
+        await self._holds.begin(own)
+        own.is_answered = True
+        asked = [link.ask(HOLD, self.queue, self.to, filters, self.attempt) for link in self._links.values()]
+        failure: MoveFailed | None = None
+        for answer in asked:
+            try:
+                await answer
+            except MoveFailed as failed:
+                failure = failed
+        if failure is not None:
+            raise failure
+
+    async def _empty(self) -> None:
+        """Hand over the rest, until the new home has stored everything. Raises MoveFailed."""
+        deadline_ms = self._runtime.clock.now_ms() + SWITCH_MS_MAX
+        while self.left_count > 0:
+            await self._hand_over(deadline_ms)
+            self._check(deadline_ms, "messages are still in use")
+            await self._runtime.sleep(0)
+        await passed(self._kept[self.to], self._runtime, deadline_ms)
+
+    async def _release_all(self) -> None:
+        """End all holds: nothing has changed. Whom this does not reach asks by itself."""
+        self.is_switching = False
+        self.attempt = 0
+        for link in self._links.values():
+            if not link.lack():
+                link.ask(RELEASE, self.queue, "").then(lambda _: None)
+        own = self._holds.by_queue.get(self.queue)
+        if own is not None:
+            await self._holds.end(own)
+
+    async def _is_decided(self) -> bool:
+        """Ask until it is known who the home is. Return whether it is the new one; else this broker goes on."""
+        while True:
+            try:
+                state = await self._ask(STATE)
+            except MoveFailed as failure:
+                self._report(f"it is not known yet whether broker {self.to!r} is the home: {failure}")
+                state = IS_UNDECIDED
+            if state == IS_HOME:
+                await self._end()
+                return True
+            if state in (IS_RECEIVING, HAS_NONE):
+                await self._set_until_stored(QueueMove(MOVING, self.to))
+                await self._release_all()
+                return False
+            await self._runtime.sleep(10 * LOOK_AGAIN_MS)
+
+    async def _set_until_stored(self, move: QueueMove) -> None:
+        while True:
+            try:
+                await self._set(move)
+            except StoreRefused as refusal:
+                self._report(str(refusal))
+                await self._runtime.sleep(AGAIN_MS)
+            else:
+                return
+
+    async def _set(self, move: QueueMove | None) -> None:
+        self._handle = await self._queues.ask(SetQueueMove(self.queue, move))
+
+    async def _end(self) -> None:
+        """The new home is the home: end the queue here."""
+        moved = MovedQueue(self.queue, self.to, self._filters())
+        await self._queues.ask(EndMovedQueue(moved))
+        self.moved = moved
+
+
+async def tell_home(
+    moved: MovedQueue,
+    cell: ActorCell,
+    *,
+    queues: ActorCell,
+    holds: QueueHolds,
+    links: dict[str, MoveRequests],
+    is_there: IsThere,
+) -> None:
+    """Have every broker end its hold of a queue that was moved away; return when all have."""
+    runtime = cell.runtime
+    left = dict.fromkeys(links)
+    own = holds.by_queue.get(moved.name)
+    if own is not None:
+        holds.end_at(own, is_there)
+    while left:
+        asked = {}
+        for name in list(left):
+            link = links.get(name)
+            if link is None:  # the link was removed
+                del left[name]
+            elif not link.lack():
+                asked[name] = link.ask(RELEASE, moved.name, moved.broker)
+        for name, answer in asked.items():
+            try:
+                await answer
+            except MoveFailed as failure:
+                log.info("move of queue %s to broker %s: %s", moved.name, moved.broker, failure)
+            else:
+                del left[name]
+        if left:
+            await runtime.sleep(10 * LOOK_AGAIN_MS)
+    if own is not None:
+        await holds.end_at(own, is_there)
+    queues.inbox.post(ForgetMovedQueue(moved.name))

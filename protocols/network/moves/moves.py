@@ -1,0 +1,321 @@
+"""All moves of one message VPN at this broker: those that it drives, those of queues that come, and its holds."""
+
+import logging
+from functools import partial
+from typing import Final, NamedTuple, final
+
+from sluicegate.actors.messages.directory import (
+    DropReceivedQueue,
+    FindQueue,
+    ListMoves,
+    LocalQueue,
+    Moves,
+    ReceiveQueue,
+    SetQueueMove,
+    UpdateRefused,
+)
+from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.queues.definition import definition_from_dict
+from sluicegate.messaging.queues.moves import COMMITTING, MOVING, RECEIVING, MovedQueue, QueueMove
+from sluicegate.messaging.routing.routes import TopicSpace
+from sluicegate.protocols.network.kept import KeptLink
+from sluicegate.protocols.network.moves import mover as words
+from sluicegate.protocols.network.moves.holds import QueueHolds
+from sluicegate.protocols.network.moves.mover import Mover, tell_home
+from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
+from sluicegate.protocols.network.queue_hold import QueueHold
+from sluicegate.protocols.network.queues.notes import FlowNote
+
+ASK_AGAIN_MS: Final = 2_000  # about a hold whose end nobody has told
+
+log = logging.getLogger("sluicegate.network")
+
+
+class MoveOverview(NamedTuple):
+    """How far the move of a queue away from this broker is."""
+
+    queue: str
+    to: str
+    moved_count: int  # messages, since this broker has started
+    left_count: int
+    is_switching: bool  # publishers wait
+    waits_for: str
+
+
+@final
+class VpnMoves:
+    """The moves of one message VPN."""
+
+    def __init__(
+        self,
+        queues: ActorCell,
+        *,
+        broker: str,
+        space: TopicSpace,
+        spool: Address,
+        kept: dict[str, KeptLink],
+    ) -> None:
+        self.links: dict[str, MoveRequests] = {}  # by neighbor
+        self.movers: dict[str, Mover] = {}  # by queue
+        self.moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
+        self.received_count = 0  # queues that have come here
+        self.sent_count = 0  # queues that were moved away
+        self.messages_count = 0  # that were handed over, of moves that are over
+        self._cell = queues
+        self._broker = broker
+        self._kept = kept
+        self._has_resumed = False  # what the store has of moves is known here
+        self._becoming: dict[str, None] = {}  # queues that are about to have their home here
+        self.holds: Final = QueueHolds(queues.runtime, broker=broker, space=space, spool=spool, kept=kept)
+        run(queues.runtime, self._resume())
+
+    async def _resume(self) -> None:
+        """Go on with what the store has."""
+        found: Moves = await self._cell.ask(ListMoves())
+        for moved in found.moved:
+            self._tell(moved)
+        for handle in found.queues:
+            move = handle.move
+            assert move is not None, "it moves"
+            if move.stage in (MOVING, COMMITTING):
+                self._start(handle, move.broker)
+        self._has_resumed = True
+        for hold in self.holds.of(self._broker):
+            if hold.queue not in self.moved and not self._is_undecided(hold.queue, found.queues):
+                self.holds.end(hold)
+
+    def _is_undecided(self, queue: str, handles: list[LocalQueue]) -> bool:
+        return any(each.name == queue and each.move is not None and each.move.stage == COMMITTING for each in handles)
+
+    # --- links ---
+
+    def link(self, cell: ActorCell, neighbor: str) -> MoveRequests:
+        """Make the requests of a link."""
+        requests = self.links[neighbor] = MoveRequests(cell, neighbor, self._carry_out)
+        return requests
+
+    def forget(self, neighbor: str) -> None:
+        """Forget a neighbor for good: who has the queues whose topics are held for it is not asked any more."""
+        for hold in list(self.holds.by_queue.values()):
+            if neighbor in (hold.old, hold.new) and self._broker != hold.new:
+                self.holds.end(hold)
+
+    def link_ends(self, neighbor: str) -> None:
+        """Forget a link that was removed. Who is the home of what it holds cannot be asked any more."""
+        self.links.pop(neighbor, None)
+
+    def connected(self, neighbor: str) -> None:
+        """Ask a neighbor about moves of its queues that it has not told the end of."""
+        runtime = self._cell.runtime
+        for hold in self.holds.of(neighbor):
+            if hold.is_answered:
+                run(runtime, self._ask_held(hold))
+        run(runtime, self._ask_moving(neighbor))
+
+    async def _ask_held(self, hold: QueueHold) -> None:
+        """Ask the old home about a hold until it is over, or the connection is."""
+        while self.holds.by_queue.get(hold.queue) is hold and hold.released is None:
+            link = self.links.get(hold.old)
+            if link is None or link.lack():
+                return  # it is asked again on the next connection
+            try:
+                answer = await link.ask(words.ASK_HELD, hold.queue, hold.attempt)
+            except MoveFailed:
+                return
+            if self.holds.by_queue.get(hold.queue) is not hold:
+                return
+            if answer == hold.new:
+                self.holds.end_at(hold, self._is_there)
+            elif answer == words.IS_HOME:
+                self.holds.end(hold)
+            await self._cell.runtime.sleep(ASK_AGAIN_MS)
+
+    async def _ask_moving(self, neighbor: str) -> None:
+        """Drop queues that are not to come any more."""
+        found: Moves = await self._cell.ask(ListMoves())
+        for handle in found.queues:
+            if handle.move != QueueMove(RECEIVING, neighbor):
+                continue
+            try:
+                if await self.links[neighbor].ask(words.ASK_MOVING, handle.name) == words.HAS_NONE:
+                    await self._cell.ask(DropReceivedQueue(handle.name, neighbor))
+            except (MoveFailed, KeyError, UpdateRefused) as failure:
+                log.info("queue %s, which was to be moved here from broker %s: %s", handle.name, neighbor, failure)
+
+    def _is_there(self, neighbor: str) -> bool:
+        if neighbor == self._broker:
+            return True
+        link = self.links.get(neighbor)
+        return link is not None and link.is_up
+
+    # --- what operators want ---
+
+    async def begin(self, queue: str, to: str) -> None:
+        """Begin to move a queue to another broker. Raises UpdateRefused: it cannot move there, or not now."""
+        if to == self._broker:
+            raise UpdateRefused(f"queue {queue!r} is at broker {to!r} already")
+        link = self.links.get(to)
+        if link is None:
+            known = ", ".join(sorted(self.links)) or "no broker"
+            raise UpdateRefused(f"there is no link to broker {to!r} in this message VPN; there are links to {known}")
+        for each in self.links.values():
+            lack = each.lack()
+            if lack and (each is link or each.is_up):
+                raise UpdateRefused(lack)
+        if queue in self.movers or queue in self.moved:
+            raise UpdateRefused(f"queue {queue!r} is being moved already")
+        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, QueueMove(MOVING, to)))
+        try:
+            await link.ask(words.RECEIVE, queue, handle.definition.to_dict())
+        except MoveFailed as failure:
+            await self._cell.ask(SetQueueMove(queue, None))
+            raise UpdateRefused(f"broker {to!r} does not take queue {queue!r}: {failure}") from None
+        self._start(handle, to)
+
+    async def cancel(self, queue: str) -> None:
+        """End the move of a queue before anything of it is at its new home. Raises UpdateRefused."""
+        mover = self.movers.get(queue)
+        if mover is None:
+            raise UpdateRefused(f"queue {queue!r} is not being moved away from here")
+        await mover.cancel()
+
+    def overviews(self) -> list[MoveOverview]:
+        """Return how far each move away from here is."""
+        return [
+            MoveOverview(name, each.to, each.moved_count, each.left_count, each.is_switching, each.waits_for)
+            for name, each in sorted(self.movers.items())
+        ]
+
+    # --- moves away from here ---
+
+    def _start(self, handle: LocalQueue, to: str) -> None:
+        mover = self.movers[handle.name] = Mover(
+            self._cell,
+            handle,
+            to,
+            broker=self._broker,
+            queues=self._cell,
+            holds=self.holds,
+            links=self.links,
+            kept=self._kept,
+        )
+        mover.start().then(partial(self._over, mover))
+
+    def _over(self, mover: Mover, done: LoopFuture[str]) -> None:
+        if mover.moved is not None:  # in the same step: whoever asks meanwhile must not hear that it is still here
+            self.sent_count += 1
+            self._tell(mover.moved)
+        self.movers.pop(mover.queue, None)
+        self.messages_count += mover.moved_count
+        error = done.error()
+        if error is not None:
+            log.error("the move of queue %s has failed: %r", mover.queue, error, exc_info=error)
+
+    def _tell(self, moved: MovedQueue) -> None:
+        if moved.name not in self.moved:
+            self.moved[moved.name] = moved
+            told = tell_home(
+                moved,
+                self._cell,
+                queues=self._cell,
+                holds=self.holds,
+                links=self.links,
+                is_there=self._is_there,
+            )
+            run(self._cell.runtime, told).then(partial(self._told, moved.name))
+
+    def _told(self, queue: str, done: LoopFuture[None]) -> None:
+        self.moved.pop(queue, None)
+        error = done.error()
+        if error is not None:  # the next start tries again
+            log.error("not every broker was told where queue %s is: %r", queue, error, exc_info=error)
+
+    # --- what other brokers ask for ---
+
+    async def _carry_out(self, neighbor: str, note: FlowNote) -> str:
+        what, queue = note.text(0), note.text(1)
+        if what == words.HOLD:
+            return await self._hold(neighbor, note)
+        if what == words.RELEASE:
+            return await self._release(neighbor, queue, note.text(2))
+        if what == words.ASK_HELD:
+            return self._home_of(queue, note.number(2))
+        if what == words.ASK_MOVING:
+            return await self._is_moving(neighbor, queue)
+        if what == words.RECEIVE:
+            definition = definition_from_dict(note.values[2])
+            if definition.config.name != queue:
+                raise ValueError(f"queue {queue!r} is described as {definition.config.name!r}")
+            await self._cell.ask(ReceiveQueue(definition, neighbor))
+            return ""
+        if what == words.STATE:
+            return await self._state(neighbor, queue)
+        if what == words.HOME:
+            return await self._become_home(neighbor, queue)
+        if what == words.DROP:
+            await self._cell.ask(DropReceivedQueue(queue, neighbor))
+            return ""
+        raise ValueError(f"this broker does not know what {what!r} of a queue's move is")
+
+    async def _hold(self, neighbor: str, note: FlowNote) -> str:
+        filters = tuple([(str(text), str(syntax)) for text, syntax in note.values[3]])
+        hold = QueueHold(note.text(1), neighbor, note.text(2), filters, note.number(4))
+        await self.holds.begin(hold)
+        await self.holds.drain(hold)
+        run(self._cell.runtime, self._watch(hold))
+        return ""
+
+    async def _watch(self, hold: QueueHold) -> None:
+        await self._cell.runtime.sleep(ASK_AGAIN_MS)
+        await self._ask_held(hold)
+
+    async def _release(self, neighbor: str, queue: str, home: str) -> str:
+        hold = self.holds.by_queue.get(queue)
+        if hold is not None and hold.old == neighbor:
+            if home == hold.new:
+                await self.holds.end_at(hold, self._is_there)
+            else:
+                await self.holds.end(hold)
+        return ""
+
+    def _home_of(self, queue: str, attempt: int) -> str:
+        """Return who is the home of a queue that was this broker's; for brokers that hold its topics."""
+        if not self._has_resumed:
+            return words.IS_UNDECIDED
+        moved = self.moved.get(queue)
+        if moved is not None:
+            return moved.broker
+        mover = self.movers.get(queue)
+        if mover is not None and mover.is_switching and mover.attempt in (0, attempt):
+            return words.IS_UNDECIDED
+        return words.IS_HOME
+
+    async def _is_moving(self, neighbor: str, queue: str) -> str:
+        found: Moves = await self._cell.ask(ListMoves())
+        ways = [(each.name, each.move.broker) for each in found.queues if each.move is not None]
+        ways += [(each.name, each.broker) for each in found.moved]
+        return words.IS_RECEIVING if (queue, neighbor) in ways else words.HAS_NONE
+
+    async def _state(self, neighbor: str, queue: str) -> str:
+        handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
+        if queue in self._becoming:
+            return words.IS_UNDECIDED
+        if handle is None:
+            return words.HAS_NONE
+        return words.IS_RECEIVING if handle.move == QueueMove(RECEIVING, neighbor) else words.IS_HOME
+
+    async def _become_home(self, neighbor: str, queue: str) -> str:
+        handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
+        if handle is None:
+            raise MoveFailed(f"broker {self._broker!r} has no queue {queue!r}")
+        if handle.move == QueueMove(RECEIVING, neighbor):
+            self._becoming[queue] = None
+            try:
+                await self._cell.ask(SetQueueMove(queue, None))
+            finally:
+                self._becoming.pop(queue, None)
+            self.received_count += 1
+        return ""

@@ -1,0 +1,174 @@
+"""A queue moves from broker b to another broker of the network, while clients go on."""
+
+import asyncio
+
+import pytest
+
+from sluicegate.actors.messages.directory import UpdateRefused
+from sluicegate.protocols.network.moves.moves import VpnMoves
+from support.broker.linked_brokers import Brokers, until
+from support.broker.named_queues import create, shown, shows
+from support.broker.remote_queues import consumer, cut, heal, payloads, publish, queue_at_b
+from support.flow.client import FlowClient
+
+
+def moves(network: Brokers, broker: str) -> VpnMoves:
+    [found] = [each.vpn for each in next(iter(network[broker].node.links.links.neighbors.values())).vpns]
+    return found.moves
+
+
+async def moved(network: Brokers, queue: str = "q", *, at: str = "b", to: str = "a") -> None:
+    """Move a queue, and wait until all brokers know."""
+    await moves(network, at).begin(queue, to)
+    await is_moved(network, queue, at=at, to=to)
+
+
+async def is_moved(network: Brokers, queue: str = "q", *, at: str = "b", to: str = "a") -> None:
+    def is_over() -> bool:
+        old = moves(network, at)
+        return queue not in old.movers and queue not in old.moved
+
+    await until(is_over, f"the move of {queue} to {to}")
+    assert network[to].node.default.space.has_queue(queue)
+    for broker in network.by_name.values():
+        assert broker.node.default.space.held is None
+
+
+async def test_a_queue_moves_with_its_messages_in_their_order(network: Brokers) -> None:
+    await queue_at_b(network)
+    for first in (0, 800, 1_600):
+        await publish(network, range(first, first + 800))
+
+    await moved(network)
+
+    await shows(network["a"], lambda view: view.spooled_count == 2_400)
+    client = await consumer(network, at="b")
+    assert await client.payloads(2_400) == payloads(range(2_400))
+
+
+async def test_what_is_published_by_name_or_topic_at_any_broker_comes_to_the_new_home(network: Brokers) -> None:
+    await create(network["b"], "q", subscriptions=["moving/>"])
+    await until(lambda: network["a"].node.default.space.queue_home("q") is not None, "a knows q")
+    await until(lambda: "moving/>" in network["a"].wants("b"), "a knows its topic")
+
+    await moved(network)
+
+    for at in ("a", "b"):
+        await publish(network, range(3), at=at)
+        publisher = await network[at].connect(f"publisher-{at}", 5)
+        await publisher.publish("moving/1", b"by topic", qos=1)
+    await shows(network["a"], lambda view: view.spooled_count == 8)
+
+
+async def test_a_consumer_comes_back_at_the_new_home(network: Brokers) -> None:
+    await queue_at_b(network)
+    client = await consumer(network, at="a")
+    await publish(network, range(10))
+    assert await client.payloads(10) == payloads(range(10))
+
+    await moved(network)
+
+    await publish(network, range(10, 20))
+    other = await consumer(network, "other", at="a")
+    got = await other.payloads(1)
+    assert got[0] in payloads(range(10, 20))
+
+
+async def test_publishers_go_on_during_a_move_and_nothing_is_lost_or_reordered(network: Brokers) -> None:
+    await queue_at_b(network)
+    counts = {"a": 0, "b": 0}
+    ends = asyncio.Event()
+
+    async def publishes(at: str) -> None:
+        async with FlowClient(network[at].flow_port) as client:
+            opened = await client.opens_publisher()
+            sequence = 0
+            while not ends.is_set():
+                sequence += 1
+                client.publishes(opened.flow_id, [sequence], queue="q", payload=b"%s %d" % (at.encode(), sequence))
+                assert await client.answered(opened.flow_id, sequence) == []
+                counts[at] = sequence
+
+    tasks = [asyncio.ensure_future(publishes(at)) for at in counts]
+    await until(lambda: min(counts.values()) > 50, "messages before the move")
+    await moved(network)
+    before = dict(counts)
+    await until(lambda: all(counts[at] > before[at] + 50 for at in counts), "messages after the move")
+    ends.set()
+    await asyncio.gather(*tasks)
+
+    total = sum(counts.values())
+    await shows(network["a"], lambda view: view.spooled_count == total)
+    client = await consumer(network, at="a")
+    got = await client.payloads(total)
+    for at, count in counts.items():
+        assert [each for each in got if each.startswith(at.encode())] == [
+            b"%s %d" % (at.encode(), number) for number in range(1, count + 1)
+        ]
+
+
+async def test_a_queue_that_is_being_moved_is_not_changed_or_deleted(network: Brokers) -> None:
+    await queue_at_b(network)
+    await publish(network, range(5))
+    await moves(network, "b").begin("q", "a")
+    await is_moved(network)
+    with pytest.raises(UpdateRefused, match="is not there"):
+        await moves(network, "b").begin("q", "a")
+
+
+@pytest.mark.parametrize(
+    ("queue", "to", "reason"),
+    [
+        ("q", "b", "is at broker 'b' already"),
+        ("q", "nobody", "there is no link to broker 'nobody'"),
+        ("#link/a", "a", "only queues of clients move"),
+        ("kept", "a", "keeps messages for readers"),
+        ("dead", "a", "is the dead message queue of q"),
+        ("there", "a", "does not take queue 'there'"),
+    ],
+)
+async def test_a_queue_that_cannot_move_is_refused_with_the_reason(
+    network: Brokers, queue: str, to: str, reason: str
+) -> None:
+    await queue_at_b(network, dead_msg_queue="dead")
+    await create(network["b"], "dead")
+    await create(network["b"], "kept", retention_size_mb=1)
+    await create(network["a"], "there")
+    await create(network["b"], "there")
+    with pytest.raises(UpdateRefused, match=reason):
+        await moves(network, "b").begin(queue, to)
+    client = await consumer(network, at="b")
+    await publish(network, range(1))
+    assert await client.payloads(1) == payloads(range(1))
+
+
+async def test_a_move_waits_for_a_link_that_is_down_and_goes_on_when_it_is_back(network: Brokers) -> None:
+    await queue_at_b(network)
+    await publish(network, range(100))
+    await cut(network)
+    with pytest.raises(UpdateRefused, match="the link to broker 'a' is down"):
+        await moves(network, "b").begin("q", "a")
+    await heal(network)
+
+    await moved(network)
+
+    await shows(network["a"], lambda view: view.spooled_count == 100)
+
+
+async def test_a_move_that_has_not_handed_anything_over_is_cancelled(network: Brokers) -> None:
+    await queue_at_b(network)
+    await moves(network, "b").begin("q", "a")
+    proxy = await network.proxy("a", "b")
+    proxy.freeze()
+    proxy.freeze_answers()
+    cancelling = asyncio.ensure_future(moves(network, "b").cancel("q"))
+    proxy.heal()
+    try:
+        await cancelling
+    except UpdateRefused:
+        return
+    await until(lambda: not moves(network, "b").movers, "the end of the move")
+    assert (await shown(network["b"])).name == "q"
+    await publish(network, range(3))
+    client = await consumer(network, at="a")
+    assert await client.payloads(3) == payloads(range(3))
