@@ -5,13 +5,15 @@ unix(7). Whoever passes a socket has it no longer.
 """
 
 import array
-import asyncio
 import errno
 import os
 import socket
 from collections import deque
 from collections.abc import Callable
 from typing import Final, final
+
+from sluicegate.protocols.transport.loop.event_loop import running_sockets
+from sluicegate.protocols.transport.loop.selector import READABLE, WRITABLE, CallbackWatcher
 
 # The kernel takes a message whole or not at all; of an ordinary send buffer (212,992 bytes) this is half.
 MESSAGE_BYTES_MAX: Final = 96 * 1024
@@ -51,8 +53,10 @@ class Passage:
         self._gone = gone
         self._waiting: deque[tuple[bytes, int]] = deque()
         self._waiting_bytes = 0
-        self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(end.fileno(), self._read)
+        self._sockets = running_sockets()
+        self._events = READABLE  # that are watched for
+        self._sockets.add(end.fileno(), CallbackWatcher(self._ready))
+        self._sockets.watch(end.fileno(), 0, READABLE)
 
     @property
     def is_open(self) -> bool:
@@ -73,8 +77,8 @@ class Passage:
         """Close this end, and what waits to be passed. Idempotent."""
         if not self.is_open:
             return
-        self._loop.remove_reader(self._end.fileno())
-        self._loop.remove_writer(self._end.fileno())
+        self._watch_for(0)
+        self._sockets.remove(self._end.fileno())
         self._end.close()
         for _, fd in self._waiting:
             self._lose(fd)
@@ -99,7 +103,7 @@ class Passage:
         if len(self._waiting) >= WAITING_MAX or self._waiting_bytes + len(message) > WAITING_BYTES_MAX:
             raise PassageFull(f"{len(self._waiting)} sockets wait for the other process to take them")
         if not self._waiting:
-            self._loop.add_writer(self._end.fileno(), self._send_on)
+            self._watch_for(READABLE | WRITABLE)
         self._waiting.append((message, fd))
         self._waiting_bytes += len(message)
 
@@ -113,7 +117,17 @@ class Passage:
                 self._lose(fd)
             self._waiting.popleft()
             self._waiting_bytes -= len(message)
-        self._loop.remove_writer(self._end.fileno())
+        self._watch_for(READABLE)
+
+    def _watch_for(self, events: int) -> None:
+        self._sockets.watch(self._end.fileno(), self._events, events)
+        self._events = events
+
+    def _ready(self, events: int) -> None:
+        if self._waiting and events != READABLE:
+            self._send_on()
+        if self.is_open and events != WRITABLE:
+            self._read()
 
     def _lose(self, fd: int) -> None:
         os.close(fd)

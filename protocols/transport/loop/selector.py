@@ -44,6 +44,25 @@ class Watcher:
 
 
 @final
+class CallbackWatcher(Watcher):
+    """Calls back with the events of a socket: for interpreted classes, which cannot inherit from a compiled one."""
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Callable[[int], object]) -> None:
+        self._callback = callback
+
+    def ready(self, events: int) -> None:
+        """Call back. A failure is reported."""
+        try:
+            self._callback(events)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            report("a callback of a socket failed", error)
+
+
+@final
 class ThreadCalls(Watcher):
     """The calls that other threads ask for. A byte in a pipe makes the next poll do them."""
 
