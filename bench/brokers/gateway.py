@@ -6,7 +6,7 @@ import sys
 import urllib.error
 import urllib.request
 from dataclasses import replace
-from typing import Any, Final, final
+from typing import Any, ClassVar, Final, final
 
 from bench.brokers.broker import (
     LOG_TAIL_CHARACTERS,
@@ -26,11 +26,11 @@ _ADMIN: Final = "admin"  # its port's name, beside those of the protocols; it is
 _CONNECTIONS_MAX: Final = 100_000
 
 
-@final
 class Sluicegate(Broker):
     """The broker under test."""
 
     kind = "sluicegate"
+    brokers: ClassVar[int] = 1  # processes, which are one to clients
 
     @classmethod
     def is_installed(cls) -> bool:
@@ -114,6 +114,8 @@ class Sluicegate(Broker):
         self._ports: Addresses = {name: ("127.0.0.1", port) for name, port in zip(names, ports, strict=True)}
         self._admin: Addresses = {_ADMIN: ("127.0.0.1", admin_port)}
         command = [*program, "serve", "--data", str(self.directory / "data")]
+        if self.brokers > 1:
+            command += ["--brokers", str(self.brokers)]
         for setting in settings:
             command += ["--set", setting]
         return command
@@ -127,3 +129,11 @@ class Sluicegate(Broker):
 
     def _open_at(self) -> Addresses | None:
         return self._ports | self._admin if accept_connections(self._ports) else None
+
+
+@final
+class SluicegateOfTwo(Sluicegate):
+    """The same with two broker processes on this machine: clients' homes are at both, as their names decide."""
+
+    kind = "sluicegate-of-two"
+    brokers = 2

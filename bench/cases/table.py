@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bench.brokers.broker import Broker, Conditions, Traffic
-from bench.brokers.gateway import Sluicegate
+from bench.brokers.gateway import Sluicegate, SluicegateOfTwo
 from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
 from bench.cases.bridges import SCHEMES, run_bridge
 from bench.cases.durable import run_alone, run_checkpoints, run_kept
@@ -20,7 +20,9 @@ from bench.load.plan import AMQP, FLOW, HTTP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, Lo
 from bench.wire import mqtt as wire
 
 OURS: Final = frozenset((Sluicegate.kind,))
-MQTT_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind, ActiveMq.kind, Nats.kind, Amqtt.kind}
+MQTT_BROKERS: Final = OURS | {
+    *(SluicegateOfTwo.kind, Mosquitto.kind, RabbitMq.kind, ActiveMq.kind, Nats.kind, Amqtt.kind)
+}
 QOS2_BROKERS: Final = MQTT_BROKERS - {RabbitMq.kind}  # RabbitMQ 3 makes QoS 1 of it
 AMQP_BROKERS: Final = OURS | {RabbitMq.kind}
 TLS_BROKERS: Final = OURS | {Mosquitto.kind, RabbitMq.kind}
