@@ -43,6 +43,7 @@ from sluicegate.gateway.process.operator_ports import IMPORTED
 from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.gateway.views.node.runtime import ReloadView
+from sluicegate.messaging.clients.homes import Homes
 from sluicegate.messaging.observability.events import (
     SYSTEM_ADMIN_COMMAND,
     SYSTEM_ADMIN_QUERY,
@@ -170,7 +171,7 @@ class BrokerProcess:
         except StorageError as problem:
             text = f"the data folder {config.data.path} cannot be read: {problem}"
             raise CannotStart(text, advice="Check it with `sluicegate doctor`.") from None
-        holdings = holdings_of(node.services.recovered.vpns)
+        holdings = holdings_of(node.services.recovered.vpns, siblings.homes)
         go: Go = await channel.ask(RESTORED, holdings)
         siblings.begin({**go.holdings, siblings.number: holdings})
         try:
@@ -245,21 +246,20 @@ class BrokerProcess:
         return await getattr(ports.operations.in_vpn(call.vpn), call.name)(*call.arguments, **dict(call.options))
 
 
-def holdings_of(vpns: Mapping[str, StoredVpn]) -> Holdings:
-    """Return the queues and sessions that a store has."""
+def holdings_of(vpns: Mapping[str, StoredVpn], homes: Homes) -> Holdings:
+    """Return the queues that a store has, and its sessions that do not belong here."""
+    stored_sessions = (
+        key[len(STATE_ROW) :].decode()
+        for stored in vpns.values()
+        for key in stored.sessions
+        if key.startswith(STATE_ROW)
+    )
     return Holdings(
         queues={
             name: frozenset([queue.definition.config.name for queue in stored_queues(stored.catalog)])
             for name, stored in vpns.items()
         },
-        sessions=frozenset(
-            [
-                key[len(STATE_ROW) :].decode()
-                for stored in vpns.values()
-                for key in stored.sessions
-                if key.startswith(STATE_ROW)
-            ]
-        ),
+        sessions=frozenset([each for each in stored_sessions if not homes.belongs_here(each)]),
     )
 
 

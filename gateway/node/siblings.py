@@ -25,7 +25,7 @@ class Holdings:
     """What a broker has in its spool, and so is the home of."""
 
     queues: dict[str, frozenset[str]]  # names of durable queues, by message VPN
-    sessions: frozenset[str]  # client identifiers of MQTT sessions
+    sessions: frozenset[str]  # client identifiers of MQTT sessions that belong to other brokers by their names
 
 
 # The first byte of a message through a passage says what its socket is.

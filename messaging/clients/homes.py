@@ -39,7 +39,7 @@ def assigned_id(draw: Callable[[int], int]) -> str:
 
 def _is_home(client_id: str, broker: int, brokers: int) -> bool:
     """Return whether a broker is the home: mostly a few weights show that it is not."""
-    key = client_id.encode()
+    key = client_id.encode("utf-8", "surrogatepass")
     weight = _weight(key, broker)
     for other in range(1, broker):
         if _weight(key, other) >= weight:
@@ -80,6 +80,10 @@ class Homes:
                 return min(holders)
         return home_of(client_id, self.brokers)
 
+    def belongs_here(self, client_id: str) -> bool:
+        """Return whether this broker is where the session of an identifier belongs, wherever it is."""
+        return _is_home(client_id, self.here, self.brokers)
+
     def hold(self, client_id: str, broker: int) -> None:
         """A broker has a session of the identifier. Nothing is kept of one that is where it belongs."""
         if home_of(client_id, self.brokers) != broker:
@@ -101,5 +105,5 @@ class Homes:
         """Return an identifier that is at home here, for a client that brings none; `draw` returns random bits."""
         while True:
             client_id = assigned_id(draw)
-            if _is_home(client_id, self.here, self.brokers):
+            if self.belongs_here(client_id):
                 return client_id

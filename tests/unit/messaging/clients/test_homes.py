@@ -55,6 +55,12 @@ def test_an_assigned_identifier_is_at_home(brokers: int, data: st.DataObject) ->
     assert homes.home_of(assigned) == home_of(assigned, brokers) == here
 
 
+@given(st.text(), BROKERS)
+def test_an_identifier_belongs_to_one_broker(client_id: str, brokers: int) -> None:
+    belongs = [here for here in range(1, brokers + 1) if Homes(here, brokers).belongs_here(client_id)]
+    assert belongs == [home_of(client_id, brokers)]
+
+
 @pytest.mark.parametrize("here", [0, 3, -1])
 def test_a_broker_is_one_of_those_there_are(here: int) -> None:
     with pytest.raises(ValueError, match="allowed: 1 to 2"):
