@@ -15,6 +15,7 @@ from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import CallFromThread, CallLater, Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
 from sluicegate.gateway.node.siblings import Siblings
+from sluicegate.protocols.network.dialing import BeginPlain, begin_plain
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
 from sluicegate.protocols.transport.loop.event_loop import (
     quiet_of_sockets,
@@ -60,6 +61,7 @@ class Environment:
 
     store_threads: Callable[[Store, Runtime], StoreThreads] = ThreadedStore
     listener: type[Listener] = Listener
+    dialed: BeginPlain = begin_plain  # begins with a connection to a neighbor broker
     process: Callable[[], ProcessUsage | None] = process_usage
     turns: Callable[[], CallSoon] = turns_of_sockets  # schedules the turns of the actors on the running loop
     thread_calls: Callable[[], CallFromThread] = thread_calls_of_sockets  # has other threads call the running loop

@@ -299,4 +299,5 @@ class NodeLinks:
             assert self._siblings is not None, "one of them is the neighbor"
             connect_to_sibling(connection, self._siblings, neighbor.name)
         else:
-            runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings)))
+            begin = self._services.environment.dialed
+            runtime.keep(runtime.loop.create_task(dial(connection, neighbor.settings, begin)))

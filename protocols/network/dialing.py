@@ -8,7 +8,8 @@ import asyncio
 import os
 import socket
 import ssl
-from typing import cast
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias, cast
 
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.settings import LinkSettings
@@ -16,9 +17,12 @@ from sluicegate.protocols.transport.interface import PeerRecord
 from sluicegate.protocols.transport.listeners import adopt
 from sluicegate.protocols.transport.stream import Origin, Stream
 
+# Gives a connection its stream over a socket that is connected.
+BeginPlain: TypeAlias = Callable[[DialedConnection, socket.socket, PeerRecord], Awaitable[None]]
+
 
 class Dialing(asyncio.Protocol):
-    """The protocol of a new connection in TLS until its stream has taken over."""
+    """The protocol of a new connection over a transport of the loop's, as in TLS, until its stream has taken over."""
 
     def __init__(self, connection: DialedConnection, host: str, port: int) -> None:
         self._connection = connection
@@ -35,35 +39,35 @@ class Dialing(asyncio.Protocol):
         Stream(made, connection, _nothing).begin(PeerRecord("", self._host, self._port))
 
 
-async def dial(connection: DialedConnection, settings: LinkSettings) -> None:
+async def begin_plain(connection: DialedConnection, connected: socket.socket, peer: PeerRecord) -> None:
+    """Give a connection a stream of the selector's own."""
+    adopt(connected.detach(), peer, lambda: connection, b"", Origin("", _nothing))
+
+
+async def dial(connection: DialedConnection, settings: LinkSettings, begin: BeginPlain = begin_plain) -> None:
     """Connect. A failure is reported to the connection."""
-    target = settings.target
+    target, tls = settings.target, settings.tls
     assert target is not None, "only neighbors with an address are dialled"
+    host, port = target.host, target.port
+    loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(settings.options.connect_timeout_s):
-            connected = await _connected(target.host, target.port)
-            if settings.tls is not None:
-                await asyncio.get_running_loop().create_connection(
-                    lambda: Dialing(connection, target.host, target.port),
-                    sock=connected,
-                    ssl=settings.tls,
-                    server_hostname=target.host,
+            connected = await _connected(host, port)
+            if connection.cell.is_stopped():
+                connected.close()
+            elif tls is None:
+                await begin(connection, connected, PeerRecord("", host, port))
+            else:
+                await loop.create_connection(
+                    lambda: Dialing(connection, host, port), sock=connected, ssl=tls, server_hostname=host
                 )
-                return
     except TimeoutError:
-        connection.not_connected(f"no connection to {target.host}:{target.port} in time")
-        return
+        connection.not_connected(f"no connection to {host}:{port} in time")
     except (OSError, UnicodeError) as error:  # ssl.SSLError is the first; the second is of a name that no host has
         text = _words(error)
         if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLCertVerificationError):
             text = f"the TLS handshake failed: {text}; a port without TLS has a URL with flow://"
-        connection.not_connected(f"{target.host}:{target.port}: {text}")
-        return
-    if connection.cell.is_stopped():
-        connected.close()
-        return
-    peer = PeerRecord("", target.host, target.port)
-    adopt(connected.detach(), peer, lambda: connection, b"", Origin("", _nothing))
+        connection.not_connected(f"{host}:{port}: {text}")
 
 
 async def _connected(host: str, port: int) -> socket.socket:

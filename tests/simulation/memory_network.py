@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from sluicegate.protocols.network.dialed import DialedConnection
+from sluicegate.protocols.network.dialing import Dialing
+from sluicegate.protocols.transport.interface import PeerRecord
 from sluicegate.protocols.transport.listeners import Listener
 
 LATENCY_US = 2_000
@@ -219,6 +222,12 @@ class Wire(asyncio.Transport):
         if peer is not None:
             peer.disconnected()
         self._loop.call_soon(self._protocol.connection_lost, error)
+
+
+async def dialed(connection: DialedConnection, connected: socket.socket, peer: PeerRecord) -> None:
+    """Give a connection to a neighbor broker its stream, over a transport of the loop's."""
+    loop = asyncio.get_running_loop()
+    await loop.create_connection(lambda: Dialing(connection, peer.host, peer.port), sock=connected)
 
 
 class OutgoingWire(Wire):

@@ -22,7 +22,7 @@ from simulation.delivery_points import PORTS
 from simulation.http_clients import Program, Requester
 from simulation.image import Image
 from simulation.log_watch import LogWatch
-from simulation.memory_network import MemoryListener, Peer, Wire
+from simulation.memory_network import MemoryListener, Peer, Wire, dialed
 from simulation.memory_store import Faults, MemoryStore
 from simulation.named_publisher import Returner
 from simulation.node_checks import QuotaWatch, check_inside, forget_connections, is_being_read_back, queues_of
@@ -256,6 +256,7 @@ class World:
         environment = Environment(
             store_threads=lambda _, runtime: self._begin_threads(store, runtime),
             listener=judged(self._wire_violations, MemoryListener, times),
+            dialed=dialed,
             turns=lambda: self.loop.call_soon,
             thread_calls=lambda: self.loop.call_soon_threadsafe,
             timers=lambda: self.loop.call_later,
