@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Self
 
 from support.mqtt.packets import Packet, Published, packet, packet_id_of, published, take_packets, u16
@@ -82,6 +82,14 @@ class Connection:
 
     def send(self, *packets: bytes) -> None:
         self._peer.sendall(b"".join(packets))
+
+    def sends_until_it_breaks(self, packet: bytes) -> None:
+        """Send a packet again and again, at whatever pace it is taken, until the bridge has closed the connection."""
+        data, sent = memoryview(packet * 16_384), 0
+        with suppress(BrokenPipeError, ConnectionResetError):
+            while True:
+                with suppress(TimeoutError):
+                    sent = (sent + self._peer.send(data[sent:])) % len(data)
 
     def takes_little(self) -> None:
         """Have the system receive no more than a few packets that the test does not ask for."""

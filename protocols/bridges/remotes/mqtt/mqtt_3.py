@@ -82,7 +82,6 @@ class Mqtt3Remote(RemoteBroker):
         self._arrivals = Arrivals(settings, line, self._session.acknowledgements)
         self._connector = connector_to(remote)
         self.stale_filters = remote.stale_filters  # to be unsubscribed from
-        self.granted_qos: tuple[int, ...] = ()  # of each incoming rule, by a SUBACK of this session; empty: none came
         self._queue: deque[Outgoing] = deque()  # to be published
         self._poison = PoisonFinder()
 
@@ -90,7 +89,6 @@ class Mqtt3Remote(RemoteBroker):
         """Forget messages without an outcome."""
         self._session.forget()
         self._queue.clear()
-        self.granted_qos = ()
 
     def run(self) -> None:
         """Connect and serve."""
@@ -369,11 +367,13 @@ class _Serving:
         self._answer_until_ms = _now_ms() + CONNECT_S_MAX * 1000
         remote = self._remote
         if not event.session_present:
-            remote.stale_filters, remote.granted_qos = (), ()
-        if remote.settings.incoming and not remote.granted_qos:
+            remote.stale_filters = ()
+        if remote.settings.incoming:
+            # In a session that is present, too: a broker that crashed may have brought back an older state of it. The
+            # price is that all retained messages come again.
             self._session.subscribe([(rule.source, rule.qos) for rule in remote.settings.incoming])
-        else:  # another SUBSCRIBE would bring all retained messages again
-            self._subscribed()
+        else:
+            self._subscribed([])
 
     def _granted(self, event: Granted) -> None:
         rules = self._remote.settings.incoming
@@ -381,18 +381,17 @@ class _Serving:
             raise RemoteFailed(
                 f"the foreign broker has answered {len(rules)} subscriptions with {len(event.qos)} codes"
             )
-        granted_qos = []
+        granted_qos: list[int] = []
         for rule, granted in zip(rules, event.qos, strict=True):
             if granted is None:
                 raise RemoteFailed(f"the subscription {rule.source!r} was refused")
             granted_qos.append(granted)
-        self._remote.granted_qos = tuple(granted_qos)
-        self._subscribed()
+        self._subscribed(granted_qos)
 
-    def _subscribed(self) -> None:
+    def _subscribed(self, granted_qos: list[int]) -> None:
         """The subscriptions of the rules are there; those of earlier ones go after that, so that nothing is missed."""
         remote = self._remote
-        for index, (rule, granted) in enumerate(zip(remote.settings.incoming, remote.granted_qos, strict=True)):
+        for index, (rule, granted) in enumerate(zip(remote.settings.incoming, granted_qos, strict=True)):
             if granted < rule.qos:
                 text = f"the foreign broker grants QoS {granted}; the rule asks for {rule.qos}"
                 remote.line.lowered(Shortfall(is_incoming=True, rule=index, text=text))

@@ -154,8 +154,7 @@ def test_a_broker_that_takes_no_answers_is_not_read(broker: ScriptedBroker) -> N
         connection.grants(1)
         side.is_open()
         connection.takes_little()
-        with pytest.raises((BrokenPipeError, ConnectionResetError)):
-            connection.send(mqtt.pubrel(1) * 10_000_000)
+        connection.sends_until_it_breaks(mqtt.pubrel(1))
         assert side.ends().reason == "the broker has been silent for 2 s, and did not answer a ping"
 
 
@@ -370,8 +369,8 @@ def test_a_short_keep_alive_does_not_shorten_the_wait_for_connack(
         assert side.ends().reason == "no answer to CONNECT within 3 s"
 
 
-def test_a_session_that_has_the_subscriptions_is_not_asked_for_them_again(broker: ScriptedBroker) -> None:
-    """MQTT 3.1.1 sends all retained messages again for each SUBSCRIBE. What was granted is reported all the same."""
+def test_subscriptions_are_asked_for_in_a_session_that_is_present_too(broker: ScriptedBroker) -> None:
+    """A broker that crashed may have brought back an older state of the session, without them."""
     side = side_of(broker, incoming=[*IN_1, {"remote_topic": "b/#", "qos": 2}])
     side.connect()
     with broker.accepts() as connection:
@@ -380,21 +379,9 @@ def test_a_session_that_has_the_subscriptions_is_not_asked_for_them_again(broker
     side.ends()
     side.connect()
     with broker.accepts(session_present=True) as connection:
+        assert connection.grants(1, 1).kind == SUBSCRIBE
         side.is_open()
         assert [each.rule for each in side.news.lowered] == [1, 1]
-        side.send(b"1", qos=0)
-        assert connection.packet().kind == PUBLISH, "and not SUBSCRIBE"
-    side.ends()
-    side.connect()
-    with broker.accepts() as connection:
-        connection.grants(1, 2)
-        side.is_open()
-    side.ends()
-    side.remote.forget()
-    side.connect()
-    with broker.accepts(session_present=True) as connection:
-        connection.grants(1, 2)
-        side.is_open()
         side.close()
 
 
