@@ -78,7 +78,7 @@ def watch_vpn(events: Events, gate: SpoolGate) -> None:
 
 def bound_vpn(gate: SpoolGate, *, usage_bytes_max: int, usage: ThresholdPair) -> None:
     """Set the spool quota of a message VPN. What is stored already stays."""
-    gate.usage_bytes_max = usage_bytes_max
+    gate.bound(usage_bytes_max)
     gate.usage_threshold.watch(usage, limit=usage_bytes_max, unit=MEGABYTE, value=gate.usage_bytes)
 
 

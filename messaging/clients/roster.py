@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from sluicegate.messaging.clients.acl_profile import AclProfile, permissive
-from sluicegate.messaging.clients.limits import ClientProfile, VpnQuota
+from sluicegate.messaging.clients.limits import COUNT_MAX, ClientProfile, VpnQuota
 from sluicegate.messaging.clients.rights import (
     CONNECT_ACL,
     ENDPOINT_COUNT,
@@ -25,6 +25,7 @@ from sluicegate.messaging.clients.rights import (
     Denials,
     Grants,
 )
+from sluicegate.messaging.limits.places import PlaceOf, SharedPlaces
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 DEFAULT: Final = "default"
@@ -101,11 +102,16 @@ class ClientRoster:
         self.is_up = True  # the message VPN admits clients
         self.denials = Denials()
         self.count = 0  # connections
+        self._places: SharedPlaces | None = None  # beside those of the other brokers of this machine
         self._usernames: dict[str, ClientUsername] = {}
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
         self._acls: dict[str, AclProfile] = {DEFAULT: permissive(DEFAULT)}
         self._connected: dict[str, _Connected] = {}  # by username
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
+
+    def share(self, places: SharedPlaces) -> None:
+        """Share the limits of connections with the other brokers of this machine. Nobody is connected yet."""
+        self._places = places
 
     def configure(self, usernames: list[ClientUsername], profiles: list[ClientProfile], acls: list[AclProfile]) -> None:
         """Set usernames and profiles, also for connected clients. The profiles that usernames refer to are among them.
@@ -176,17 +182,9 @@ class ClientRoster:
             self._refuse(CONNECT_ACL, client, f"403 Forbidden: user {user!r} may not connect from {host}")
         connected = self._connected.get(user)
         ends = 1 if takes_over and connected is not None and connected.taken_over_count(client) > 0 else 0
-        count_max = profile.max_connection_count_per_client_username
-        if self.connected_count(user) - ends >= count_max:
-            text = f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
-            self._refuse(TOO_MANY_CONNECTIONS, client, text)
-        if self.count - ends >= self.quota.connection_count_max:
-            text = f"503 Too Many Clients: message VPN {self.vpn!r} has the {self.count} connections that it may have"
-            self._refuse(TOO_MANY_CONNECTIONS, client, text)
-        count = self._profile_counts.get(profile.name, 0)
-        if count - ends >= profile.max_connection_count:
-            text = f"503 Too Many Clients: profile {profile.name!r} allows {profile.max_connection_count} connections"
-            self._refuse(TOO_MANY_CONNECTIONS, client, text)
+        refuses = self._full(user, profile, ends)
+        if refuses is not None:
+            self._refuse(TOO_MANY_CONNECTIONS, client, self._text_of_full(refuses, user, profile))
         if connected is None:
             connected = self._connected[user] = _Connected()
         if rights is None:
@@ -197,6 +195,36 @@ class ClientRoster:
         self._count(profile.name, 1)
         return rights
 
+    def _full(self, user: str, profile: ClientProfile, ends: int) -> PlaceOf | None:
+        """Return whose limit has no place for one more connection, which ends so many others; None: all have one."""
+        further = 1 - ends
+        count, count_max = self.connected_count(user) + further, profile.max_connection_count_per_client_username
+        if count > count_max:
+            return PlaceOf.USERNAME
+        if self.count + further > self.quota.connection_count_max:
+            return PlaceOf.VPN
+        of_profile = self._profile_counts.get(profile.name, 0) + further
+        if of_profile > profile.max_connection_count:
+            return PlaceOf.PROFILE
+        places = self._places
+        if places is None:
+            return None
+        wants = [(PlaceOf.VPN, "", self.count + further, self.quota.connection_count_max)]
+        if count_max < COUNT_MAX:
+            wants.insert(0, (PlaceOf.USERNAME, user, count, count_max))
+        if profile.max_connection_count < COUNT_MAX:
+            wants.append((PlaceOf.PROFILE, profile.name, of_profile, profile.max_connection_count))
+        return places.claim(wants)
+
+    def _text_of_full(self, of: PlaceOf, user: str, profile: ClientProfile) -> str:
+        if of is PlaceOf.USERNAME:
+            count_max = profile.max_connection_count_per_client_username
+            return f"503 Too Many Clients: user {user!r} has the {count_max} connections that its profile allows"
+        if of is PlaceOf.VPN:
+            count_max = self.quota.connection_count_max
+            return f"503 Too Many Clients: message VPN {self.vpn!r} has the {count_max} connections that it may have"
+        return f"503 Too Many Clients: profile {profile.name!r} allows {profile.max_connection_count} connections"
+
     def leave(self, rights: ClientRights) -> None:
         """Remove a client that was admitted and has not left yet."""
         rights.is_connected = False
@@ -205,6 +233,7 @@ class ClientRoster:
         if connected.count == 0:
             del self._connected[rights.username]
         self._count(rights.profile.name, -1)
+        self._settle_user(rights.username, rights.profile)
 
     def _grants(self, user: str, client: str, profile: ClientProfile, acl: AclProfile, connected: _Connected) -> Grants:
         """Return what a client is granted, as one object for all clients of the username where that is possible."""
@@ -267,6 +296,7 @@ class ClientRoster:
             self._count(rights.profile.name, -1)
             rights.renew(self._grants(user, rights.client, profile, acl, connected))
             self._count(profile.name, 1)
+        self._settle_user(user, profile)
 
     def _count(self, profile: str, change: int) -> None:
         self.count += change
@@ -275,6 +305,15 @@ class ClientRoster:
             self._profile_counts[profile] = count
         else:
             self._profile_counts.pop(profile, None)
+        if self._places is not None:
+            self._places.settle(PlaceOf.VPN, "", self.count)
+            self._places.settle(PlaceOf.PROFILE, profile, count)
+
+    def _settle_user(self, user: str, profile: ClientProfile) -> None:
+        """Show the other brokers of this machine how many connections of a user there are, while they are limited."""
+        if self._places is not None:
+            is_limited = profile.max_connection_count_per_client_username < COUNT_MAX
+            self._places.settle(PlaceOf.USERNAME, user, self.connected_count(user) if is_limited else 0)
 
     def _username(self, user: str) -> ClientUsername:
         return self._usernames.get(user) or _NO_ACCOUNT

@@ -10,6 +10,7 @@ from typing import Final, final
 
 from mypy_extensions import i64
 
+from sluicegate.messaging.limits.slices import Slice
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.refusals import (
     ADMITTED,
@@ -41,6 +42,9 @@ class SpoolGate:
 
     `blocked` says why the store takes no more, or is empty, and `blocked_refusal` whether that is for lack of space or
     a failure. The spool actor sets and clears them. Invariant: usage of a child is also usage of its parent.
+
+    The limits are those of all brokers of a machine, which share them once `share` was called. Messages are compared
+    with what this broker holds of them: all, if it is alone.
     """
 
     def __init__(
@@ -53,6 +57,10 @@ class SpoolGate:
     ) -> None:
         self.usage_bytes_max = usage_bytes_max
         self.usage_count_max = usage_count_max
+        self._held_bytes = usage_bytes_max
+        self._held_count = usage_count_max
+        self._bytes_slice: Slice | None = None  # of usage_bytes_max
+        self._count_slice: Slice | None = None  # of usage_count_max
         self.refusal = refusal  # the verdict when the bytes are used up
         self.parent = parent
         self.usage_bytes: i64 = 0
@@ -66,6 +74,27 @@ class SpoolGate:
         self.usage_exceeded = Exceedance(no_refusal_listener)
         self.count_exceeded = Exceedance(no_refusal_listener)
 
+    def bound(self, usage_bytes_max: i64) -> None:
+        """Set the quota of bytes. What is stored already stays."""
+        self.usage_bytes_max = usage_bytes_max
+        self._held_bytes = usage_bytes_max
+        self.settle()
+
+    def share(self, bytes_slice: Slice, count_slice: Slice | None = None) -> None:
+        """Share the limits with the other brokers of this machine from now on. `settle` from time to time."""
+        self._bytes_slice = bytes_slice
+        self._count_slice = count_slice
+        self.settle()
+
+    def settle(self) -> None:
+        """Give back to the other brokers of this machine what is not used."""
+        held = self._bytes_slice
+        if held is not None:
+            self._held_bytes = min(held.settle(self.usage_bytes, self.usage_bytes_max), self.usage_bytes_max)
+        held = self._count_slice
+        if held is not None:
+            self._held_count = min(held.settle(self.usage_count, self.usage_count_max), self.usage_count_max)
+
     def verdict_on_bytes(self, size: i64) -> i64:
         """Return ADMITTED, or the verdict of the exceeded quota: the outermost gate is asked first."""
         parent = self.parent
@@ -75,7 +104,7 @@ class SpoolGate:
                 return verdict
         if self.blocked:
             return self.blocked_refusal
-        if self.usage_bytes + size > self.usage_bytes_max:
+        if self.usage_bytes + size > self._held_bytes and not self._takes_bytes(self.usage_bytes + size):
             return self.refusal
         return ADMITTED
 
@@ -91,9 +120,24 @@ class SpoolGate:
 
     def verdict_on_count(self, count: i64) -> i64:
         """Return ADMITTED, or REFUSED_SPOOL_COUNT."""
-        if self.usage_count + count > self.usage_count_max:
+        if self.usage_count + count > self._held_count and not self._takes_count(self.usage_count + count):
             return REFUSED_SPOOL_COUNT
         return ADMITTED if self.parent is None else self.parent.verdict_on_count(count)
+
+    def _takes_bytes(self, needed: i64) -> bool:
+        """Return whether this broker may use so many bytes, although it does not hold them; then it does."""
+        held = self._bytes_slice
+        if held is None or not held.admits(needed, self.usage_bytes_max):
+            return False
+        self._held_bytes = min(held.held, self.usage_bytes_max)
+        return True
+
+    def _takes_count(self, needed: i64) -> bool:
+        held = self._count_slice
+        if held is None or not held.admits(needed, self.usage_count_max):
+            return False
+        self._held_count = min(held.held, self.usage_count_max)
+        return True
 
     def count_in(self, count: i64, size: i64) -> None:
         """Count messages in, here and in the parents."""

@@ -107,9 +107,9 @@ def test_the_checks_are_made_in_their_order() -> None:
     gate.low_priority_count_max = 0
     message = with_priority(batch_of([b"123456"]), LOW_PRIORITY_BELOW - 1)
     verdicts = [gate.verdict(message)]
-    node.usage_bytes_max = 1000
+    node.bound(1000)
     verdicts.append(gate.verdict(message))
-    vpn.usage_bytes_max = 1000
+    vpn.bound(1000)
     verdicts.append(gate.verdict(message))
     gate.usage_bytes_max = 1000
     verdicts.append(gate.verdict(message))
@@ -121,7 +121,7 @@ def test_the_checks_are_made_in_their_order() -> None:
     verdicts.append(gate.verdict(message))
     gate.usage_count_max = 1000
     verdicts.append(gate.verdict(message))
-    node.usage_count_max = 1000
+    gate.spool = SpoolGate(usage_bytes_max=1000)
     verdicts.append(gate.verdict(message))
 
     assert verdicts == [

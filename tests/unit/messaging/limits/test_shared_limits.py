@@ -1,0 +1,149 @@
+"""Gates and rosters of brokers of one machine: together they admit what one broker would."""
+
+import pytest
+
+from sluicegate.messaging.clients.limits import ClientProfile
+from sluicegate.messaging.clients.rights import ClientDenied, ClientRights
+from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
+from sluicegate.messaging.limits.counts import key_of
+from sluicegate.messaging.limits.places import SharedPlaces
+from sluicegate.messaging.limits.slices import Slice
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_SPOOL_COUNT, REFUSED_SPOOL_FULL, REFUSED_VPN_FULL
+from sluicegate.messaging.queues.admission import SpoolGate
+from support.cores.shared_counts import running_brokers, shared_words
+
+BROKERS = 2
+
+
+def rosters() -> list[ClientRoster]:
+    found = [ClientRoster() for _ in range(BROKERS)]
+    for roster, counts in zip(found, running_brokers(shared_words(BROKERS), BROKERS), strict=True):
+        roster.share(SharedPlaces(counts, roster.vpn))
+    return found
+
+
+def allow(roster: ClientRoster, *, of_username: int, of_profile: int = 100) -> None:
+    profile = ClientProfile(
+        name="few", max_connection_count_per_client_username=of_username, max_connection_count=of_profile
+    )
+    roster.configure([ClientUsername("ann", client_profile="few"), ClientUsername("bob")], [profile], [])
+
+
+def admit(roster: ClientRoster, name: str, user: str = "ann", *, takes_over: bool = False) -> ClientRights:
+    return roster.admit(user, name, "10.0.0.1", 0, takes_over=takes_over)
+
+
+def test_a_username_has_its_connections_over_all_brokers() -> None:
+    one, other = rosters()
+    for each in (one, other):
+        allow(each, of_username=3)
+    admit(one, "a", takes_over=True)
+    first = admit(other, "b")
+    admit(one, "c")
+    for each in (one, other):
+        with pytest.raises(ClientDenied, match="user 'ann' has the 3 connections"):
+            admit(each, "d")
+    admit(one, "a", takes_over=True)
+    admit(other, "e", "bob")
+    other.leave(first)
+    one.leave(admit(one, "f"))
+    admit(other, "g")
+
+
+def test_a_profile_and_a_message_vpn_have_their_connections_over_all_brokers() -> None:
+    one, other = rosters()
+    for each in (one, other):
+        allow(each, of_username=100, of_profile=2)
+        each.quota.connection_count_max = 4
+    admit(one, "a")
+    admit(other, "b")
+    with pytest.raises(ClientDenied, match="profile 'few' allows 2"):
+        admit(one, "c")
+    admit(other, "d", "bob")
+    admit(other, "e", "bob")
+    with pytest.raises(ClientDenied, match="message VPN 'default' has the 4 connections"):
+        admit(one, "f", "bob")
+
+
+def test_a_limit_that_a_username_gets_counts_the_connections_there_are() -> None:
+    one, other = rosters()
+    for each in (one, other):
+        allow(each, of_username=1_000_000)
+    kept = admit(one, "a")
+    for each in (one, other):
+        allow(each, of_username=1)
+    with pytest.raises(ClientDenied):
+        admit(other, "b")
+    for each in (one, other):
+        allow(each, of_username=1_000_000)
+    one.leave(kept)
+    for each in (one, other):
+        allow(each, of_username=1)
+    admit(other, "b")
+
+
+def gates(*, bytes_max: int, count_max: int) -> list[tuple[SpoolGate, SpoolGate]]:
+    """Return the gates of the node and of a message VPN, which may have half of it, of each broker."""
+    found: list[tuple[SpoolGate, SpoolGate]] = []
+    for counts in running_brokers(shared_words(BROKERS), BROKERS):
+        node = SpoolGate(usage_bytes_max=bytes_max, usage_count_max=count_max)
+        vpn = SpoolGate(usage_bytes_max=bytes_max // 2, refusal=REFUSED_VPN_FULL, parent=node)
+        node.share(*[Slice(counts, key_of(what)) for what in ("bytes", "messages")])
+        vpn.share(Slice(counts, key_of("vpn")))
+        found.append((node, vpn))
+    return found
+
+
+def fill(gate: SpoolGate, size: int) -> int:
+    """Publish messages of one size until there is a refusal; return that."""
+    while True:
+        verdict = gate.verdict_on_bytes(size)
+        if verdict == ADMITTED:
+            verdict = gate.verdict_on_count(1)
+        if verdict != ADMITTED:
+            return int(verdict)
+        gate.count_in(1, size)
+
+
+def test_the_quota_of_a_message_vpn_is_that_of_all_brokers() -> None:
+    (_, one), (_, other) = gates(bytes_max=200_000, count_max=1_000_000)
+    one.count_in(30, 30_000)
+    one.settle()
+    assert fill(other, 100) == REFUSED_VPN_FULL
+    assert 95_000 <= one.usage_bytes + other.usage_bytes <= 100_000
+    assert fill(one, 100) == REFUSED_VPN_FULL
+    assert one.usage_bytes + other.usage_bytes == 100_000
+
+    other.count_out(500, 50_000)
+    other.settle()
+    assert fill(one, 100) == REFUSED_VPN_FULL
+    assert 95_000 <= one.usage_bytes + other.usage_bytes <= 100_000
+    assert (one.usage_bytes_max, other.usage_bytes_max) == (100_000, 100_000), "what operators see"
+
+
+def test_a_quota_that_is_lowered_or_raised_counts_from_then_on() -> None:
+    (node, one), (_, other) = gates(bytes_max=200_000, count_max=1_000_000)
+    fill(one, 100)
+    for each in (one, other):
+        each.bound(50_000)
+    one.count_out(520, 52_000)
+    for each in (node, one):
+        each.settle()
+    assert fill(other, 100) == REFUSED_VPN_FULL
+    assert one.usage_bytes + other.usage_bytes <= 50_000
+    for each in (one, other):
+        each.bound(150_000)
+    assert fill(other, 100) == REFUSED_VPN_FULL
+    assert one.usage_bytes + other.usage_bytes > 140_000
+
+
+def test_the_limits_of_the_node_hold_for_all_its_message_vpns_at_all_brokers() -> None:
+    (node, one), (_, other) = gates(bytes_max=20_000, count_max=50)
+    node.count_in(10, 15_000)
+    node.settle()
+    assert fill(other, 1_000) == REFUSED_SPOOL_FULL
+    other.count_out(4, 4_000)
+    one.count_in(30, 10)
+    node.settle()
+    assert fill(other, 1) == REFUSED_SPOOL_COUNT
+    assert node.usage_count + other.usage_count == 50
