@@ -38,7 +38,7 @@ def read_client_id(data: bytes, connect_bytes_max: int) -> FirstBytes:
     try:
         return _read(data, connect_bytes_max)
     except _MoreNeeded as more:
-        return FirstBytes(0, "", more.bytes)
+        return FirstBytes(0, "", more.needed_bytes)
     except (PeerViolation, _NoRoom):
         return _NOTHING
 
@@ -48,7 +48,7 @@ class _MoreNeeded(Exception):
 
     def __init__(self, count: int) -> None:
         super().__init__()
-        self.bytes = count
+        self.needed_bytes = count
 
 
 class _NoRoom(Exception):
