@@ -171,7 +171,7 @@ class Supervisor:
 
     async def _serve(self, broker: Broker, verb: str, given: tuple[Any, ...]) -> object:
         if verb == BEGIN:
-            return Start(broker.number, self.names, config_of_broker(self._config, broker.number, self._listener_ports))
+            return Start(broker.number, self.names, self._config_of(broker))
         if verb == RESTORED:
             return await self._restored(broker, *given)
         if verb == READY:
@@ -184,6 +184,9 @@ class Supervisor:
             self._failure.set_result(CannotStart(given[0], advice=given[1]))
         log.error("broker %s cannot start: %s", broker.name, given[0])
         return None
+
+    def _config_of(self, broker: Broker) -> Config:
+        return config_of_broker(self._config, broker.number, len(self.brokers), self._listener_ports)
 
     async def _restored(self, broker: Broker, holdings: Holdings) -> Go:
         """Have a broker meet the others that run; at the first start, once all have read their spools."""
@@ -238,8 +241,7 @@ class Supervisor:
             views: list[ReloadView] = []
             for broker in self.brokers:
                 with suppress(ChannelClosed):  # it begins with the new one
-                    own = config_of_broker(config, broker.number, self._listener_ports)
-                    views.append(await broker.ask(RELOAD, own))
+                    views.append(await broker.ask(RELOAD, self._config_of(broker)))
             return views
 
     async def _reload_on_signal(self) -> None:

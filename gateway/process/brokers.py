@@ -5,13 +5,17 @@ The first has the name and the data folder that a single broker has: so a data f
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from sluicegate.gateway.config.model import BROKERS_MAX, Config
+from sluicegate.gateway.config.sections.section import NamedSection
 from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.messaging.clients.homes import home_of
 from sluicegate.storage.backup.folder import BROKERS_FOLDER
+
+T = TypeVar("T", bound=NamedSection)
 
 CGROUPS: Final = Path("/sys/fs/cgroup")  # control groups, version 2; in a container, the root is the container's own
 
@@ -77,8 +81,15 @@ def check_no_broker_is_left_out(data: Path, count: int) -> None:
         raise CannotStart(text, advice=f"Start it with --brokers {there_are}.")
 
 
-def config_of_broker(config: Config, number: int, ports: Mapping[str, int]) -> Config:
-    """Return the configuration of one broker. `ports` are those of listeners that the kernel has picked."""
+def config_of_broker(config: Config, number: int, count: int, ports: Mapping[str, int]) -> Config:
+    """Return the configuration of one broker of so many. `ports` are those of listeners that the kernel has picked.
+
+    A bridge, and a REST delivery point, runs at one broker, which its name chooses.
+    """
+
+    def here(named: Iterable[T]) -> tuple[T, ...]:
+        return tuple([each for each in named if home_of(each.name, count) == number])
+
     listeners = config.listeners
     picked = {name: getattr(listeners, name).model_copy(update={"port": port}) for name, port in ports.items()}
     admin = config.admin
@@ -92,5 +103,13 @@ def config_of_broker(config: Config, number: int, ports: Mapping[str, int]) -> C
                 update={"enabled": False, "tls": admin.tls.model_copy(update={"enabled": False})}
             ),
             "health": config.health.model_copy(update={"enabled": False}),
+            "bridges": here(config.bridges),
+            "rest_delivery_points": here(config.rest_delivery_points),
+            "vpns": {
+                name: vpn.model_copy(
+                    update={"bridges": here(vpn.bridges), "rest_delivery_points": here(vpn.rest_delivery_points)}
+                )
+                for name, vpn in config.vpns.items()
+            },
         }
     )

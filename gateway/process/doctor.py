@@ -71,8 +71,9 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     """
     examination = Examination()
     examination.findings += lint(config, now_s=now_s)
-    for number in _brokers_in(config.data.path, examination):
-        examination.add(_examine_broker(config_of_broker(config, number, {}), looked), number)
+    numbers = _brokers_in(config.data.path, examination)
+    for number in numbers:
+        examination.add(_examine_broker(config_of_broker(config, number, len(numbers), {}), looked), number)
     return examination
 
 

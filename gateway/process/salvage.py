@@ -28,7 +28,7 @@ def salvage_node(
         examination.error("salvage", error_text(error))
         return examination
     for number in numbers:
-        own, place = config_of_broker(config, number, {}), broker_folder(folder, number)
+        own, place = config_of_broker(config, number, len(numbers), {}), broker_folder(folder, number)
         examination.add(_salvage_broker(own, place, incarnation(), looked), number)
     return examination
 

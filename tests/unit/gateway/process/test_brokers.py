@@ -56,7 +56,7 @@ def test_a_container_or_service_may_use_as_many_processors_as_its_limit_says(
 
 def test_a_broker_has_its_own_name_and_folder_the_picked_ports_and_none_for_operators() -> None:
     settings = ["brokers=2", "node.name=edge", "listeners.mqtt.port=0", "health.enabled=true", "data.path=data"]
-    config = config_of_broker(load(None, environment={}, settings=settings), 2, {"mqtt": 4711})
+    config = config_of_broker(load(None, environment={}, settings=settings), 2, 2, {"mqtt": 4711})
     assert (config.brokers, config.node.name, config.data.path) == (None, "edge-2", DATA / "brokers/2")
     assert (config.listeners.mqtt.port, config.listeners.amqp.port) == (4711, 5672)
     assert [config.admin.enabled, config.admin.tls.enabled, config.health.enabled] == [False] * 3
@@ -69,3 +69,22 @@ def test_nobody_starts_with_fewer_brokers_than_have_data(tmp_path: Path) -> None
     with pytest.raises(CannotStart, match="has queues and sessions of 3 brokers, and only 1 would start") as refused:
         check_no_broker_is_left_out(tmp_path, 1)
     assert refused.value.advice == "Start it with --brokers 3."
+
+
+def test_each_bridge_and_delivery_point_of_the_configuration_runs_at_one_broker() -> None:
+    settings = ["node.name=edge", "vpns.sales.enabled=true"]
+    for number in range(8):
+        for section in ("", "vpns.sales."):
+            settings += [
+                f"{section}bridges.{number}.name=b{number}",
+                f"{section}bridges.{number}.remote_url=mqtt://broker.example",
+                f"{section}bridges.{number}.incoming.0.remote_topic=t{number}/#",
+                f"{section}rest_delivery_points.{number}.name=r{number}",
+            ]
+    whole = load(None, environment={}, settings=settings)
+    parts = [config_of_broker(whole, number, 3, {}) for number in (1, 2, 3)]
+    for kind in ("bridges", "rest_delivery_points"):
+        names = sorted([each.name for each in getattr(whole, kind)])
+        assert sorted([each.name for part in parts for each in getattr(part, kind)]) == names
+        assert sorted([each.name for part in parts for each in getattr(part.vpns["sales"], kind)]) == names
+        assert all(getattr(part, kind) for part in parts), "eight names are spread over three brokers"
