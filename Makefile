@@ -31,6 +31,10 @@ NOT_AGAIN := $(addprefix --ignore=tests/,house/test_amqp_cases.py house/test_com
             house/test_dependencies.py house/test_style.py house/test_virtual_cases.py simulation/test_planted.py \
             simulation/network/test_planted_links.py \
             unit/bench/test_cases.py unit/gateway unit/pipeline unit/pyspark unit/scripts)
+# What is run again against several brokers on one machine: what clients and operators do. The list of what
+# needs a single broker is in tests/support/processes/one_broker.py.
+BROKERS  ?= 2
+SEVERAL  := $(addprefix tests/,interop stories)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100
@@ -87,6 +91,10 @@ test-compiled: ## as test, and fail unless the package is compiled
 .PHONY: test-pure
 test-pure: $(STAMPS)/test-tools $(STAMPS)/test-needs $(PURE)/.stamp ## the tests over the uncompiled package
 	SLUICEGATE_EXPECT=pure PYTHONPATH=$(abspath $(PURE)) $(PYTEST) $(AGAIN) $(NOT_AGAIN)
+
+.PHONY: test-brokers
+test-brokers: $(STAMPS)/test-tools $(STAMPS)/test-needs $(STAMPS)/installed-$(MODE) ## clients and stories against BROKERS=2 on one machine
+	SLUICEGATE_TEST_BROKERS=$(BROKERS) $(PYTEST) $(SEVERAL)
 
 .PHONY: simulate
 simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on virtual time: SEEDS=1000 many, SEED=7 one again

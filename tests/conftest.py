@@ -14,7 +14,8 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from support.network.event_loops import LOOPS, RunOnLoop, run_on
-from support.processes.gateway import WORKERS_MAX
+from support.processes.gateway import BROKERS, WORKERS_MAX
+from support.processes.one_broker import why_one_broker
 
 # Where a change is judged, properties are tried on the same examples every time; at a desk each run looks further.
 # Neither judges by the clock: how long an example takes says how busy the machine is.
@@ -101,6 +102,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What waits is spread over what computes: at no time do all workers wait, or all want a processor.
     """
+    if BROKERS:
+        for item in items:
+            if why := why_one_broker(item.nodeid):
+                item.add_marker(pytest.mark.skip(reason=f"one broker: {why}"))
     if hasattr(config, "workerinput"):
         counts = Counter(kept_together(item.nodeid) for item in items)
         slow = Counter(kept_together(item.nodeid) for item in items if item.get_closest_marker("slow"))

@@ -112,10 +112,13 @@ class MachineOperations(NodeInterface):
 
     def _every(self) -> list[AskedBroker]:
         """Return all brokers. Raises Refused unless all are running."""
-        away = [broker.name for broker in self._machine.brokers if not broker.is_ready]
-        if away:
+        if away := self._away():
             raise Refused(f"the change has to reach every broker, and {', '.join(away)} is not running; try again")
         return list(self._machine.brokers)
+
+    def _away(self) -> list[str]:
+        """Return the names of the brokers that take no traffic."""
+        return [broker.name for broker in self._machine.brokers if not broker.is_ready]
 
     async def _first(self, operation: str, *given: Any, **options: Any) -> Any:
         """Carry out at one broker what all of them would answer alike."""
@@ -146,9 +149,8 @@ class MachineOperations(NodeInterface):
             except NotFound as error:
                 missing = missing or error
         assert missing is not None, "a broker is running"
-        away = [broker.name for broker in self._machine.brokers if not broker.is_ready]
-        if away:
-            raise Refused(f"{missing}, unless it is at {', '.join(away)}, which is not running")
+        if away := self._away():
+            raise Refused(f"{missing}; not running: {', '.join(away)}")
         raise missing
 
     async def _at_home(self, operation: str, *given: Any, **options: Any) -> Any:
@@ -225,10 +227,18 @@ class MachineOperations(NodeInterface):
         wanted = {name: value for name, value in asked.items() if name != HOME}
         name = wanted.get("name")
         named = await self._all("queue_names")
-        if any(name in names for _, names in named):
+        if any(name in names for _, names in named) or await self._is_at_one_away(name):
             raise QueueAlreadyExists(str(name))
-        broker = self._home_asked_for(asked[HOME]) if HOME in asked else min(named, key=lambda each: len(each[1]))[0]
+        broker = self._home_asked_for(asked[HOME]) if HOME in asked else _home_for(wanted.get("dead_msg_queue"), named)
         return self._view_of(broker.name, await self._at(broker, "create_queue", wanted, durable=durable))
+
+    async def _is_at_one_away(self, name: object) -> bool:
+        """Return whether a broker that is not running has a queue of this name, as far as the others know."""
+        away = self._away()
+        if not away:
+            return False
+        elsewhere: list[NetworkQueueView] = await self._joined("list_network_queues")
+        return any(each.name == name and each.broker in away for each in elsewhere)
 
     def _home_asked_for(self, home: object) -> AskedBroker:
         names = [broker.name for broker in self._machine.brokers]
@@ -659,6 +669,17 @@ class MachineOperations(NodeInterface):
                 except ChannelClosed:
                     continue
         return merged_health([broker.name for broker in self._machine.brokers], answers)
+
+
+def _home_for(dead_msg_queue: object, named: Sequence[tuple[AskedBroker, Sequence[str]]]) -> AskedBroker:
+    """Return the broker for a new queue: that of the dead message queue that it names, else the one with the fewest.
+
+    Dead messages do not cross links.
+    """
+    for broker, names in named:
+        if dead_msg_queue in names:
+            return broker
+    return min(named, key=lambda each: len(each[1]))[0]
 
 
 def _of_brokers(answers: Iterable[tuple[str, Sequence[Sample]]]) -> list[Sample]:

@@ -154,7 +154,7 @@ def test_brokers_stop_by_themselves_when_the_supervisor_is_killed_and_the_next_o
         for _ in range(ROUNDS):
             load.confirms(draw.randint(*CONFIRMED_PER_ROUND))
             brokers = machine.broker_pids()
-            machine.kill9()
+            machine.kill_supervisor()
             machine.start()
             assert not any(is_running(pid) for pid in brokers)
             for client in load.clients:

@@ -29,6 +29,9 @@ START_S: Final = 45  # a cold start with a large spool, on a busy machine
 STOP_S: Final = 40  # clients get 10 s to let go, the rest is the store's
 COMMAND_S: Final = 45
 REQUEST_S: Final = 30
+# `make test-brokers` sets it: how many brokers every gateway has whose test does not say so.
+BROKERS_VARIABLE: Final = "SLUICEGATE_TEST_BROKERS"
+BROKERS: Final = {"brokers": count} if (count := os.environ.get(BROKERS_VARIABLE)) else {}
 TALKING_TO_THE_ADMIN_PORT: Final = ("queue", "bridge", "link", "actors", "backup", "bench", "events", "explain", "show")
 PYTHON: Final = (sys.executable, "-P", "-m", "sluicegate")  # -P: the working directory must not hide what is installed
 
@@ -87,7 +90,7 @@ class GatewayProcess:
     ) -> None:
         self.folder = folder
         self.config_file = config_file
-        self.settings = settings or {}
+        self.settings = {**BROKERS, **(settings or {})}
         self.stderr_file = folder / "stderr.log"
         self.ports: dict[str, int] = {}  # by listener, and `admin`
         self._process: subprocess.Popen[bytes] | None = None
@@ -156,6 +159,14 @@ class GatewayProcess:
     def pid(self) -> int:
         return self._running().pid
 
+    def broker_pids(self) -> list[int]:
+        """The processes of the brokers, in the order in which they were started. One broker has none of its own."""
+        try:
+            children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except OSError:  # it has ended
+            return []
+        return [int(each) for each in children]
+
     @property
     def stderr(self) -> str:
         """Everything written to standard error, over all starts."""
@@ -181,8 +192,12 @@ class GatewayProcess:
         return HTTP.get(f"{self.admin_url}/health/ready", timeout=START_S).status_code == 200
 
     def kill9(self) -> None:
-        """Kill the process, as a crash of the machine would."""
+        """Kill the process, and its brokers if it has several, as a crash of the machine would."""
         process = self._running()
+        if "brokers" in self.settings:
+            process.send_signal(signal.SIGSTOP)  # it starts none again meanwhile
+            for pid in self.broker_pids():
+                os.kill(pid, signal.SIGKILL)
         process.kill()
         process.wait(STOP_S)
         self._ended()

@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from support.processes.gateway import GatewayProcess, wait_until
+from support.processes.gateway import STOP_S, GatewayProcess, wait_until
 
 BACK_S = 45  # for a broker that was killed to take traffic again, on a busy machine
 
@@ -16,14 +16,16 @@ class MachineProcess(GatewayProcess):
         super().__init__(folder, {"brokers": count, **(settings or {})})
         self.count = count
 
-    def broker_pids(self) -> list[int]:
-        """The processes of the brokers, in the order in which they were started."""
-        children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
-        return [int(each) for each in children]
-
     def up_count(self) -> float:
         """Return how many brokers take traffic."""
         return self.metric("sluicegate_broker_up")
+
+    def kill_supervisor(self) -> None:
+        """Kill the supervisor alone: its brokers notice that it is gone."""
+        process = self._running()
+        process.kill()
+        process.wait(STOP_S)
+        self._ended()
 
     def kill_broker(self, pid: int) -> None:
         """Kill one broker, and wait until as many as before take traffic again."""

@@ -1,0 +1,131 @@
+"""Operators of a machine with two brokers see one gateway, and hear what they need to know of a broker that is away."""
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from sluicegate.storage.environment.folder_lock import FolderLock
+from sluicegate.storage.errors import FolderInUse
+from support.http.plain import HTTP
+from support.processes.gateway import wait_until
+from support.processes.machine import MachineProcess
+
+BROKERS = 2
+FIRST, SECOND = "sluicegate", "sluicegate-2"
+ANSWER_S = 30
+AWAY_S = 45
+
+pytestmark = [pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MachineProcess]:
+    with MachineProcess(tmp_path_factory.mktemp("machine"), BROKERS) as process:
+        yield process
+
+
+@pytest.fixture
+def machine(started: MachineProcess) -> Iterator[MachineProcess]:
+    """The machine, without queues."""
+    yield started
+    for queue in HTTP.get(f"{started.admin_url}/queues", timeout=ANSWER_S).json()["queues"]:
+        name = queue["config"]["name"]
+        if not name.startswith("#"):
+            HTTP.delete(f"{started.admin_url}/queues/{name}", timeout=ANSWER_S).raise_for_status()
+
+
+def creates(machine: MachineProcess, **queue: object) -> httpx.Response:
+    return HTTP.post(f"{machine.admin_url}/queues", json=queue, timeout=ANSWER_S)
+
+
+def home_of(machine: MachineProcess, queue: str) -> object:
+    return machine.queue(queue)["broker"]
+
+
+@contextmanager
+def second_broker_away(machine: MachineProcess) -> Iterator[None]:
+    """Kill the second broker, and keep it from coming back: its data folder is in use."""
+    os.kill(machine.broker_pids()[1], signal.SIGKILL)
+    locks: list[FolderLock] = []
+
+    def is_locked() -> bool:
+        try:
+            locks.append(FolderLock(machine.data / "brokers" / "2"))
+        except FolderInUse:
+            return False
+        return True
+
+    wait_until(is_locked, within_s=AWAY_S, what="a data folder that no process uses")
+    wait_until(lambda: machine.up_count() == BROKERS - 1, within_s=AWAY_S, what="a broker that is missed")
+    yield
+    locks[0].release()
+    wait_until(lambda: machine.up_count() == BROKERS, within_s=AWAY_S, what="a broker that comes back")
+
+
+def test_new_queues_spread_and_commands_find_them(machine: MachineProcess) -> None:
+    names = ["one", "two", "three", "four"]
+    for name in names:
+        assert machine.command("queue", "create", name, "--subscription", f"{name}/>").returncode == 0
+    homes = [home_of(machine, name) for name in names]
+    assert sorted(homes, key=str) == [FIRST, FIRST, SECOND, SECOND]
+
+    for name in names:
+        assert machine.command("pub", "--topic", f"{name}/x", "--message", f"to {name}").returncode == 0
+    wait_until(
+        lambda: all(machine.held_count(name) == 1 for name in names), within_s=ANSWER_S, what="a message in each queue"
+    )
+    listed = machine.command("queue", "list").stdout
+    assert all(name in listed for name in names)
+    for name in names:
+        assert f"to {name}" in machine.command("queue", "browse", name).stdout
+        assert machine.command("queue", "delete", name, "--yes").returncode == 0
+    assert all(name not in machine.command("queue", "list").stdout for name in names)
+
+
+def test_a_queue_comes_where_the_request_says_and_its_name_is_taken_everywhere(machine: MachineProcess) -> None:
+    assert creates(machine, name="there", home=SECOND).json()["broker"] == SECOND
+    assert creates(machine, name="there", home=FIRST).status_code == 409
+    refused = creates(machine, name="other", home="elsewhere")
+    assert refused.status_code == 422
+    assert refused.json()["allowed"] == f"{FIRST}, {SECOND}"
+
+
+def test_a_queue_comes_to_the_dead_message_queue_that_it_names(machine: MachineProcess) -> None:
+    """Dead messages do not cross links: elsewhere they would be deleted."""
+    creates(machine, name="dead", home=SECOND)
+    for number in range(3):
+        assert creates(machine, name=f"q{number}", dead_msg_queue="dead").json()["broker"] == SECOND
+
+
+def first_knows_of_it(machine: MachineProcess) -> bool:
+    """Return whether the first broker knows where a message for the queue `away` goes."""
+    answer = HTTP.get(f"{machine.admin_url}/explain/publish", params={"queue": "away"}, timeout=ANSWER_S)
+    return answer.status_code == 200 and bool(answer.json()["destinations"])
+
+
+def test_while_a_broker_is_away_the_other_serves_and_says_what_is_missing(machine: MachineProcess) -> None:
+    creates(machine, name="here", home=FIRST)
+    creates(machine, name="away", home=SECOND)
+    wait_until(lambda: first_knows_of_it(machine), within_s=ANSWER_S, what="a queue that the other knows of")
+    with second_broker_away(machine):
+        health = HTTP.get(f"{machine.admin_url}/health/ready", timeout=ANSWER_S)
+        assert (health.status_code, health.json()["reasons"]) == (200, [f"broker {SECOND} is not running"])
+        assert machine.metric("sluicegate_broker_up", broker=SECOND) == 0
+        assert home_of(machine, "here") == FIRST
+
+        for answer in (
+            HTTP.get(f"{machine.admin_url}/queues/away", timeout=ANSWER_S),
+            HTTP.delete(f"{machine.admin_url}/queues/away", timeout=ANSWER_S),
+            HTTP.post(f"{machine.admin_url}/users", json={"name": "u", "password": "a secret"}, timeout=ANSWER_S),
+            creates(machine, name="more", home=SECOND),
+        ):
+            assert answer.status_code == 409
+            assert SECOND in answer.json()["detail"]
+        assert creates(machine, name="away").status_code == 409  # else there were two of this name
+        assert creates(machine, name="more").json()["broker"] == FIRST
+    assert home_of(machine, "away") == SECOND
+    assert creates(machine, name="later", home=SECOND).status_code == 201
