@@ -16,6 +16,7 @@ from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.config.sections.node import Health
 from sluicegate.gateway.security.credentials import read_credentials
 from sluicegate.gateway.security.operators import Operators
+from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
 from sluicegate.gateway.views.errors import CannotStart, opening
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import Event
@@ -58,6 +59,7 @@ class MachinePorts:
         self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
         self._checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=self._clock)
         self._operators: Operators | None = None
+        self._watched: WatchedFiles | None = None
         self._servers: dict[str, AdminServer] = {}
         self._places = {name: Places() for name in SECTIONS}
 
@@ -90,12 +92,21 @@ class MachinePorts:
             with opening(name, section.host, section.port):
                 self._servers[name] = await self._serve(operations, name, section)
             del self._bound[name]
+        loop = asyncio.get_running_loop()
+        self._watched = WatchedFiles(
+            lambda delay_ms, work: loop.call_later(delay_ms / 1000, work),
+            self._config,
+            lambda: self.reload(self._config),
+        )
 
     def reload(self, config: Config) -> None:
         """Put accounts and files of another configuration in force. Raises OSError and ValueError; nothing changes."""
+        seen = look_at(config)  # before the files are read: a later change is read again
         credentials = read_credentials(config.admin.users, config.admin.oauth, self._clock.wall_ms)
         contexts = [(server.listener, server.listener.read_tls()) for server in self._servers.values()]
         self._config = config
+        if self._watched is not None:
+            self._watched.follow(seen)
         if self._operators is not None:
             self._operators.configure(config.admin, credentials)
         for listener, context in contexts:
@@ -112,6 +123,8 @@ class MachinePorts:
 
     async def stop(self) -> None:
         """Close the ports; requests in progress are finished."""
+        if self._watched is not None:
+            self._watched.end()
         for bound in self._bound.values():
             for each in bound:
                 each.close()

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any, Final, final
 
 from sluicegate.gateway.build import release
@@ -134,10 +134,9 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             broker.started_s = loop.time()
-            code = await self._run_once(broker)
+            how = await self._run_once(broker)
             if self._stopping.is_set():
                 return
-            how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
             lasted_ms = int((loop.time() - broker.started_s) * 1000)
             delay_ms = broker.backoff.next_ms(lasted_ms, random.random())  # no secret
             log.error("broker %s has ended (%s); it is started again in %d ms", broker.name, how, delay_ms)
@@ -146,28 +145,37 @@ class Supervisor:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), delay_ms / 1000)
 
-    async def _run_once(self, broker: Broker) -> int:
-        """Run a broker's process to its end; return the exit code, negative for a signal."""
-        control, its_control = socket.socketpair()
-        passage, its_passage = make_pair()
-        flags = ["-P"] if sys.flags.safe_path else []
-        fds = (its_control.fileno(), its_passage.fileno())
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *flags, "-m", MODULE, *[str(fd) for fd in fds], pass_fds=fds
-        )
-        its_control.close()
-        its_passage.close()
+    async def _run_once(self, broker: Broker) -> str:
+        """Run a broker's process to its end; return how it has ended."""
+        try:
+            process, control, passage = await self._start_process()
+        except OSError as error:  # no memory, or no more processes or files for this user
+            return error.strerror or str(error)
         broker.process = process
         broker.passage = Passage(passage, take=lambda message, fd: os.close(fd))
         broker.channel = await Channel.over(control, lambda verb, given: self._serve(broker, verb, given))
         try:
-            return await process.wait()
+            code = await process.wait()
+            return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         finally:
             broker.is_ready = False
             broker.holdings = None
             broker.process = None
             broker.passage.close()
             broker.channel.close()
+
+    @staticmethod
+    async def _start_process() -> tuple[asyncio.subprocess.Process, socket.socket, socket.socket]:
+        """Start a broker's process; return it, and our ends of its channel and passage. Raises OSError."""
+        with ExitStack() as unused:  # their ends in this process, all of them after a failure
+            control, its_control = [unused.enter_context(each) for each in socket.socketpair()]
+            passage, its_passage = [unused.enter_context(each) for each in make_pair()]
+            flags = ["-P"] if sys.flags.safe_path else []
+            fds = (its_control.fileno(), its_passage.fileno())
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *flags, "-m", MODULE, *[str(fd) for fd in fds], pass_fds=fds
+            )
+            return process, socket.socket(fileno=control.detach()), socket.socket(fileno=passage.detach())
 
     async def _serve(self, broker: Broker, verb: str, given: tuple[Any, ...]) -> object:
         if verb == BEGIN:

@@ -110,7 +110,7 @@ class Node:
         )
         self.trace_export: TraceExport | None = None
         self.watched_files = WatchedFiles(
-            services.runtime, config, lambda: self._apply_secrets(self._read_secrets(services.config))
+            services.runtime.after, config, lambda: self._apply_secrets(self._read_secrets(services.config))
         )
         self.backups = self._spawn_backups()
 

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, final
 
-from sluicegate.actors.runtime.runtime import Runtime, TimerHandle
+from sluicegate.actors.runtime.runtime import TimerHandle
 from sluicegate.gateway.config.model import Config
 
 log = logging.getLogger("sluicegate.node")
 
 LOOK_MS: Final = 10_000
 
+After = Callable[[int, Callable[[], object]], TimerHandle]
 Seen = tuple[int, int, int] | None  # inode, size and time of change; None: the file does not exist
 
 
@@ -38,11 +39,12 @@ def look_at(config: Config) -> dict[Path, Seen]:
 class WatchedFiles:
     """The watched files of one node. An unusable file is logged, and its old contents stay in force."""
 
-    def __init__(self, runtime: Runtime, config: Config, read_again: Callable[[], None]) -> None:
-        self._runtime = runtime
+    def __init__(self, after: After, config: Config, read_again: Callable[[], None]) -> None:
+        """`after` calls back after so many milliseconds."""
+        self._after = after
         self._read_again = read_again
         self._seen = look_at(config)
-        self._timer: TimerHandle = runtime.after(LOOK_MS, self._tick)
+        self._timer: TimerHandle = after(LOOK_MS, self._tick)
 
     def follow(self, seen: dict[Path, Seen]) -> None:
         """Watch the files of another configuration. `seen` is their state before it was read."""
@@ -68,7 +70,7 @@ class WatchedFiles:
 
     def _tick(self) -> None:
         self.look()
-        self._timer = self._runtime.after(LOOK_MS, self._tick)
+        self._timer = self._after(LOOK_MS, self._tick)
 
 
 def _seen(file: Path) -> Seen:
