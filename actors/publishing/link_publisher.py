@@ -165,6 +165,7 @@ class LinkPublisher(Publisher):
         if durable_count:
             publication = Publication(batch, publisher=address, token=token, partitions_count=durable_count)
             publication.session_rows = [row()]
+            publication.rows_can_wait = True
         for queue, number, rows, part in parts:
             own = publication if queue.durable else None
             queue.partitions[number].address.post(Append(part, own, rows))

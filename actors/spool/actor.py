@@ -168,8 +168,8 @@ class Spool(Behaviour, Flushed):
     def flush(self) -> None:
         """Confirm what need not be written, and commit the rest if it is time.
 
-        While consumers still hold messages, publishers of settled ones wait for the others, or for the timer: they are
-        confirmed together, and so publish together again, and many cost little more than one.
+        While consumers still hold messages, publishers of settled ones wait for the others, or for an interval: they
+        are confirmed together, and so publish together again, and many cost little more than one.
         """
         self._flush_asked = False
         if self._planner.pending.is_empty():
@@ -190,9 +190,11 @@ class Spool(Behaviour, Flushed):
                 self._idle()
             return
         at_ms = max(due_ms, self._last_commit_ms + self._commit_interval_ms)
+        now_ms = self._runtime.clock.now_ms()
+        if self._planner.has_elided():
+            at_ms = min(at_ms, now_ms + self._commit_interval_ms)  # consumers of others may take longer
         if self._timer is not None and self._timer_ms <= at_ms:
             return  # another flush will follow
-        now_ms = self._runtime.clock.now_ms()
         if at_ms > now_ms and (due_ms > now_ms or not self._waits_alone()):
             self._schedule_flush(at_ms, now_ms)
         else:

@@ -43,9 +43,11 @@ class Publication:
         "matches",
         "only_moves",
         "open_count",
+        "patience_ms",
         "publisher",
         "record_number",
         "refused",
+        "rows_can_wait",
         "session_rows",
         "settlements",
         "token",
@@ -61,11 +63,13 @@ class Publication:
         self.unsequenced_count = partitions_count
         self.open_count: i64 = 0
         self.undelivered_count: i64 = 0
+        self.patience_ms: i64 = 0  # what its consumers mostly need to settle; 0: less than a commit interval
         self.record_number: i64 = UNWRITTEN
         self.confirmed = False
         self.refused = False  # the store could not write it
         # The commit that writes the publication writes both of these.
         self.session_rows: list[tuple[bytes, bytes]] | None = None
+        self.rows_can_wait = False  # these rows, until consumers have had their time to settle the messages
         # Sequences in other partitions that it settles: its messages came from there, or its publisher consumed them.
         # Partition, first, end.
         self.settlements: list[tuple[int, int, int]] | None = None
@@ -86,7 +90,9 @@ class Publication:
 
     def may_be_spared(self) -> bool:
         """Return whether consumers may settle all of it before it is written, so that it need not be."""
-        return self.undelivered_count == 0 and self.session_rows is None and self.settlements is None
+        if self.undelivered_count > 0 or self.settlements is not None:
+            return False
+        return self.session_rows is None or self.rows_can_wait
 
     def not_sequenced(self) -> bool:
         """Record that a partition stopped before it numbered its rows; return whether it was the last one awaited."""

@@ -278,13 +278,15 @@ class Ledger(LedgerState):
         tries = self.failures.get(first, 0) + 1 if self.failures else 1
         start_row = first - segment.first
         stop_row = end - segment.first
-        flow.flow.window.take(end - first)
+        window = flow.flow.window
+        window.take(end - first)
         flow.in_flight.add(first, end)
         if self.rules.ack_timeout_ms > 0:
             flow.lock(first, end, now_ms=wall_ms, timeout_ms=self.rules.ack_timeout_ms)
         publication = segment.publication
         if publication is not None and not redelivered:
             publication.undelivered_count -= end - first
+            publication.patience_ms = max(publication.patience_ms, window.settles_in_ms)
         delivery = Delivery(flow.flow, flow.epoch, batch, start_row, stop_row, first, redelivered, tries, publication)
         if self.annotations is not None:
             delivery.annotation = self.annotations.by_sequence.get(first, b"")

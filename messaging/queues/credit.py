@@ -150,6 +150,7 @@ class CreditWindow(Generic[Waiter]):
         self.used: i64 = 0
         self.lent: i64 = 0  # of `used`: messages that other brokers may deliver
         self.is_shut = False  # the consumer's socket takes no more for now, whatever its credit
+        self.settles_in_ms: i64 = 0  # what the consumer mostly needs for it; 0: less than a commit interval
         self.called_count: i64 = 0  # waiters called since the last check; each is left at least one credit
         self._promised_count: i64 = 0  # from the head of the line: waiters to be called while there is credit
         self.lenders: list[Callable[[], None]] | None = None  # called when a waiter stands in line; None: none lends

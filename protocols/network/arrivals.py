@@ -32,7 +32,7 @@ log = logging.getLogger("sluicegate.network")
 
 TRY_AGAIN_MS: Final = 250
 TRIES_BEFORE_EVENT: Final = 4  # without room; a moment of it is no event
-WAITING_MAX: Final = 16_384  # messages that wait for room: four windows of a link queue, of which some may come again
+WAITING_MAX: Final = 131_072  # messages that wait for room: four windows of a link queue, of which some may come again
 _RANGE_BYTES: Final = 16
 _ANSWER_BYTES: Final = 64  # of LINK_STORED beside its ranges
 

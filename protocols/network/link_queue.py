@@ -29,11 +29,47 @@ from sluicegate.protocols.flow.links import LinkWire
 log = logging.getLogger("sluicegate.network")
 
 PROTOCOL: Final = "link"
-WINDOW: Final = 4_096  # messages on their way
+WINDOW: Final = 32_768  # messages on their way
+WINDOW_BEFORE: Final = 4_096  # the same to a neighbor of an earlier release
 WINDOW_BYTES: Final = 16 * 1024 * 1024  # of them; a larger message goes alone
 FRAME_HEAD_BYTES: Final = 4_096  # room for everything in a frame beside the messages and the names of groups
 FLOOR_EVERY: Final = 512  # messages settled until the floor is looked up again
 BIND_AGAIN_MS: Final = 1_000
+ANSWER_MS_MAX: Final = 10  # on average: for a neighbor that takes longer no commit is put off
+
+
+@final
+class AnswerTime:
+    """How long the neighbor takes to answer, by one message at a time, and so how long a commit may wait for it.
+
+    A message that is settled before the commit is never written here, and the neighbor makes a commit of its own before
+    it answers. A neighbor that takes longer, as over a long distance, would only delay confirmations.
+    """
+
+    def __init__(self) -> None:
+        self.patience_ms = 0  # of the store of this broker; 0: the usual one
+        self._average_ms = 0.0
+        self._sequence = 0  # of the message whose answer is awaited; 0: of none
+        self._sent_ms = 0
+
+    def sent(self, end: int, now_ms: int) -> None:
+        """Note that messages up to the sequence before `end` are sent."""
+        if self._sequence == 0:
+            self._sequence = end - 1
+            self._sent_ms = now_ms
+
+    def answered(self, first: int, end: int, now_ms: int) -> bool:
+        """Note an answer; return whether `patience_ms` was reckoned anew."""
+        if not first <= self._sequence < end:
+            return False
+        self._sequence = 0
+        self._average_ms += (now_ms - self._sent_ms - self._average_ms) / 4
+        self.patience_ms = 2 * int(self._average_ms + 1) if self._average_ms <= ANSWER_MS_MAX else 0
+        return True
+
+    def forget(self) -> None:
+        """The connection is gone: no answer comes."""
+        self._sequence = 0
 
 
 @final
@@ -52,7 +88,9 @@ class LinkQueueSender:
         self._wire: LinkWire | None = None
         self._link_flow_id = 0
         self._frame_bytes_max = 0
+        self._window_max = WINDOW_BEFORE
         self._window: CreditWindow[Address] = CreditWindow(0)
+        self._answers: Final = AnswerTime()
         self._partition: Address | None = None
         self._epoch = 0
         self._sizes: dict[int, tuple[int, int]] = {}  # first sequence of what is on its way -> its end, and its bytes
@@ -63,17 +101,23 @@ class LinkQueueSender:
         self._settled_count = 0  # since the floor was looked up
 
     @property
+    def window(self) -> int:
+        """The number of messages that may be on their way."""
+        return self._window.limit
+
+    @property
     def unanswered_count(self) -> int:
         """The number of messages on their way."""
         return self._unanswered.total
 
     # --- the connection ---
 
-    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int) -> None:
-        """Begin to send."""
+    def connected(self, wire: LinkWire, link_flow_id: int, frame_bytes_max: int, *, is_wide: bool) -> None:
+        """Begin to send. `is_wide`: the neighbor takes `WINDOW` messages without an answer."""
         self._wire = wire
         self._link_flow_id = link_flow_id
         self._frame_bytes_max = frame_bytes_max
+        self._window_max = WINDOW if is_wide else WINDOW_BEFORE
         self._look_up_floor()
         self._bind()
 
@@ -86,6 +130,7 @@ class LinkQueueSender:
 
     def _unbound(self) -> None:
         self.flow_id = 0
+        self._answers.forget()
         self._window.close()
         self._sizes = {}
         self._unanswered = RangeSet()
@@ -96,7 +141,8 @@ class LinkQueueSender:
         if wire is None or self.flow_id:
             return
         flow_id = self.flow_id = self._cell.runtime.next_urn()
-        window = self._window = CreditWindow(WINDOW)
+        window = self._window = CreditWindow(self._window_max)
+        window.settles_in_ms = self._answers.patience_ms
 
         def bound(answer: LoopFuture[Any]) -> None:
             if answer.error() is not None and self.flow_id == flow_id:
@@ -178,6 +224,7 @@ class LinkQueueSender:
             self._settle(first, end, REJECTED, "it is larger than the neighbor's frames")
             return
         self.sent_count += batch.count
+        self._answers.sent(end, self._cell.runtime.dispatcher.both_ms()[0])
         if first in self._sizes:
             self._bytes -= self._sizes[first][1]
         self._sizes[first] = (end, len(body))
@@ -193,6 +240,8 @@ class LinkQueueSender:
         if not self.flow_id:
             return
         for first, end in ranges:
+            if self._answers.answered(first, end, self._cell.runtime.dispatcher.both_ms()[0]):
+                self._window.settles_in_ms = self._answers.patience_ms
             for start, stop in self._unanswered.within(first, end):
                 self.stored_count += stop - start
                 self._settle(start, stop, ACCEPTED, "")

@@ -22,6 +22,7 @@ from sluicegate.protocols.flow.codec.frames.link import (
     TAKES_PACKETS,
     TELLS_CLIENTS,
     TELLS_NEIGHBORS,
+    WIDE_WINDOW,
     Link,
 )
 from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, MOVES, SERVES_CONSUMERS, SERVES_READERS
@@ -37,7 +38,7 @@ ONE_LINK: Final = RestartPolicy(OnFailure.RESTART, restarts_max=1_000_000)  # a 
 # Of this broker's links.
 FEATURES: Final = (
     *(TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, SERVES_READERS),
-    *(ACTS, MOVES, FORMAT),
+    *(ACTS, MOVES, WIDE_WINDOW, FORMAT),
 )
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"

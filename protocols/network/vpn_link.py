@@ -283,7 +283,7 @@ class VpnLink(LinkOutput, Flushed):
         self._takes_packets = TAKES_PACKETS in greeting.features
         self.interests.connected(wire, flow_id, frame_bytes_max)
         self.arrivals.connected(self._cell, wire, flow_id, frame_bytes_max, self._ask_flush)
-        self.queue_sender.connected(wire, flow_id, frame_bytes_max)
+        self.queue_sender.connected(wire, flow_id, frame_bytes_max, is_wide=frames.WIDE_WINDOW in greeting.features)
         if frames.RETAINED in greeting.features:
             self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
         if TELLS_CLIENTS in greeting.features:

@@ -3,7 +3,7 @@
 Consumers settle most messages within a fraction of a millisecond, and settled messages need no write. So a publication
 waits for some time when consumers have all its messages. A publication with a message that has no consumer is due at
 once, because no consumer may come. Many pending publications are also due at once: one commit for them is cheap for
-each.
+each. A consumer that is a neighbor broker commits itself before it settles, and is given the time for that.
 
 A commit takes all publications or none. So the store has, with each publication, every older one that is still open:
 after a crash, no message overtakes an older one that its publisher sends again.
@@ -55,15 +55,17 @@ class PendingPublications:
         return publications
 
     def due_ms(self, patience_ms: int) -> int:
-        """Return the time at which these publications are due: `patience_ms` after the arrival of the oldest.
+        """Return the time at which the first of these publications is due: `patience_ms` after its arrival.
 
-        Returns 0 (at once) when one of them must be written in any case or there are many, `NEVER` when there are none.
+        Where its consumers are known to need longer, it is so much later, unless `patience_ms` is 0. Returns 0 (at
+        once) when one of them must be written in any case or there are many, `NEVER` when there are none.
         """
         if len(self._came_ms) > GIVEN_TIME_MAX:
             return 0
-        for publication in self._came_ms:
+        due_ms = NEVER
+        for publication, came_ms in self._came_ms.items():
             if not publication.may_be_spared():
                 return 0
-        for came_ms in self._came_ms.values():
-            return came_ms + patience_ms
-        return NEVER
+            given_ms = max(patience_ms, publication.patience_ms) if patience_ms > 0 else 0
+            due_ms = min(due_ms, came_ms + given_ms)
+        return due_ms

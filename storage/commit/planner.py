@@ -250,6 +250,10 @@ class CommitPlanner:
         consumed, self._consumed = self._consumed, []
         return consumed
 
+    def has_elided(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._consumed)
+
     def due_ms(self, patience_ms: int) -> int:
         """Return the time at which a commit is due; see `PendingPublications.due_ms`."""
         at_once = (

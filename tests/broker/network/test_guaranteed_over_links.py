@@ -16,6 +16,7 @@ from sluicegate.gateway.views.errors import LinkNotFound, Refused
 from sluicegate.gateway.views.node.backups import BackupState
 from sluicegate.protocols.flow.codec.codes import LIMIT_EXCEEDED, PeerViolation
 from sluicegate.protocols.flow.codec.frames.link import LinkStore
+from sluicegate.protocols.network.arrivals import WAITING_MAX
 from sluicegate.storage.backup.restore import restore_backup
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shown, shows
@@ -336,10 +337,10 @@ async def test_a_neighbor_that_sends_on_without_answers_is_cut_off(network: Brok
     broker.node.default.gate.usage_bytes_max = 0
     vpn = broker.neighbor("a").vpns[0]
     lineages = len(vpn.kept.sequences)
-    body = link_body(batch_of([b"x"] * 1000, topic="t/1"))
+    body = link_body(batch_of([b"x"] * (WAITING_MAX // 16), topic="t/1"))
     for lineage in range(16):
         vpn.received(LinkStore(1, 0, 1000 + lineage, 0, 1, body, False))
-    with pytest.raises(PeerViolation, match="17000 messages without an answer; at most 16384"):
+    with pytest.raises(PeerViolation, match=f"messages without an answer; at most {WAITING_MAX}"):
         vpn.received(LinkStore(1, 0, 1016, 0, 1, body, False))
     assert len(vpn.kept.sequences) == lineages, "nothing of them is stored"
     wire = broker.neighbor("a").wire

@@ -9,8 +9,15 @@ from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import Refused as OperationRefused
 from sluicegate.gateway.views.queues.selections import SEQUENCE_MAX, ReplayStart
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.link import RETAINED, TAKES_PACKETS, TELLS_CLIENTS, TELLS_NEIGHBORS
+from sluicegate.protocols.flow.codec.frames.link import (
+    RETAINED,
+    TAKES_PACKETS,
+    TELLS_CLIENTS,
+    TELLS_NEIGHBORS,
+    WIDE_WINDOW,
+)
 from sluicegate.protocols.flow.codec.frames.link_flow import ACTS, ANSWERS, SERVES_CONSUMERS, SERVES_READERS
+from sluicegate.protocols.network.link_queue import WINDOW, WINDOW_BEFORE
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import shows
 from support.broker.remote_queues import payloads, publish, queue_at_b
@@ -42,11 +49,32 @@ async def has_stayed(brokers: Brokers) -> None:
 
 @pytest.mark.parametrize(
     "feature",
-    [TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, SERVES_READERS, ACTS],
+    [
+        TELLS_NEIGHBORS,
+        TAKES_PACKETS,
+        RETAINED,
+        SERVES_CONSUMERS,
+        ANSWERS,
+        TELLS_CLIENTS,
+        SERVES_READERS,
+        ACTS,
+        WIDE_WINDOW,
+    ],
 )
 async def test_messages_cross_whatever_the_neighbor_lacks(brokers: Brokers, feature: str) -> None:
     await linked_without(brokers, feature)
     await has_stayed(brokers)
+
+
+async def test_an_earlier_release_gets_no_more_at_once_than_it_takes(brokers: Brokers) -> None:
+    await linked_without(brokers, WIDE_WINDOW)
+    sender = brokers["a"].neighbor("b").vpns[0].queue_sender
+    await until(lambda: sender.flow_id > 0)
+    assert sender.window == WINDOW_BEFORE
+
+    sender = brokers["b"].neighbor("a").vpns[0].queue_sender
+    await until(lambda: sender.flow_id > 0)
+    assert sender.window == WINDOW
 
 
 async def test_operators_are_told_to_ask_at_a_broker_that_does_not_answer(brokers: Brokers) -> None:

@@ -141,7 +141,7 @@ class Keeper:
             policy=ONE_CONNECTION,
         ).inbox
 
-    def publish(self, *, consumers: bool, publisher: Address | None = None) -> int:
+    def publish(self, *, consumers: bool, publisher: Address | None = None, patience_ms: int = 0) -> int:
         """Publish a message that is at once with a consumer, or waits for one; return its token."""
         token = len(self.published) + 1
         address = publisher or self._publisher
@@ -149,6 +149,7 @@ class Keeper:
         publication.sequenced(P, token, None)
         if consumers:
             publication.undelivered_count = 0
+        publication.patience_ms = patience_ms
         self.published[token] = publication
         self.came_us[token] = self.now_us()
         self.cell.inbox.post(StorePublication(publication))

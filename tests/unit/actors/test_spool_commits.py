@@ -85,6 +85,25 @@ def test_a_consumer_that_is_slow_delays_a_commit_by_an_interval_and_no_more(spoo
     assert token in spool.confirmed_us
 
 
+def test_a_consumer_that_is_known_to_need_longer_is_given_its_time_and_no_more(spool: Keeper) -> None:
+    """As a neighbor broker, which commits itself before it settles."""
+    longer_ms = 4 * INTERVAL_MS
+    settled, late = (spool.publish(consumers=True, patience_ms=longer_ms) for _ in range(2))
+    spool.passes(us=2 * INTERVAL_MS * 1000)
+    spool.settle(settled)
+    spool.passes()
+    assert (spool.began_us, spool.confirmed_us) == ([], {})
+
+    spool.passes(us=INTERVAL_MS * 1000)
+    assert (spool.began_us, list(spool.confirmed_us)) == ([], [settled]), (
+        "it waits an interval for the other, no longer"
+    )
+
+    spool.passes(us=INTERVAL_MS * 1000 + COMMIT_US)
+    assert spool.began_us == [longer_ms * 1000]
+    assert late in spool.confirmed_us
+
+
 def test_where_all_but_one_are_fast_there_is_a_commit_for_the_slow_one_and_one_for_its_settlement(
     spool: Keeper,
 ) -> None:

@@ -56,6 +56,7 @@ TAKES_PACKETS: Final = "mqtt-packets"  # the feature of those that read direct m
 TELLS_NEIGHBORS: Final = "neighbors"  # the feature of those that know LINK_NEIGHBORS
 RETAINED: Final = "retained"  # a feature: LINK_RETAINED
 TELLS_CLIENTS: Final = "clients"  # the feature of those that know LINK_CLIENTS
+WIDE_WINDOW: Final = "wide-window"  # the feature of those that take 32,768 guaranteed messages before they answer
 
 # Targets of LINK_MESSAGES.
 SUBSCRIBERS: Final = 0x01  # clients and queues that subscribe to the topics

@@ -337,6 +337,19 @@ def test_a_publication_is_not_drained_while_another_partition_has_yet_to_number_
     assert second.effects.released_publications == [publication]
 
 
+def test_a_publication_has_the_time_that_the_slowest_of_its_consumers_needs() -> None:
+    slow, quick = flow_of(1, limit=1), flow_of(2, limit=1)
+    slow.window.settles_in_ms = 30
+    ledger = ledger_with(slow, quick)
+    publication = published(numbered(2))
+    publication.sequenced(1, ledger.append(publication.batch, publication), None)
+
+    ledger.deliver(0)
+
+    assert publication.undelivered_count == 0
+    assert publication.patience_ms == 30
+
+
 def test_a_message_that_is_delivered_again_is_not_given_to_a_consumer_for_the_first_time_again() -> None:
     """Its publication would seem to have been given whole, with another message still waiting."""
     ledger = ledger_with(flow_of(1, limit=1))

@@ -60,6 +60,27 @@ def test_writes_that_belong_to_another_write_are_due_at_once() -> None:
     assert due_ms_of(moved) == 0
 
 
+def test_rows_of_a_neighbors_messages_wait_as_long_as_the_messages() -> None:
+    publication = with_consumers(publication_to({P: 1}))
+    publication.session_rows = [(b"link-publisher/b/1", b"\1")]
+    publication.rows_can_wait = True
+    assert due_ms_of(publication) == 110
+
+    publication.undelivered_count = 1
+    assert due_ms_of(publication) == 0
+
+
+def test_consumers_that_are_known_to_need_longer_are_given_that_time() -> None:
+    usual, slower = with_consumers(publication_to({P: 1})), with_consumers(publication_to({P: 3}))
+    slower.patience_ms = 3 * PATIENCE_MS
+    assert due_ms_of(slower) == 130
+    assert due_ms_of(slower, usual) == 111, "others are not"
+
+    unwritten = PendingPublications()
+    unwritten.add(slower, 100)
+    assert unwritten.due_ms(0) <= 100, "a store that stops waits for nobody"
+
+
 def planner_with_one_at_consumers(now_ms: int) -> tuple[CommitPlanner, Publication]:
     planner = planner_with(P, Q)
     publication = with_consumers(publication_to({P: 1}))
