@@ -1,10 +1,10 @@
 """The cost of the broker's own code for one publisher and one subscriber, one message per wake-up, without sockets.
 
-Run with `python -m bench.cores.node.bench_unbatched [qos] [messages] [messages per read]`. Several messages per read
-show the opposite extreme; the maximum is 256, the number of messages a 3.x client may hold unacknowledged. The whole
-path is real: the bytes of the publisher, the engine, publisher, partition and delivery, the bytes for the subscriber,
-and all acknowledgements. Only the transports are lists, and the program calls the turns of the loop itself. It prints
-microseconds per message.
+Run with `python -m bench.cores.node.bench_unbatched [qos] [messages] [messages per read] [ready]`. Several messages per
+read show the opposite extreme; the maximum is 256, the number of messages a 3.x client may hold unacknowledged. The
+whole path is real: the bytes of the publisher, the engine, publisher, partition and delivery, the bytes for the
+subscriber, and all acknowledgements. Only the transports are lists, and the program calls the turns of the loop itself.
+It prints microseconds per message. With `ready` it tells `bench.instructions` when to count.
 """
 
 import asyncio
@@ -14,6 +14,7 @@ import tempfile
 import time
 from typing import Final
 
+from bench.cores.node.bench_scaling import READY
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.node import Node, open_store
@@ -27,6 +28,7 @@ PUBACK: Final = b"\x40\x02"
 PUBREC: Final = b"\x50\x02"
 PUBREL: Final = b"\x62\x02"
 PUBCOMP: Final = b"\x70\x02"
+WARM_UP_READS: Final = 20  # which make what is made once
 
 
 class ListTransport:
@@ -104,8 +106,14 @@ async def _answered(transport: ListTransport) -> None:
         await asyncio.sleep(0.01)
 
 
-async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
-    """Return microseconds per message."""
+def _tell(line: str) -> None:
+    """Tell a counting program, and wait until it has begun or ended."""
+    print(line, flush=True)
+    sys.stdin.readline()
+
+
+async def measure(qos: int, messages: int, in_a_read: int = 1, *, told: bool = False) -> float:
+    """Return microseconds per message; `told` tells a counting program when to count."""
     with tempfile.TemporaryDirectory() as folder:
         settings = [f"data.path={folder}", "admin.enabled=false", *[f"listeners.{name}.port=0" for name in LISTENERS]]
         config = load(None, environment={}, settings=settings)
@@ -125,8 +133,12 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
         packets = [_publish(TOPIC, qos, packet_id) for packet_id in range(1, 65_536)]
         reads = [b"".join(packets[at : at + in_a_read]) for at in range(0, 65_536 - in_a_read, in_a_read)]
         pubacks, pubrecs, pubrels, pubcomps = (_table(head) for head in (PUBACK, PUBREC, PUBREL, PUBCOMP))
-        started = time.process_time_ns()
-        for number in range(messages // in_a_read):
+        started = 0
+        for number in range(WARM_UP_READS + messages // in_a_read):
+            if number == WARM_UP_READS:
+                if told:
+                    _tell(READY)
+                started = time.process_time_ns()
             read = reads[number % len(reads)]
             publisher.received(read)
             out[subscriber].written = []
@@ -144,6 +156,8 @@ async def measure(qos: int, messages: int, in_a_read: int = 1) -> float:
                 publisher.received(_acknowledge(read, in_a_read, pubrels))
                 turn()
         elapsed = time.process_time_ns() - started
+        if told:
+            _tell(str(messages))
         node.services.store.close()
         return elapsed / messages / 1000
 
@@ -153,6 +167,9 @@ def main() -> None:
     levels = [int(sys.argv[1])] if len(sys.argv) > 1 else [0, 1, 2]
     messages = int(sys.argv[2]) if len(sys.argv) > 2 else 200_000
     in_a_read = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    if READY in sys.argv[4:]:
+        socket_loop.run(measure(levels[0], messages, in_a_read, told=True))
+        return
     for qos in levels:
         best = min(socket_loop.run(measure(qos, messages, in_a_read)) for _ in range(3))
         print(f"QoS {qos}: {best:.2f} us per message")
