@@ -28,6 +28,7 @@ from sluicegate.gateway.machine.messages import CALL, END, FOLLOW, NEXT, Call
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.provisioning.queues import LINK_PREFIX
 from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
@@ -273,8 +274,18 @@ class MachineOperations(NodeInterface):
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client consumes or browses."""
         answers = await self._all("list_queues", of_client=of_client)
-        found = [self._view_of(broker.name, view) for broker, views in answers for view in views]
+        between = self._queues_of_links()
+        found = [
+            self._view_of(broker.name, view)
+            for broker, views in answers
+            for view in views
+            if view.name not in between
+        ]
         return sorted(found, key=lambda view: view.name)
+
+    def _queues_of_links(self) -> tuple[str, ...]:
+        """Return the names of the queues of the links between the brokers: they are listed as little as these links."""
+        return tuple([f"{LINK_PREFIX}{broker.name}" for broker in self._machine.brokers])
 
     async def list_network_queues(self) -> Sequence[NetworkQueueView]:
         """Return the queues of brokers of other machines, by name."""
@@ -284,7 +295,8 @@ class MachineOperations(NodeInterface):
 
     async def queue_names(self) -> Sequence[str]:
         """Return the names of all queues, in no order."""
-        return await self._joined("queue_names")
+        between = self._queues_of_links()
+        return [name for name in await self._joined("queue_names") if name not in between]
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows."""
@@ -408,7 +420,7 @@ class MachineOperations(NodeInterface):
 
     async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
         """Return a page of the figures of queues, by name."""
-        whole = replace(question, after=0, limit=question.after + question.limit)
+        whole = replace(question, after=0, limit=question.after + question.limit, without=self._queues_of_links())
         return merged_page_of_queues([page for _, page in await self._all("queues_figures", whole)], question)
 
     async def show_spool(self) -> SpoolView:

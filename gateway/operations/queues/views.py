@@ -161,6 +161,8 @@ def wanted_queues(handles: Iterable[LocalQueue], question: QueuesQuery) -> list[
     found = [each for each in handles if wanted.fullmatch(each.name)]
     if question.is_named_only:
         found = [each for each in found if is_named(each.name)]
+    if question.without:
+        found = [each for each in found if each.name not in question.without]
     return sorted(found, key=lambda handle: handle.name)
 
 

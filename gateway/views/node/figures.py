@@ -85,3 +85,4 @@ class QueuesQuery:
     is_named_only: bool = False  # without those of sessions and shared subscriptions
     after: int = 0  # queues to pass over
     limit: int = QUEUES_DEFAULT
+    without: tuple[str, ...] = ()  # names of queues that are left out
