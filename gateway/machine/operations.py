@@ -276,10 +276,7 @@ class MachineOperations(NodeInterface):
         answers = await self._all("list_queues", of_client=of_client)
         between = self._queues_of_links()
         found = [
-            self._view_of(broker.name, view)
-            for broker, views in answers
-            for view in views
-            if view.name not in between
+            self._view_of(broker.name, view) for broker, views in answers for view in views if view.name not in between
         ]
         return sorted(found, key=lambda view: view.name)
 

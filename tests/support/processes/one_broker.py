@@ -16,6 +16,20 @@ ONE_BROKER: Final[dict[str, str]] = {
     "tests/interop/test_proton_transactions.py::test_a_commit_moves_everything": (
         "a transaction of AMQP settles messages of the broker that accepted the connection"
     ),
+    "tests/stories/test_first_steps_on_the_command_line.py::test_continuous_commands_end_on_a_signal": (
+        "the first event of a machine is that of a link between its brokers"
+    ),
+    "tests/stories/test_first_steps_on_the_command_line.py::test_a_refused_message_is_explained": (
+        "what the queue of a topic refuses is not told to a publisher at another broker"
+    ),
+    "tests/stories/test_first_steps_on_the_command_line.py::test_a_start_that_admits_nobody_says_so_with_the_command_"
+    "that_adds_a_user": "brokers of a machine do not know the admin port, which the warning names",
+    "tests/stories/test_first_steps_on_the_command_line.py::test_a_second_gateway_on_the_same_data_folder_is_refused": (
+        "one broker alone refuses the data folder of several before it finds it in use"
+    ),
+    "tests/stories/test_orders_reach_two_systems.py": (
+        "a queue that a composite destination forwards to is made at every broker"
+    ),
 }
 
 
