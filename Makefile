@@ -104,6 +104,10 @@ simulate: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## whole nodes on vir
 simulate-network: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## the same with three linked brokers: SEEDS=1000, SEED=7
 	PYTHONPATH=tests $(BIN)/python -P -m simulation --network --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
+.PHONY: simulate-moves
+simulate-moves: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## three linked brokers, and a queue that moves: SEEDS=1000, SEED=7
+	PYTHONPATH=tests $(BIN)/python -P -m simulation --moves --steps $(STEPS) $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
+
 .PHONY: simulate-planted
 simulate-planted: $(STAMPS)/test-tools $(STAMPS)/installed-$(MODE) ## how many seeds find each fault that is planted on purpose
 	PYTHONPATH=tests $(BIN)/python -P -m simulation.planted

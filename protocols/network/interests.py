@@ -197,6 +197,10 @@ class InterestLink:
         if len(self._changes) == 1:
             self._make_changes()
 
+    def are_in_force(self) -> bool:
+        """Return whether everything that the neighbor has told is in force, and it has told everything by now."""
+        return self._wire is not None and self.receiver.is_complete and not self._changes
+
     def _make_changes(self) -> None:
         """Have the store and the router make the first of the changes, and then the others."""
         changes = self._changes

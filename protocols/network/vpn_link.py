@@ -235,7 +235,6 @@ class VpnLink(LinkOutput, Flushed):
         self.remote_queues: Final = RemoteQueues(cell, neighbor, there)
         self.questions: Final = Questions(cell, neighbor, vpn.name, vpn.answerer)
         vpn.links[neighbor] = self.remote_queues
-        self.moves: Final = vpn.moves.link(cell, neighbor)
         self.interests: Final = InterestLink(
             cell,
             self,
@@ -248,6 +247,7 @@ class VpnLink(LinkOutput, Flushed):
             retained=self.retained.sender,
             ask_flush=self._ask_flush,
         )
+        self.moves: Final = vpn.moves.link(cell, neighbor, self.interests.are_in_force)
         self.clients: Final = ClientsLink(vpn.clients, neighbor, self._ask_flush)
         self._begin(queue.target, rules)
 

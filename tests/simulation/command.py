@@ -1,6 +1,6 @@
 """The command line: `--seed N` replays one run and shrinks it if it fails, `--seeds N` plays many.
 
-`--network` plays three linked brokers instead of one.
+`--network` plays three linked brokers instead of one, `--moves` a queue that moves between them.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from multiprocessing import active_children
 from time import perf_counter  # how fast the simulation itself is; nothing of a run depends on it
 from typing import NamedTuple
 
+from simulation.network.moves.run import moves_steps_of, run_moves
 from simulation.network.run import run as run_network
 from simulation.network.steps import network_steps_of
 from simulation.run import STEPS_DEFAULT, Outcome, run
@@ -32,6 +33,7 @@ class Game(NamedTuple):
 
 ONE_BROKER = Game(run, steps_of, "simulate")
 NETWORK = Game(run_network, network_steps_of, "simulate-network")
+MOVES = Game(run_moves, moves_steps_of, "simulate-moves")
 
 
 def main() -> None:
@@ -45,8 +47,9 @@ def main() -> None:
     cores = len(os.sched_getaffinity(0))
     parser.add_argument("--jobs", type=int, default=cores, help=f"processes that play (default {cores}, all cores)")
     parser.add_argument("--network", action="store_true", help="three linked brokers")
+    parser.add_argument("--moves", action="store_true", help="three linked brokers, and a queue that moves")
     given = parser.parse_args()
-    game = NETWORK if given.network else ONE_BROKER
+    game = MOVES if given.moves else NETWORK if given.network else ONE_BROKER
     if given.seed is not None:
         sys.exit(_replay(game, given.seed, given.steps))
     seeds = range(given.first, given.first + given.seeds)

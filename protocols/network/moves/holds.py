@@ -32,7 +32,7 @@ NOT_TOLD_MS_MAX: Final = 10_000  # the new home is there, and tells nothing of i
 
 log = logging.getLogger("sluicegate.network")
 
-IsThere = Callable[[str], bool]  # whether there is a connection to a neighbor
+HasTold = Callable[[str], bool]  # whether all that a neighbor wants is known here, over a connection that there is
 
 
 async def passed(link: KeptLink, runtime: Runtime, deadline_ms: int) -> None:
@@ -114,16 +114,17 @@ class QueueHolds:
             hold.released = run(self._runtime, self._release(hold))
         return hold.released
 
-    def end_at(self, hold: QueueHold, is_there: IsThere) -> LoopFuture[None]:
+    def end_at(self, hold: QueueHold, has_told: HasTold) -> LoopFuture[None]:
         """End a hold as soon as this broker knows the new home; the queue is not at the old one any more."""
         if hold.released is None:
-            hold.released = run(self._runtime, self._release_when_known(hold, is_there))
+            hold.released = run(self._runtime, self._release_when_known(hold, has_told))
         return hold.released
 
-    async def _release_when_known(self, hold: QueueHold, is_there: IsThere) -> None:
+    async def _release_when_known(self, hold: QueueHold, has_told: HasTold) -> None:
+        # The name alone says nothing: after a break what is wanted comes in any order.
         silent_ms = 0
-        while not self._knows(hold):
-            silent_ms = silent_ms + LOOK_AGAIN_MS if is_there(hold.new) else 0
+        while not (has_told(hold.new) and self._knows(hold)):
+            silent_ms = silent_ms + LOOK_AGAIN_MS if has_told(hold.new) else 0
             if silent_ms >= NOT_TOLD_MS_MAX:
                 log.warning("queue %s is at broker %s now, which does not tell of it here", hold.queue, hold.new)
                 break

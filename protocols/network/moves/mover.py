@@ -31,7 +31,7 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.queues.definition import topics_of
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove
 from sluicegate.protocols.network.kept import KeptLink
-from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, IsThere, QueueHolds, passed
+from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, HasTold, QueueHolds, passed
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
 from sluicegate.protocols.network.queue_hold import QueueHold
 
@@ -98,8 +98,8 @@ class Mover:
         """Messages that are still here."""
         return int(self._handle.target.gate.usage_count)
 
-    def start(self) -> LoopFuture[str]:
-        """Begin, or go on after a restart. The answer is the new home, or empty: the move was cancelled."""
+    def start(self) -> LoopFuture[None]:
+        """Begin, or go on after a restart. It is answered when the move is over, or was cancelled."""
         return run(self._runtime, self._run())
 
     def cancel(self) -> LoopFuture[None]:
@@ -108,19 +108,19 @@ class Mover:
             self._cancelling = LoopFuture()
         return self._cancelling
 
-    async def _run(self) -> str:
+    async def _run(self) -> None:
         while not self._queues.is_stopped():
             try:
                 if self._is_undecided():
                     self.is_switching = True
                     if await self._is_decided():
-                        return self.to
+                        return
                 if await self._is_cancelled():
-                    return ""
+                    return
                 await self._ask(RECEIVE, self._handle.definition.to_dict())
                 await self._hand_over_most()
                 await self._switch()
-                return self.to
+                return
             except (MoveFailed, StoreRefused, UpdateRefused) as failure:
                 self._report(str(failure))
             except Exception:  # a fault of ours: the queue must not stay in between
@@ -129,7 +129,6 @@ class Mover:
                 log.exception("move of queue %s to broker %s: a step failed", self.queue, self.to)
                 self.waits_for = "a fault of this broker; its log says more"
             await self._runtime.sleep(AGAIN_MS)
-        return ""
 
     def _is_undecided(self) -> bool:
         """Return whether the new home was asked to be the home, and has not said whether it is."""
@@ -223,7 +222,7 @@ class Mover:
             await self._empty()
             if not shut_for_commit(self._handle):
                 raise MoveFailed("messages have come meanwhile")
-        except BaseException:
+        except Exception:
             await self._release_all()
             raise
         try:
@@ -323,14 +322,14 @@ async def tell_home(
     queues: ActorCell,
     holds: QueueHolds,
     links: dict[str, MoveRequests],
-    is_there: IsThere,
+    has_told: HasTold,
 ) -> None:
     """Have every broker end its hold of a queue that was moved away; return when all have."""
     runtime = cell.runtime
     left = dict.fromkeys(links)
     own = holds.by_queue.get(moved.name)
     if own is not None:
-        holds.end_at(own, is_there)
+        holds.end_at(own, has_told)
     while left:
         asked = {}
         for name in list(left):
@@ -349,5 +348,5 @@ async def tell_home(
         if left:
             await runtime.sleep(10 * LOOK_AGAIN_MS)
     if own is not None:
-        await holds.end_at(own, is_there)
+        await holds.end_at(own, has_told)
     queues.inbox.post(ForgetMovedQueue(moved.name))

@@ -1,6 +1,7 @@
 """All moves of one message VPN at this broker: those that it drives, those of queues that come, and its holds."""
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, final
 
@@ -92,9 +93,9 @@ class VpnMoves:
 
     # --- links ---
 
-    def link(self, cell: ActorCell, neighbor: str) -> MoveRequests:
-        """Make the requests of a link."""
-        requests = self.links[neighbor] = MoveRequests(cell, neighbor, self._carry_out)
+    def link(self, cell: ActorCell, neighbor: str, has_told: Callable[[], bool]) -> MoveRequests:
+        """Make the requests of a link. `has_told`: all that the neighbor wants is in force here."""
+        requests = self.links[neighbor] = MoveRequests(cell, neighbor, self._carry_out, has_told)
         return requests
 
     def forget(self, neighbor: str) -> None:
@@ -128,7 +129,7 @@ class VpnMoves:
             if self.holds.by_queue.get(hold.queue) is not hold:
                 return
             if answer == hold.new:
-                self.holds.end_at(hold, self._is_there)
+                self.holds.end_at(hold, self._has_told)
             elif answer == words.IS_HOME:
                 self.holds.end(hold)
             await self._cell.runtime.sleep(ASK_AGAIN_MS)
@@ -145,11 +146,11 @@ class VpnMoves:
             except (MoveFailed, KeyError, UpdateRefused) as failure:
                 log.info("queue %s, which was to be moved here from broker %s: %s", handle.name, neighbor, failure)
 
-    def _is_there(self, neighbor: str) -> bool:
+    def _has_told(self, neighbor: str) -> bool:
         if neighbor == self._broker:
             return True
         link = self.links.get(neighbor)
-        return link is not None and link.is_up
+        return link is not None and link.has_told()
 
     # --- what operators want ---
 
@@ -204,15 +205,12 @@ class VpnMoves:
         )
         mover.start().then(partial(self._over, mover))
 
-    def _over(self, mover: Mover, done: LoopFuture[str]) -> None:
+    def _over(self, mover: Mover, _: LoopFuture[None]) -> None:
         if mover.moved is not None:  # in the same step: whoever asks meanwhile must not hear that it is still here
             self.sent_count += 1
             self._tell(mover.moved)
         self.movers.pop(mover.queue, None)
         self.messages_count += mover.moved_count
-        error = done.error()
-        if error is not None:
-            log.error("the move of queue %s has failed: %r", mover.queue, error, exc_info=error)
 
     def _tell(self, moved: MovedQueue) -> None:
         if moved.name not in self.moved:
@@ -223,15 +221,14 @@ class VpnMoves:
                 queues=self._cell,
                 holds=self.holds,
                 links=self.links,
-                is_there=self._is_there,
+                has_told=self._has_told,
             )
             run(self._cell.runtime, told).then(partial(self._told, moved.name))
 
     def _told(self, queue: str, done: LoopFuture[None]) -> None:
         self.moved.pop(queue, None)
-        error = done.error()
-        if error is not None:  # the next start tries again
-            log.error("not every broker was told where queue %s is: %r", queue, error, exc_info=error)
+        if done.error() is not None:  # the node stops; the next start tries again
+            log.info("not every broker was told where queue %s is: %r", queue, done.error())
 
     # --- what other brokers ask for ---
 
@@ -276,7 +273,7 @@ class VpnMoves:
         hold = self.holds.by_queue.get(queue)
         if hold is not None and hold.old == neighbor:
             if home == hold.new:
-                await self.holds.end_at(hold, self._is_there)
+                await self.holds.end_at(hold, self._has_told)
             else:
                 await self.holds.end(hold)
         return ""

@@ -30,8 +30,10 @@ class MoveFailed(Exception):
 class MoveRequests:
     """The requests of both ends of one link, in one message VPN."""
 
-    def __init__(self, cell: ActorCell, neighbor: str, carries_out: CarriesOut) -> None:
+    def __init__(self, cell: ActorCell, neighbor: str, carries_out: CarriesOut, has_told: Callable[[], bool]) -> None:
+        """`has_told` returns whether all that the neighbor wants is in force here."""
         self.neighbor: Final = neighbor
+        self.has_told: Final = has_told
         self._cell = cell
         self._carries_out = carries_out
         self._channel: QueuesChannel | None = None

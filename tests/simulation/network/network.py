@@ -245,6 +245,8 @@ class Broker(World):
         ]
         self.answered_client = AnsweredClient(f"x-{name}", network.replies, dial=partial(self._dial, "amqp"))
         self.retaining_client = RetainingClient(f"r-{name}", name, network.retained, dial=dial)
+        self.dial_mqtt = dial
+        self.others: list[AnyClient] = []  # of the game that is played
         super().__init__(seed, scenario, surroundings)
 
     def start(self) -> None:
@@ -284,6 +286,7 @@ class Broker(World):
         yield from self.direct_clients
         yield self.retaining_client
         yield self.answered_client
+        yield from self.others
 
     def committed(self, job: CommitJob) -> None:
         """A record is in the log."""

@@ -1,0 +1,50 @@
+"""Faults of moves that tests plant into a copy of the sources, to check that runs of moves find them."""
+
+from simulation.planted import Edit, Planted
+
+FAULTS = (
+    Planted(
+        "holds end before the new home is known",
+        (
+            Edit(
+                "protocols/network/moves/holds.py",
+                "        while not (has_told(hold.new) and self._knows(hold)):\n",
+                "        while hold.filters is None:\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a start forgets that a queue was being moved",
+        (
+            Edit(
+                "storage/catalog/queues.py",
+                '    move = _move(row["move"]) if "move" in row else None\n',
+                "    move = None\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a start forgets that topics are held",
+        (
+            Edit(
+                "protocols/network/kept.py",
+                "                of(neighbor).holds[queue] = hold_in(queue, value)\n",
+                "                hold_in(queue, value)\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a publisher overtakes what it has published before",
+        (
+            Edit(
+                "actors/publishing/publisher.py",
+                "(self._line is not None or self._space.is_held(batch))",
+                "self._space.is_held(batch)",
+            ),
+        ),
+        seed=1,
+    ),
+)
