@@ -43,7 +43,7 @@ from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import ExampleMessage, KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
-from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -378,6 +378,19 @@ class MachineOperations(NodeInterface):
         """Replay kept messages; return how many."""
         _, count = await self._here_or_anywhere("replay_queue", name, start, end=end, partition=partition)
         return int(count)
+
+    async def move_queue(self, name: str, broker: str) -> None:
+        """Begin to move a queue to another broker, of this machine or another one."""
+        await self._at_home("move_queue", name, broker)
+
+    async def keep_queue(self, name: str) -> None:
+        """End a move, if nothing of the queue is at the other broker yet."""
+        await self._at_home("keep_queue", name)
+
+    async def list_moves(self) -> Sequence[QueueMoveView]:
+        """Return the queues of all brokers that are being moved, by name."""
+        found: list[QueueMoveView] = await self._joined("list_moves")
+        return sorted(found, key=lambda view: view.name)
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors by name."""

@@ -29,6 +29,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.vpn import row_prefix
 from sluicegate.messaging.network.sequences import lineage_of
 from sluicegate.protocols.network.kept import KeptLink, kept_links
+from sluicegate.protocols.network.moves.moves import VpnMoves
 from sluicegate.protocols.network.queues.questions import Answerer
 from sluicegate.protocols.network.vpn_link import LinkedVpn
 
@@ -134,6 +135,10 @@ class LinkQueues:
             for name in linked.kept:
                 if name not in links or vpn.name not in links[name].vpns:
                     linked.expect_no_more(name)
+
+    def moves(self, vpn: MessageVpn) -> VpnMoves:
+        """Return the moves of queues of a message VPN."""
+        return self._vpn(vpn).moves
 
     def overruns(self) -> dict[str, int]:
         """Return how many messages of neighbors queues took beyond their limits, by message VPN."""

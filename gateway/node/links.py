@@ -27,6 +27,7 @@ from sluicegate.protocols.flow.codec.frames.link import Link as Greeting
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.dialing import dial
 from sluicegate.protocols.network.links import Links
+from sluicegate.protocols.network.moves.moves import VpnMoves
 from sluicegate.protocols.network.neighbor import Neighbor
 from sluicegate.protocols.network.queues.questions import Answerer
 from sluicegate.protocols.network.settings import LinkSettings
@@ -86,6 +87,10 @@ class NodeLinks:
     def answerer(self) -> Answerer:
         """Who answers neighbors that ask about queues here."""
         return self._queues.answerer
+
+    def moves(self, vpn: MessageVpn) -> VpnMoves:
+        """Return the moves of queues of a message VPN to other brokers, and from them."""
+        return self._queues.moves(vpn)
 
     def view(self) -> LinksView:
         """Return the view of all links."""

@@ -22,7 +22,7 @@ from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import ExampleMessage, KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
-from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 from sluicegate.messaging.queues.template import QueueTemplate
@@ -143,6 +143,15 @@ class NodeInterface(Protocol):
 
         Raises QueueNotFound, QueueInvalid (no such partition), Refused (nothing is kept).
         """
+
+    async def move_queue(self, name: str, broker: str) -> None:
+        """Begin to move a queue to another broker of the network. Raises QueueNotFound, Refused."""
+
+    async def keep_queue(self, name: str) -> None:
+        """End a move, if nothing of the queue is at the other broker yet. Raises QueueNotFound, Refused."""
+
+    async def list_moves(self) -> Sequence[QueueMoveView]:
+        """Return the queues that are being moved to other brokers, by name."""
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors by name. Raises QueueNotFound."""

@@ -48,7 +48,7 @@ from sluicegate.gateway.views.errors import SubscriptionAlreadyExists
 from sluicegate.gateway.views.node.figures import QUEUES_DEFAULT, QUEUES_MAX, QueuesFigures, QueuesQuery
 from sluicegate.gateway.views.queues.attributes import QUEUE_CONFIG_SCHEMA
 from sluicegate.gateway.views.queues.cursors import CursorView
-from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import ALLOWED, SEQUENCE_MAX, replay_start
 from sluicegate.messaging.queues.attributes import quoted
 from sluicegate.messaging.queues.definition import QueueInvalid
@@ -113,6 +113,12 @@ SELECTORS: Final[JsonSchema] = {
     "required": ["selectors"],
     "additionalProperties": False,
 }
+HOME: Final[JsonSchema] = {
+    "type": "object",
+    "properties": {"broker": {"type": "string", "description": "name of a neighbor broker"}},
+    "required": ["broker"],
+    "additionalProperties": False,
+}
 REPLAY: Final[JsonSchema] = {
     "type": "object",
     "properties": {
@@ -133,6 +139,11 @@ class _Queues:
 @dataclass(frozen=True, slots=True)
 class _NetworkQueues:
     queues: Sequence[NetworkQueueView]
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    moves: Sequence[QueueMoveView]
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,6 +309,47 @@ async def queues_figures(node: NodeInterface, request: Request) -> Response:
     name = text(request, QUEUE_NAME_PARAMETER) or ""
     question = QueuesQuery(name=name, is_named_only=bool(named), after=after, limit=limit)
     return view_answer(await node.queues_figures(question))
+
+
+# Moves to other brokers of the network.
+
+
+@QUEUES.operation("GET", "/network/moves", Answer(200, "By name", list_of("QueueMoves", "moves", QueueMoveView)))
+async def list_moves(node: NodeInterface, request: Request) -> Response:
+    """The queues of this broker that are being moved to other brokers, and how far each move is."""
+    return view_answer(_Moves(await node.list_moves()))
+
+
+@QUEUES.operation(
+    "PUT",
+    "/queues/{name}/home",
+    Answer(202, "The move has begun"),
+    NO_QUEUE,
+    REFUSED,
+    *BAD_BODY,
+    body=fixed("QueueHome", HOME),
+)
+async def move_queue(node: NodeInterface, request: Request) -> Response:
+    """Move a queue with its messages to another broker of the network, while its clients go on."""
+    body = await json_object(request)
+    broker = body.get("broker")
+    if not isinstance(broker, str) or len(body) != 1:
+        raise QueueInvalid("broker", "it names the broker, and is the only member", "name of a neighbor broker")
+    await node.move_queue(path_name(request), broker)
+    return Response(status_code=202)
+
+
+@QUEUES.operation(
+    "DELETE",
+    "/queues/{name}/home",
+    Answer(204, "The queue stays"),
+    NO_QUEUE,
+    REFUSED,
+)
+async def keep_queue(node: NodeInterface, request: Request) -> Response:
+    """End the move of a queue; refused when messages of it are at the other broker already."""
+    await node.keep_queue(path_name(request))
+    return Response(status_code=204)
 
 
 # Durable cursors.

@@ -25,7 +25,7 @@ from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import KeyExplanation, PublishExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
-from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 URL_DEFAULT: Final = "http://127.0.0.1:8080"
@@ -161,6 +161,18 @@ class AdminClient:
         """Replay settled messages that the queue keeps; return their number."""
         replayed = _member(self._port.ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
         return replayed if isinstance(replayed, int) else 0
+
+    def move_queue(self, name: str, broker: str) -> None:
+        """Begin to move a queue to another broker."""
+        self._port.ask("PUT", _queue_path(name) + "/home", {"broker": broker})
+
+    def keep_queue(self, name: str) -> None:
+        """End the move of a queue."""
+        self._port.ask("DELETE", _queue_path(name) + "/home")
+
+    def list_moves(self) -> Sequence[QueueMoveView]:
+        """Return the queues that are being moved to other brokers."""
+        return read_view(tuple[QueueMoveView, ...], _member(self._port.ask("GET", "/network/moves"), "moves"))
 
     def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors."""

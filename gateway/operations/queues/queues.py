@@ -53,7 +53,7 @@ from sluicegate.gateway.views.node.spool import incarnation_text
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.explanations import KeyExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
-from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueView
+from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart, selector_of
 from sluicegate.messaging.bulk.durable_cursors import NO_SUCH_CURSOR, CursorRefused
 from sluicegate.messaging.message.keys import KeySource
@@ -223,6 +223,37 @@ class QueueOperations:
         except ReplayRefused as refusal:
             raise Refused(str(refusal)) from None
         return count
+
+    async def move_queue(self, name: str, broker: str) -> None:
+        """Begin to move a queue of this broker to another one."""
+        await self._find_here(name)
+        try:
+            await self._node.links.moves(self._vpn).begin(name, broker)
+        except (StoreRefused, UpdateRefused) as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def keep_queue(self, name: str) -> None:
+        """End the move of a queue, if nothing of it is at the other broker yet."""
+        await self._find_here(name)
+        try:
+            await self._node.links.moves(self._vpn).cancel(name)
+        except UpdateRefused as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def _find_here(self, name: str) -> None:
+        """Raise Refused, with its broker, for a queue of another broker, and QueueNotFound for none."""
+        home = self._vpn.space.queue_home(name)
+        if home is not None:
+            where = home.output.neighbor
+            raise Refused(f"queue {name!r} is at broker {where}: it is moved from there")
+        await self._find(name)
+
+    async def list_moves(self) -> Sequence[QueueMoveView]:
+        """Return the queues that are being moved to other brokers."""
+        return [
+            QueueMoveView(each.queue, each.to, each.moved_count, each.left_count, each.is_switching, each.waits_for)
+            for each in self._node.links.moves(self._vpn).overviews()
+        ]
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors; the broker that has the queue is asked."""

@@ -123,6 +123,18 @@ class NetworkQueueView:
     conflict: tuple[str, ...] = ()  # neighbors with a queue of this name: the name means none of them
 
 
+@dataclass(frozen=True, slots=True)
+class QueueMoveView:
+    """A queue of this broker that is being moved to another one."""
+
+    name: str
+    broker: str  # where it is moved to
+    moved_count: int  # messages that were handed over, since this broker has started
+    left_count: int  # messages that are still here
+    switching: bool  # publishers wait for the new broker
+    waits_for: str  # what has to change before it goes on; empty: it goes on
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DurableSelectorView:
     """The selectors of a subscriber of a virtual topic's queue, which stay in force while it is offline."""

@@ -156,6 +156,8 @@ class VpnMoves:
 
     async def begin(self, queue: str, to: str) -> None:
         """Begin to move a queue to another broker. Raises UpdateRefused: it cannot move there, or not now."""
+        if queue in self.movers or queue in self.moved:
+            raise UpdateRefused(f"queue {queue!r} is being moved already")
         if to == self._broker:
             raise UpdateRefused(f"queue {queue!r} is at broker {to!r} already")
         link = self.links.get(to)
@@ -166,8 +168,6 @@ class VpnMoves:
             lack = each.lack()
             if lack and (each is link or each.is_up):
                 raise UpdateRefused(lack)
-        if queue in self.movers or queue in self.moved:
-            raise UpdateRefused(f"queue {queue!r} is being moved already")
         handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, QueueMove(MOVING, to)))
         try:
             await link.ask(words.RECEIVE, queue, handle.definition.to_dict())

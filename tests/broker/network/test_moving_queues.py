@@ -7,7 +7,7 @@ import pytest
 from sluicegate.actors.messages.directory import UpdateRefused
 from sluicegate.protocols.network.moves.moves import VpnMoves
 from support.broker.linked_brokers import Brokers, until
-from support.broker.named_queues import create, shown, shows
+from support.broker.named_queues import create, shows
 from support.broker.remote_queues import consumer, cut, heal, payloads, publish, queue_at_b
 from support.flow.client import FlowClient
 
@@ -60,18 +60,19 @@ async def test_what_is_published_by_name_or_topic_at_any_broker_comes_to_the_new
     await shows(network["a"], lambda view: view.spooled_count == 8)
 
 
-async def test_a_consumer_comes_back_at_the_new_home(network: Brokers) -> None:
+@pytest.mark.parametrize("at", ["a", "b"])
+async def test_a_consumer_goes_on_at_the_new_home(network: Brokers, at: str) -> None:
     await queue_at_b(network)
-    client = await consumer(network, at="a")
+    client = await consumer(network, at=at)
     await publish(network, range(10))
     assert await client.payloads(10) == payloads(range(10))
 
     await moved(network)
 
     await publish(network, range(10, 20))
-    other = await consumer(network, "other", at="a")
-    got = await other.payloads(1)
-    assert got[0] in payloads(range(10, 20))
+    found = set[bytes]()
+    while not found >= set(payloads(range(10, 20))):
+        found |= set(await client.payloads(1))
 
 
 async def test_publishers_go_on_during_a_move_and_nothing_is_lost_or_reordered(network: Brokers) -> None:
@@ -105,15 +106,6 @@ async def test_publishers_go_on_during_a_move_and_nothing_is_lost_or_reordered(n
         assert [each for each in got if each.startswith(at.encode())] == [
             b"%s %d" % (at.encode(), number) for number in range(1, count + 1)
         ]
-
-
-async def test_a_queue_that_is_being_moved_is_not_changed_or_deleted(network: Brokers) -> None:
-    await queue_at_b(network)
-    await publish(network, range(5))
-    await moves(network, "b").begin("q", "a")
-    await is_moved(network)
-    with pytest.raises(UpdateRefused, match="is not there"):
-        await moves(network, "b").begin("q", "a")
 
 
 @pytest.mark.parametrize(
@@ -153,22 +145,3 @@ async def test_a_move_waits_for_a_link_that_is_down_and_goes_on_when_it_is_back(
     await moved(network)
 
     await shows(network["a"], lambda view: view.spooled_count == 100)
-
-
-async def test_a_move_that_has_not_handed_anything_over_is_cancelled(network: Brokers) -> None:
-    await queue_at_b(network)
-    await moves(network, "b").begin("q", "a")
-    proxy = await network.proxy("a", "b")
-    proxy.freeze()
-    proxy.freeze_answers()
-    cancelling = asyncio.ensure_future(moves(network, "b").cancel("q"))
-    proxy.heal()
-    try:
-        await cancelling
-    except UpdateRefused:
-        return
-    await until(lambda: not moves(network, "b").movers, "the end of the move")
-    assert (await shown(network["b"])).name == "q"
-    await publish(network, range(3))
-    client = await consumer(network, at="a")
-    assert await client.payloads(3) == payloads(range(3))

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.commands.queues import moves
 from sluicegate.gateway.cli.commands.queues.messages import SelectorOption, add_to, replay
 from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
@@ -324,6 +325,7 @@ def delete_cursor(
 
 add_to(app)
 app.command("replay")(replay)
+moves.add_to(app)
 
 
 def _print_message(message: MessageView) -> None:

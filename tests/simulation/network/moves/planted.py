@@ -36,15 +36,4 @@ FAULTS = (
         ),
         seed=1,
     ),
-    Planted(
-        "a publisher overtakes what it has published before",
-        (
-            Edit(
-                "actors/publishing/publisher.py",
-                "(self._line is not None or self._space.is_held(batch))",
-                "self._space.is_held(batch)",
-            ),
-        ),
-        seed=1,
-    ),
 )

@@ -32,7 +32,8 @@ WEIGHTS: Final = {
 }
 BEGIN: Final = ["together"] + ["send"] * 6 + ["move"]
 SECOND_US: Final = 1_000_000
-STRIKE_US_MAX: Final = 400_000  # a move of a small queue takes about so long
+STRIKE_US_MAX: Final = 400_000
+SWITCH_US_MAX: Final = 60_000  # a move of a small queue takes about so long
 DOWN_US_MAX: Final = 4_000_000
 OVER_S_MAX: Final = 180  # after the network is mended
 COMES_S_MAX: Final = 60
@@ -113,10 +114,10 @@ class Travel:
     def move_and_die(self, step: Step) -> None:
         """Begin to move it, and have a broker lose its power a moment later, while publishers send."""
         self.send(step)
-        self.move(step)
         self.network.advance(step.amount % STRIKE_US_MAX)
+        self.move(step)
         self.send(step)
-        self.network.advance(step.what % STRIKE_US_MAX)
+        self.network.advance(step.what % SWITCH_US_MAX)
         broker = BROKERS[step.what % len(BROKERS)]
         if broker in self.network.up:
             self.network.up[broker].reseed(step.salt)

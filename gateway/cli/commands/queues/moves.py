@@ -1,0 +1,60 @@
+"""`sluicegate queue change-home` and `sluicegate queue moves`: move queues to other brokers of the network."""
+
+from typing import Annotated
+
+import typer
+
+from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
+from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
+
+
+def change_home(
+    name: NameArgument,
+    broker: Annotated[
+        str, typer.Argument(metavar="BROKER", help="Name of the neighbor broker that gets the queue.")
+    ] = "",
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="End the move, if nothing is at the other broker yet.")
+    ] = False,
+    url: UrlOption = URL_DEFAULT,
+    vpn: VpnOption = DEFAULT_VPN,
+) -> None:
+    """Move a queue with its messages to another broker of the network, while its clients go on."""
+    if cancel == bool(broker):
+        raise CommandFailed("name the broker that gets the queue, or give --cancel", USAGE)
+    client = AdminClient(url, vpn)
+    if cancel:
+        client.keep_queue(name)
+        typer.echo(f"{name} stays")
+        return
+    client.move_queue(name, broker)
+    typer.echo(f"{name} is being moved to {broker}; see: sluicegate queue moves")
+
+
+def moves(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
+    """List the queues that are being moved to other brokers."""
+    views = AdminClient(url, vpn).list_moves()
+    if as_json:
+        print_json(views)
+        return
+    rows = [
+        (
+            each.name,
+            each.broker,
+            each.moved_count,
+            each.left_count,
+            each.waits_for or ("publishers wait" if each.switching else "goes on"),
+        )
+        for each in views
+    ]
+    print_table(("name", "to", "moved", "left", "state"), rows)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the commands to those on queues."""
+    app.command("change-home")(change_home)
+    app.command("moves")(moves)
