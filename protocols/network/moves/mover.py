@@ -154,9 +154,10 @@ class Mover:
         if asked is None:
             return False
         try:
-            # What is on its way is there afterwards, and keeps the queue there.
-            await passed(self._kept[self.to], self._runtime, self._runtime.clock.now_ms() + SWITCH_MS_MAX)
-            await self._ask(DROP)
+            if not self._is_forgotten():
+                # What is on its way is there afterwards, and keeps the queue there.
+                await passed(self._link(), self._runtime, self._runtime.clock.now_ms() + SWITCH_MS_MAX)
+                await self._ask(DROP)
             await self._set(None)
         except (MoveFailed, StoreRefused) as failure:
             self._cancelling = None
@@ -164,6 +165,17 @@ class Mover:
             return False
         asked.set(None)
         return True
+
+    def _is_forgotten(self) -> bool:
+        """Return whether operators have this broker forget the new home: nobody will say any more what it has."""
+        return self.to not in self._kept and self.to not in self._links
+
+    def _link(self) -> KeptLink:
+        """Return what is kept of the link to the new home. Raises MoveFailed."""
+        link = self._kept.get(self.to)
+        if link is None or link.queue is None:
+            raise MoveFailed(f"there is no link to broker {self.to!r}")
+        return link
 
     # --- contents ---
 
@@ -178,7 +190,7 @@ class Mover:
 
     async def _hand_over(self, deadline_ms: int) -> None:
         """Hand over what there is now. Raises MoveFailed."""
-        link = self._kept[self.to].queue
+        link = self._link().queue
         assert link is not None, "there is a link"
         for number in range(len(self._handle.target.partitions)):
             left = self.left_count
@@ -265,7 +277,7 @@ class Mover:
             await self._hand_over(deadline_ms)
             self._check(deadline_ms, "messages are still in use")
             await self._runtime.sleep(0)
-        await passed(self._kept[self.to], self._runtime, deadline_ms)
+        await passed(self._link(), self._runtime, deadline_ms)
 
     async def _release_all(self) -> None:
         """End all holds: nothing has changed. Whom this does not reach asks by itself."""
@@ -289,7 +301,7 @@ class Mover:
             if state == IS_HOME:
                 await self._end()
                 return True
-            if state in (IS_RECEIVING, HAS_NONE):
+            if state in (IS_RECEIVING, HAS_NONE) or (self._cancelling is not None and self._is_forgotten()):
                 await self._set_until_stored(QueueMove(MOVING, self.to))
                 await self._release_all()
                 return False

@@ -67,6 +67,7 @@ class VpnMoves:
         self.messages_count = 0  # that were handed over, of moves that are over
         self._cell = queues
         self._broker = broker
+        self._space = space
         self._kept = kept
         self._has_resumed = False  # what the store has of moves is known here
         self._becoming: dict[str, None] = {}  # queues that are about to have their home here
@@ -258,12 +259,20 @@ class VpnMoves:
         raise ValueError(f"this broker does not know what {what!r} of a queue's move is")
 
     async def _hold(self, neighbor: str, note: FlowNote) -> str:
+        if neighbor not in self._homes(note.text(1)):
+            text = f"broker {self._broker!r} does not know queue {note.text(1)!r} of broker {neighbor!r}"
+            raise MoveFailed(f"{text}: its link keeps it back, or has just begun")
         filters = tuple([(str(text), str(syntax)) for text, syntax in note.values[3]])
         hold = QueueHold(note.text(1), neighbor, note.text(2), filters, note.number(4))
         await self.holds.begin(hold)
         await self.holds.drain(hold)
         run(self._cell.runtime, self._watch(hold))
         return ""
+
+    def _homes(self, queue: str) -> list[str]:
+        """Return the neighbors that have told of a queue of this name."""
+        neighbors = self._space.neighbors
+        return [] if neighbors is None else [each.output.neighbor for each in neighbors.queues.homes(queue)]
 
     async def _watch(self, hold: QueueHold) -> None:
         await self._cell.runtime.sleep(ASK_AGAIN_MS)

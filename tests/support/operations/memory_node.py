@@ -48,6 +48,7 @@ from sluicegate.gateway.views.queues.queues import (
     NetworkQueueView,
     PartitionStatus,
     PartitionView,
+    QueueMoveView,
     QueueView,
 )
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
@@ -98,6 +99,7 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
     happened: Sequence[EventView] = ()
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
+    moves: Sequence[QueueMoveView] = ()
     cursors: Sequence[CursorView] = ()  # of the queue `q`
     batches: list[ReaderBatch] = field(default_factory=list)
     selectors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # by queue and subscriber
@@ -300,6 +302,21 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         self._definition(name)
         return [view for view in self.cursors if name == "q"]
+
+    async def move_queue(self, name: str, broker: str) -> None:
+        self._definition(name)
+        if broker != "b":
+            raise Refused(f"there is no link to broker {broker!r}")
+        self.moves = [QueueMoveView(name, broker, 12, 34, False, "")]
+
+    async def keep_queue(self, name: str) -> None:
+        self._definition(name)
+        if not self.moves:
+            raise Refused(f"queue {name!r} is not being moved away from here")
+        self.moves = []
+
+    async def list_moves(self) -> Sequence[QueueMoveView]:
+        return self.moves
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
         kept = [view for view in self.cursors if view.name != cursor]

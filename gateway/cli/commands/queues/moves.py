@@ -25,7 +25,7 @@ def change_home(
 ) -> None:
     """Move a queue with its messages to another broker of the network, while its clients go on."""
     if cancel == bool(broker):
-        raise CommandFailed("name the broker that gets the queue, or give --cancel", USAGE)
+        raise CommandFailed("name the broker that gets the queue, or give --cancel", exit_code=USAGE)
     client = AdminClient(url, vpn)
     if cancel:
         client.keep_queue(name)
