@@ -8,7 +8,7 @@ Behind the messages are the settlements that a connection sends to the partition
 
 from typing import Any, Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.address import Address
@@ -103,13 +103,13 @@ class Settle:
     def __init__(
         self,
         flow_id: int,
-        epoch: int,
-        first: int,
-        end: int,
-        outcome: int,
+        epoch: i64,
+        first: i64,
+        end: i64,
+        outcome: i64,
         cause: str = "",
         further: list[tuple[int, int]] = _NOTHING_FURTHER,
-        delivery_count: int = WHICHEVER,
+        delivery_count: i64 = WHICHEVER,
     ) -> None:
         self.flow_id = flow_id
         self.epoch = epoch

@@ -249,7 +249,7 @@ class Partition(Behaviour):
             self._spool.post(StorePublication(publication))
 
     def _settle(self, message: Settle) -> None:
-        flow = self._ledger.flows.get(message.flow_id)
+        flow = self._ledger.flow_of(message.flow_id)
         if flow is None or flow.epoch != message.epoch:
             return  # stale assignment epoch: other flows have the messages by now
         outcome, cause, tries = message.outcome, message.cause, message.delivery_count

@@ -8,7 +8,7 @@ objects that asked for it: connections write once, the spool commits once, whate
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias, final
 
-from mypy_extensions import i32, trait
+from mypy_extensions import i32, i64, trait
 from pykka._envelope import Envelope
 
 from sluicegate.actors.runtime.clock import Clock
@@ -17,6 +17,8 @@ from sluicegate.messaging.message.address import Address
 MESSAGES_PER_DRAIN_MAX: Final = 64  # an actor with more to do goes to the end of the line
 TURN_NS_MAX: Final = 2_000_000  # then the event loop serves its sockets
 ROUNDS_PER_TURN_MAX: Final = 3  # the same, for actors that answer each other one by one
+
+POPPED_MAX: Final = 4  # flushes of a turn that are removed one by one
 
 CallSoon: TypeAlias = Callable[[Callable[[], None]], Any]  # schedules the next turn
 
@@ -104,7 +106,7 @@ class Dispatcher:
             self._call_soon(self._next_turn)
 
     def both_ms(self) -> tuple[int, int]:
-        """Return the clock's `both_ms`, read once per turn.
+        """Return the clock's `both_ms`, read once per turn, and once for all that is done with data of a socket.
 
         All data that is read until the next turn counts as read at that time.
         """
@@ -112,6 +114,17 @@ class Dispatcher:
             self._now_ms, self._wall_ms = self._clock.both_ms()
             self._has_read_clock = self._armed  # else there may be no turn for long
         return self._now_ms, self._wall_ms
+
+    def begin_read(self) -> tuple[int, int]:
+        """Return `both_ms` for data that a socket has brought; it holds at least until `end_read`."""
+        if not self._has_read_clock:
+            self._now_ms, self._wall_ms = self._clock.both_ms()
+            self._has_read_clock = True
+        return self._now_ms, self._wall_ms
+
+    def end_read(self) -> None:
+        """The data has been handled: without a turn that comes, the time no longer holds."""
+        self._has_read_clock = self._armed
 
     def is_idle(self) -> bool:
         """Return whether no actor is in line. While actors are served, some may be, behind the caller."""
@@ -133,12 +146,14 @@ class Dispatcher:
 
     def _turn(self) -> None:
         self._round()
-        for _ in range(ROUNDS_PER_TURN_MAX - 1):
-            # What a flush leaves for one actor needs no poll before it: an answer to a client that is alone.
-            if len(self._line) + len(self._flushes) + len(self._flushes_last) != 1:
-                break
+        rounds: i64 = 1
+        waiting: i64 = len(self._line) + len(self._flushes) + len(self._flushes_last)
+        # What a flush leaves for one actor needs no poll before it: an answer to a client that is alone.
+        while waiting == 1 and rounds < ROUNDS_PER_TURN_MAX:
             self._round()
-        if self._line or self._flushes or self._flushes_last:
+            rounds += 1
+            waiting = len(self._line) + len(self._flushes) + len(self._flushes_last)
+        if waiting > 0:
             self._call_soon(self._next_turn)
         else:
             self._armed = False
@@ -157,14 +172,16 @@ class Dispatcher:
                     now_ns = actor.take_turn(now_ns)
             self._serves = False
         flushes = self._flushes
-        self._flushes = self._flushes_next
-        for flushed in flushes:
-            self._flush(flushed)
-        if len(flushes) == 1:
-            flushes.pop()  # compiled, where `clear` takes 100 instructions
-        else:
-            flushes.clear()
-        self._flushes_next = flushes
+        if flushes:
+            self._flushes = self._flushes_next
+            for flushed in flushes:
+                self._flush(flushed)
+            if len(flushes) <= POPPED_MAX:
+                while flushes:
+                    flushes.pop()  # compiled, where `clear` takes 100 instructions
+            else:
+                flushes.clear()
+            self._flushes_next = flushes
         if self._flushes_last:
             last = self._flushes_last
             self._flushes_last = []

@@ -47,12 +47,13 @@ class MessageBatch:
         topics: list[str] | None,
         payloads: list[bytes],
         headers: list[Headers | None] | None,
-        qos: int,
+        qos: i64,
         retain: bool,
         publisher: str,
-        received_ms: int,
+        received_ms: i64,
         payload_bytes: i64,
         possible_duplicate: bool = False,
+        topic_bytes: i64 = -1,
     ) -> None:
         """Take over the columns. Raises UnequalColumns, so that no incomplete message reaches a queue or the disk."""
         self.count: i64 = len(payloads)
@@ -73,7 +74,7 @@ class MessageBatch:
         self.possible_duplicate = possible_duplicate
         # Wire forms shared by every subscriber of one dialect. The key belongs to the protocol; the value is its bytes.
         self.encodings: dict[int, bytes] | None = None
-        self._topics_bytes: i64 = -1  # the usage of the topic, or of all topics; -1: not computed yet
+        self._topics_bytes: i64 = topic_bytes  # the usage of the topic, or of all topics; -1: not computed yet
         self._memory_bytes: i64 = 0  # 0: not computed yet
         self._content_bytes: i64 = -1  # -1: not computed yet
 

@@ -58,7 +58,7 @@ class Ledger(LedgerState):
 
     # --- messages in ---
 
-    def append(self, batch: MessageBatch, publication: Publication | None) -> int:
+    def append(self, batch: MessageBatch, publication: Publication | None) -> i64:
         """Number the rows of a batch and make them ready; return the first sequence."""
         first = self.next_sequence
         count = batch.count
@@ -166,7 +166,7 @@ class Ledger(LedgerState):
 
     # --- deliveries out ---
 
-    def deliver(self, wall_ms: int) -> list[Delivery]:
+    def deliver(self, wall_ms: i64) -> list[Delivery]:
         """Deliver ready messages to the flows that have credit, oldest first; expired ones are dropped."""
         rules = self.rules
         if self.unstored.total > 0:
@@ -204,7 +204,7 @@ class Ledger(LedgerState):
             self._deal(ready_count, wall_ms, deliveries)
         return deliveries
 
-    def _deal(self, ready_count: int, wall_ms: int, out: list[Delivery]) -> None:
+    def _deal(self, ready_count: i64, wall_ms: i64, out: list[Delivery]) -> None:
         """Deliver even shares to competing flows: serve them in turn until the messages or all credit are used up."""
         groups = self.groups
         unacked_count_max = self.rules.unacked_count_max
@@ -241,7 +241,7 @@ class Ledger(LedgerState):
         if (not line or groups is not None) and (self.requeued.total > 0 or self.ready_from < self.next_sequence):
             self.effects.starved_flows += starved(flows, unacked_count_max, gets_any=groups is None)
 
-    def _deliver_piece(self, flow: LedgerFlow, limit: int, wall_ms: int, out: list[Delivery]) -> bool:
+    def _deliver_piece(self, flow: LedgerFlow, limit: i64, wall_ms: i64, out: list[Delivery]) -> bool:
         """Deliver at most `limit` messages of one segment to a flow; return False when none is in memory."""
         again = self.requeued.total > 0
         segment, first, end = self._requeued_piece(flow, limit) if again else self._fresh_piece(limit)
@@ -267,10 +267,10 @@ class Ledger(LedgerState):
         self,
         flow: LedgerFlow,
         segment: Segment,
-        first: int,
-        end: int,
+        first: i64,
+        end: i64,
         redelivered: bool,
-        wall_ms: int,
+        wall_ms: i64,
         out: list[Delivery],
     ) -> None:
         batch = segment.batch
@@ -298,10 +298,10 @@ class Ledger(LedgerState):
         self,
         flow: LedgerFlow,
         segment: Segment,
-        first: int,
-        end: int,
+        first: i64,
+        end: i64,
         redelivered: bool,
-        wall_ms: int,
+        wall_ms: i64,
         out: list[Delivery],
     ) -> None:
         """Deliver the messages of `[first, end)` that have not expired, which may be more than one turn examines."""
@@ -319,7 +319,7 @@ class Ledger(LedgerState):
         if run_first < end:
             self._deliver_run(flow, segment, run_first, end, redelivered, wall_ms, out)
 
-    def _requeued_piece(self, flow: LedgerFlow, limit: int) -> tuple[Segment | None, int, int]:
+    def _requeued_piece(self, flow: LedgerFlow, limit: i64) -> tuple[Segment | None, i64, i64]:
         """Return the next messages behind the cursor that one delivery can describe."""
         piece = self._free_requeued(flow, limit)
         if piece is None:
@@ -416,7 +416,7 @@ class Ledger(LedgerState):
                 return sequence
         return end
 
-    def _fresh_piece(self, limit: int) -> tuple[Segment | None, int, int]:
+    def _fresh_piece(self, limit: i64) -> tuple[Segment | None, i64, i64]:
         while True:
             segment = self.segments.at_or_after(self.ready_from)
             if segment is None:
@@ -460,21 +460,21 @@ class Ledger(LedgerState):
         return 0 if flow is None else self.settle_in_flight(flow, first, end, outcome, cause, WHICHEVER)
 
     def settle_in_flight(
-        self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str, delivery_count: int
-    ) -> int:
+        self, flow: LedgerFlow, first: i64, end: i64, outcome: i64, cause: str, delivery_count: i64
+    ) -> i64:
         """Apply an outcome as `settle` does, for a known flow, to deliveries with this count."""
         if delivery_count == WHICHEVER or (delivery_count == 1 and not self.failures):  # the usual case
             return self._apply(flow, first, end, outcome, cause)
-        count = 0
+        count: i64 = 0
         for start, stop in in_flight_of(self, flow, first, end, delivery_count):
             count += self._apply(flow, start, stop, outcome, cause)
         return count
 
-    def _apply(self, flow: LedgerFlow, first: int, end: int, outcome: int, cause: str) -> int:
+    def _apply(self, flow: LedgerFlow, first: i64, end: i64, outcome: i64, cause: str) -> i64:
         if outcome == ACCEPTED and flow.in_flight.take_lowest(first, end):  # in order: the usual case
             self._settle(first, end)
             return end - first
-        count = 0
+        count: i64 = 0
         for start, stop in flow.in_flight.remove(first, end):
             count += stop - start
             if outcome == ACCEPTED:

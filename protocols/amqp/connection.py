@@ -87,7 +87,12 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
         self._counters.bytes_received += len(data)
-        self.handle(self.engine.feed(data, self._clock.now_ms()))
+        dispatcher = self.runtime.dispatcher
+        now_ms, _ = dispatcher.begin_read()
+        try:
+            self.handle(self.engine.feed(data, now_ms))
+        finally:
+            dispatcher.end_read()
         self._count_unfinished()
 
     def _count_unfinished(self) -> None:
@@ -227,7 +232,7 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         self._counters.messages_received += len(event.delivery_ids)
         publishers = self.endpoints.publishers
         if event.txn_id is None:
-            publishers.publish(event, self._clock.wall_ms())
+            publishers.publish(event, self.runtime.dispatcher.both_ms()[1])
         else:
             now_ms, wall_ms = self.runtime.dispatcher.both_ms()
             coordinators_of(self).publish(event, now_ms, wall_ms)

@@ -70,8 +70,12 @@ class FlowConnection(FlowPeer, StreamUser):
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; empty once a large frame was read into its buffer."""
         self._counters.bytes_received += len(data)
-        now_ms, wall_ms = self.runtime.dispatcher.both_ms()
-        self._handle(self.engine.feed(data, now_ms, wall_ms))
+        dispatcher = self.runtime.dispatcher
+        now_ms, wall_ms = dispatcher.begin_read()
+        try:
+            self._handle(self.engine.feed(data, now_ms, wall_ms))
+        finally:
+            dispatcher.end_read()
         if self.engine.missing_bytes >= READ_INTO_BYTES_MIN and self._transport is not None:
             self._transport.read_into(FrameReadTarget(self))
         self.count_unfinished()

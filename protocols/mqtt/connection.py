@@ -72,9 +72,16 @@ class MqttConnection(MqttClient, StreamUser):
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; empty once a large packet was read into its buffer."""
+        dispatcher = self.cell.dispatcher
+        now_ms, wall_ms = dispatcher.begin_read()
+        try:
+            self._read(data, now_ms, wall_ms)
+        finally:
+            dispatcher.end_read()
+
+    def _read(self, data: bytes, now_ms: int, wall_ms: int) -> None:
         self.cell.accepts_inline = False
         self.services.counters.bytes_received += len(data)
-        now_ms, wall_ms = self.cell.dispatcher.both_ms()
         received = self.engine.feed(data, now_ms, wall_ms)
         if received.first is not None:
             self._handle(received.first)

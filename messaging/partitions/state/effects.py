@@ -31,13 +31,13 @@ class Delivery:
     def __init__(
         self,
         flow: Flow,
-        epoch: int,
+        epoch: i64,
         batch: MessageBatch,
-        start_row: int,
-        stop_row: int,
-        first_sequence: int,
+        start_row: i64,
+        stop_row: i64,
+        first_sequence: i64,
         redelivered: bool,
-        delivery_count: int,
+        delivery_count: i64,
         publication: Publication | None,
     ) -> None:
         self.flow = flow

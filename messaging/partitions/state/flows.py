@@ -219,7 +219,7 @@ class LedgerFlow:
         "to_resend",
     )
 
-    def __init__(self, flow: Flow, epoch: int) -> None:
+    def __init__(self, flow: Flow, epoch: i64) -> None:
         self.flow = flow
         self.epoch = epoch  # assignment epoch under which it may settle
         self.is_new = True  # it has never got a message

@@ -124,8 +124,8 @@ class Segment:
 
     def __init__(
         self,
-        first: int,
-        end: int,
+        first: i64,
+        end: i64,
         live_count: i64,
         bytes_left: i64,
         batch: MessageBatch | None,

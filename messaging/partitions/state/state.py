@@ -61,9 +61,9 @@ class LedgerState:
     def __init__(self, *, durable: bool, rules: DeliveryRules, next_sequence: int = 1) -> None:
         self.durable = durable  # settlements are worth persisting
         self.rules = rules
-        self.next_sequence = next_sequence
-        self.floor = next_sequence
-        self.ready_from = next_sequence
+        self.next_sequence: i64 = next_sequence
+        self.floor: i64 = next_sequence
+        self.ready_from: i64 = next_sequence
         self.settled = RangeSet()
         self.requeued = RangeSet()
         self.moving = RangeSet()  # given to no consumer; settled when the other queue has them, else they stay
@@ -71,21 +71,21 @@ class LedgerState:
         self.replaced: RangeSet | None = (
             None  # the part of `moving` that messaging.partitions.rules.last_value has set aside; None: nothing
         )
-        self.gone_end = 0  # of a last-value queue: a message right below it has left, so older ones are replaced
+        self.gone_end: i64 = 0  # of a last-value queue: a message right below it has left, so older ones are replaced
         self.undelivered = RangeSet()
         self.delayed = RangeSet()
         self.unstored = RangeSet()  # of a queue that delivers only stored messages
         self.redelivery_delays = RedeliveryDelays()
         self.rescale_holds: RescaleHolds | None = None  # while slots of the queue move
-        self.watched_cut = 0  # a rescale waits until everything below is settled; 0: none does
+        self.watched_cut: i64 = 0  # a rescale waits until everything below is settled; 0: none does
         self.failures: dict[int, int] = {}  # sequence -> failed deliveries, of unsettled messages that have any
-        self.suspect_end = 0  # recovered after a crash: anything below may have been delivered before
+        self.suspect_end: i64 = 0  # recovered after a crash: anything below may have been delivered before
         self.annotations: DeliveryAnnotations | None = None  # from consumers; None: none yet
         self.flows: dict[int, LedgerFlow] = {}
         self.flow_order = FlowOrder()  # the same flows
         self.selecting_count: i64 = 0  # flows that take only some of the ready messages
         self.is_grouped = False  # keys belong to flows (messaging.partitions.rules.groups)
-        self.scan_budget = 0  # messages that flows may scan in this turn
+        self.scan_budget: i64 = 0  # messages that flows may scan in this turn
         self.waiting_count: i64 = 0  # unsettled, in flight or not
         self.waiting_bytes: i64 = 0
         self.memory_bytes: i64 = 0  # of the batches that segments hold
@@ -93,7 +93,7 @@ class LedgerState:
         self.gaps = GapReasons()  # why sequences that no consumer settled have no message
         self.segments = SegmentList()
         self.pageable_from = 0  # everything unsettled below is in pages, loaded or not
-        self.paged_end = 0  # no page reaches further
+        self.paged_end: i64 = 0  # no page reaches further
         self.loaded_pages: dict[int, Page] = {}  # by first sequence, the longest loaded first
         self.schedule = SegmentSchedule()  # when segments have messages that expire or become due
         self.pages_read_in_time: set[int] = set()  # requested because the schedule said so
@@ -135,6 +135,13 @@ class LedgerState:
         found = self.flows[flow.flow_id] = LedgerFlow(flow, epoch)
         self.flow_order.add(found)
         return found
+
+    def flow_of(self, flow_id: int) -> LedgerFlow | None:
+        """Return a flow, if it exists: mostly the one that got a message last."""
+        flows = self.flow_order.flows
+        if flows and flows[-1].flow.flow_id == flow_id:
+            return flows[-1]
+        return self.flows.get(flow_id)
 
     def remove_flow(self, flow_id: int) -> LedgerFlow | None:
         """Remove a flow; return it, if it exists."""
@@ -204,7 +211,7 @@ class LedgerState:
             self.effects.wanted_pages.append(page.first)
         return False
 
-    def prefetch(self, sequence: int) -> None:
+    def prefetch(self, sequence: i64) -> None:
         """Request the next page while the consumer is busy with the messages before it."""
         if sequence < self.paged_end:
             segment = self.segments.at_or_after(sequence)
@@ -355,12 +362,12 @@ class LedgerState:
         if reason == DISCARD_NOT_STORED:
             self.gone_end = gone_end  # it has never replaced anything
 
-    def _settle(self, first: int, end: int) -> None:
+    def _settle(self, first: i64, end: i64) -> None:
         if self.durable:
             self.effects.settle(first, end)
         self.remove(first, end)
 
-    def remove(self, first: int, end: int) -> None:
+    def remove(self, first: i64, end: i64) -> None:
         """Remove `[first, end)`, unsettled and held by no consumer any more; the store knows or will."""
         segment = self.segments.at_or_after(first)
         assert segment is not None, "an unsettled message is in a segment"

@@ -6,7 +6,7 @@ session logic answers events with the engine's commands.
 
 from typing import Final, NamedTuple, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
@@ -101,7 +101,7 @@ class PublishReceived:
     of which a list would cost 600 instructions for a message that comes alone.
     """
 
-    def __init__(self, batch: MessageBatch, first: int, last: int, before: list[tuple[int, int]]) -> None:
+    def __init__(self, batch: MessageBatch, first: i64, last: i64, before: list[tuple[int, int]]) -> None:
         self.batch = batch
         self.first = first  # the last run; means nothing for QoS 0
         self.last = last
@@ -125,7 +125,7 @@ class PublishReceived:
 class AcknowledgementReceived:
     """A run of PUBACK, PUBREC, PUBREL or PUBCOMP with ascending packet ids and equal reason code."""
 
-    def __init__(self, kind: int, first: int, last: int, reason_code: int) -> None:
+    def __init__(self, kind: i64, first: i64, last: i64, reason_code: i64) -> None:
         self.kind = kind  # packet type: PUBACK, PUBREC, PUBREL or PUBCOMP of `fixed_header`
         self.first = first
         self.last = last  # inclusive

@@ -7,6 +7,8 @@ Everything here runs once per batch, hardly anything per message.
 from collections.abc import Callable
 from typing import Final
 
+from mypy_extensions import i64
+
 from sluicegate.actors.messages.data import Deliveries, Settle
 from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.actors.partitions.triggers import wake_waiters
@@ -187,7 +189,7 @@ class Deliverer:
                 rows = PublishRun(batch, first_row, end_row, qos, options, None, wall_ms, publication, redelivered)
                 self._deliver_rows(origin, delivery.first_sequence + first_row - start, rows)
 
-    def _deliver_rows(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
+    def _deliver_rows(self, origin: DeliveryOrigin, first_sequence: i64, rows: PublishRun) -> None:
         """Send rows with the same options, and complete those that were sent before."""
         if first_sequence < origin.known_below:
             self._send_unknown(origin, first_sequence, rows)
@@ -210,7 +212,7 @@ class Deliverer:
             for first, end in unknown:
                 self._send_rows(origin, first, rows.part(first + offset, end + offset))
 
-    def _send_rows(self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun) -> None:
+    def _send_rows(self, origin: DeliveryOrigin, first_sequence: i64, rows: PublishRun) -> None:
         start, stop = rows.start, rows.stop
         ids = origin.ids
         if ids is not None and (ids.remembered or first_sequence < ids.maybe_sent_below):
@@ -269,7 +271,7 @@ class Deliverer:
             row += count
             first_sequence += count
 
-    def _waits_for_the_store(self, origin: DeliveryOrigin, qos: int) -> bool:
+    def _waits_for_the_store(self, origin: DeliveryOrigin, qos: i64) -> bool:
         """Return whether rows wait until the store has the ids of those before them, and theirs if QoS 2."""
         return (qos == EXACTLY_ONCE or origin.unsent_count > 0) and self._session.is_durable
 
@@ -308,7 +310,7 @@ class Deliverer:
             self._withdraw(packet_id, last)
 
     def _send(
-        self, origin: DeliveryOrigin, first_sequence: int, rows: PublishRun, packet_id: int, *, dup: bool
+        self, origin: DeliveryOrigin, first_sequence: i64, rows: PublishRun, packet_id: i64, *, dup: bool
     ) -> None:
         try:
             skipped = send_rows(self._engine, self._counters, rows, packet_id, dup=dup)
@@ -416,7 +418,7 @@ class Deliverer:
     def _settle_received(self, run: InflightRun) -> None:
         self._settle(run.origin, run.first_sequence, run.first_sequence + run.count, ACCEPTED, keep_credit=True)
 
-    def _settle(self, origin: DeliveryOrigin, first: int, end: int, outcome: int, *, keep_credit: bool = False) -> None:
+    def _settle(self, origin: DeliveryOrigin, first: i64, end: i64, outcome: i64, *, keep_credit: bool = False) -> None:
         if not keep_credit:
             self._give_credit(end - first)
         if origin is RETAINED_ORIGIN:
@@ -429,7 +431,7 @@ class Deliverer:
                 origin.in_flight.discard(first, end)
         origin.partition.deliver_now(Settle(origin.flow_id, origin.epoch, first, end, outcome))
 
-    def _give_credit(self, count: int) -> None:
+    def _give_credit(self, count: i64) -> None:
         """Return credit, and wake those that wait for it: retained messages first, they are older."""
         self.window.give(count)
         if self.retained.waits:

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from mypy_extensions import i64
+
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.protocols.connection.counters import ProtocolCounters
@@ -15,7 +17,7 @@ TOO_LARGE: Final = "packet_too_large"  # why rows that a client cannot take are 
 
 
 def send_rows(
-    engine: MqttEngine, counters: ProtocolCounters, rows: PublishRun, first_packet_id: int, *, dup: bool
+    engine: MqttEngine, counters: ProtocolCounters, rows: PublishRun, first_packet_id: i64, *, dup: bool
 ) -> list[int]:
     """Send rows as `MqttEngine.publish` does, and count them; return those too large for the client."""
     skipped = engine.publish(rows, first_packet_id, dup=dup)

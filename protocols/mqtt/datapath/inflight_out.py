@@ -6,7 +6,7 @@ out of order splits its run into single ids.
 
 from typing import Final, final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from sluicegate.actors.messages.partitions import ReleaseUnsent
 from sluicegate.messaging.message.address import Address
@@ -22,15 +22,15 @@ class DeliveryOrigin:
 
     __slots__ = ("epoch", "flow_id", "ids", "in_flight", "known_below", "partition", "unsent", "unsent_count")
 
-    def __init__(self, partition: Address, flow_id: int, epoch: int, ids: SentIds | None) -> None:
+    def __init__(self, partition: Address, flow_id: int, epoch: i64, ids: SentIds | None) -> None:
         self.partition = partition
         self.flow_id = flow_id
         self.epoch = epoch
         self.ids = ids  # None: packet ids mean nothing beyond this connection
         self.in_flight: RangeSet | None = None  # unacknowledged messages of the origin that this one replaced
-        self.unsent_count = 0  # runs that wait for the store to have their ids; later runs wait too
+        self.unsent_count: i64 = 0  # runs that wait for the store to have their ids; later runs wait too
         self.unsent: RangeSet | None = None  # sequences among them that were never sent to any consumer
-        self.known_below = 0  # only messages below may be in `in_flight`, or among those that the client has taken
+        self.known_below: i64 = 0  # only messages below may be in `in_flight`, or among those that the client has taken
 
     def wait(self, first: int, end: int, *, given_first: bool) -> None:
         """Note a run that waits for the store."""
@@ -71,7 +71,7 @@ class InflightRun:
 
     __slots__ = ("count", "first_packet_id", "first_sequence", "origin", "qos", "waits")
 
-    def __init__(self, first_packet_id: int, count: int, first_sequence: int, qos: int, origin: DeliveryOrigin) -> None:
+    def __init__(self, first_packet_id: i64, count: i64, first_sequence: i64, qos: i64, origin: DeliveryOrigin) -> None:
         self.first_packet_id = first_packet_id
         self.count = count
         self.first_sequence = first_sequence
@@ -79,7 +79,7 @@ class InflightRun:
         self.origin = origin
         self.waits = False  # for the store to have its ids: the client was sent nothing under them
 
-    def cut_off(self, count: int) -> "InflightRun":
+    def cut_off(self, count: i64) -> "InflightRun":
         """Keep the first `count` messages; return the others."""
         first_packet_id, first_sequence = self.first_packet_id + count, self.first_sequence + count
         rest = InflightRun(first_packet_id, self.count - count, first_sequence, self.qos, self.origin)
@@ -111,9 +111,9 @@ class InflightOut:
         self._lone: InflightRun | None = None
         self._runs: dict[int, InflightRun] = {}
         self._kept = RangeSet()  # ids the client knows from an earlier connection, not sent again yet
-        self._next = FIRST_PACKET_ID
+        self._next: i64 = FIRST_PACKET_ID
 
-    def allocate(self, count: int, first_sequence: int, qos: int, origin: DeliveryOrigin) -> InflightRun:
+    def allocate(self, count: i64, first_sequence: i64, qos: i64, origin: DeliveryOrigin) -> InflightRun:
         """Take up to `count` ids in a row, as many as are free there. Some id is free: windows see to that."""
         used = self._used
         first, end = used.first_outside(self._next, PACKET_ID_MAX + 1)
@@ -180,7 +180,7 @@ class InflightOut:
         self._used.add(first, end)
         self._next = max(self._next, end)
 
-    def run_of(self, first: int, last: int, qos: int) -> InflightRun | None:
+    def run_of(self, first: i64, last: i64, qos: i64) -> InflightRun | None:
         """Return the run that has exactly these ids, both included, and was sent at this QoS; None if there is none."""
         run = self._run_of(first, last + 1)
         return run if run is not None and run.qos == qos and not run.waits else None
@@ -288,7 +288,7 @@ class InflightOut:
         else:
             self._by_first_id()[run.first_packet_id] = run
 
-    def _run_of(self, first: int, end: int) -> InflightRun | None:
+    def _run_of(self, first: i64, end: i64) -> InflightRun | None:
         """Return the run that has exactly these ids, None if there is none."""
         run = self._lone
         if run is None:

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Final
 
+from mypy_extensions import i64
+
 from sluicegate.actors.messages.data import PublishFailed
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.publishing.result import PublishResult
@@ -176,7 +178,7 @@ class PublishHandler:
         if refusal:
             raise PublishRefused(refusal, f"publish refused with reason code 0x{refusal:02x}: {refusal_reason}")
 
-    def _acknowledge(self, kind: int, first: int, last: int, code: int, text: str = "") -> None:
+    def _acknowledge(self, kind: i64, first: i64, last: i64, code: i64, text: str = "") -> None:
         self._engine.acknowledge(kind, first, last, code if self._level == 5 else SUCCESS, text)
 
     def leave(self) -> None:

@@ -352,7 +352,7 @@ class MqttEngine:
 
     # --- commands: answers and messages ---
 
-    def acknowledge(self, kind: int, first: int, last: int, reason_code: int = SUCCESS, text: str = "") -> None:
+    def acknowledge(self, kind: i64, first: i64, last: i64, reason_code: i64 = SUCCESS, text: str = "") -> None:
         """Send PUBACK, PUBREC, PUBREL or PUBCOMP for the packet ids from `first` to `last`, both included."""
         if self._may_send():
             room = self.client_packet_bytes_max
@@ -375,7 +375,7 @@ class MqttEngine:
         if self._may_send():
             self._answer(encode_unsuback(packet_id, codes, self.level))
 
-    def publish(self, rows: PublishRun, first_packet_id: int, *, dup: bool) -> list[int]:
+    def publish(self, rows: PublishRun, first_packet_id: i64, *, dup: bool) -> list[int]:
         """Send rows; return those too large for this client, which are to be taken as delivered.
 
         The first row has `first_packet_id`, each further one the next id, skipped rows too; QoS 0 has no ids.

@@ -14,6 +14,7 @@ from mypy_extensions import i64
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.usage import text_bytes
 from sluicegate.protocols.mqtt.codec.events import PublishReceived, ReceivedEvents
 from sluicegate.protocols.mqtt.codec.limits import (
     PROPERTIES_CACHE_BYTES_MAX,
@@ -64,10 +65,12 @@ class PublishReader:
         self.publisher = publisher  # client id, put into every batch
         self.qos_max = limits.maximum_qos
         self.retain_available = limits.retain_available
-        self.packet_bytes_max = limits.packet_bytes_max
+        self.packet_bytes_max: i64 = limits.packet_bytes_max
         self.topic_alias_maximum = limits.topic_alias_maximum
-        self.receive_maximum = limits.receive_maximum
-        self.unacknowledged_count = 0  # QoS>0 messages, from PUBLISH to PUBACK, PUBCOMP or a refusing PUBREC; 5.0 only
+        self.receive_maximum: i64 = limits.receive_maximum
+        self.unacknowledged_count: i64 = (
+            0  # QoS>0 messages, from PUBLISH to PUBACK, PUBCOMP or a refusing PUBREC; 5.0 only
+        )
         self.apart = b""  # the payload of the packet that is read next, whose head comes without it
         self._is_v5 = level == 5
         self._dialect = dialect_of(level)
@@ -75,26 +78,27 @@ class PublishReader:
         self._topic_levels_max = limits.topic_levels_max
         self._last_raw = b""
         self._last_topic = ""
+        self._last_topic_bytes: i64 = 0  # its usage
         self._topic_cache: dict[bytes, str] = _NO_TOPICS
         self._properties_cache: dict[bytes, MessageProperties] = _NO_PROPERTIES
         self._aliases: dict[int, str] = _NO_ALIASES
-        self._wall_ms = 0
+        self._wall_ms: i64 = 0
         # The open run.
-        self._run = _NO_RUN  # its QoS and RETAIN bits
+        self._run: i64 = _NO_RUN  # its QoS and RETAIN bits
         self._run_is_wire = False
-        self._count = 0
+        self._count: i64 = 0
         self._topic = ""
         self._topics: list[str] | None = None
         self._payloads: list[bytes] = _NO_PAYLOADS
         self._headers: list[Headers | None] | None = None
-        self._payload_bytes = 0
+        self._payload_bytes: i64 = 0
         self._ids_before: list[tuple[int, int]] = _NO_IDS  # runs of ids that have ended
         self._id_first = 0
         self._id_last = -1  # -1: no run of ids is open
         self._wire_start = 0
         self._wire_stop = 0
 
-    def read(self, data: bytes, pos: i64, end: i64, wall_ms: int, received: ReceivedEvents) -> i64:
+    def read(self, data: bytes, pos: i64, end: i64, wall_ms: i64, received: ReceivedEvents) -> i64:
         """Append the PUBLISH packets from `pos` on as events; return the position behind the last complete one."""
         self._wall_ms = wall_ms
         try:
@@ -304,6 +308,7 @@ class PublishReader:
             self._topic_cache[raw] = topic
         self._last_raw = raw
         self._last_topic = topic
+        self._last_topic_bytes = text_bytes(topic)
         return topic
 
     def _properties_of(self, section: bytes) -> MessageProperties:
@@ -397,6 +402,7 @@ class PublishReader:
             received_ms=self._wall_ms,
             payload_bytes=len(payload),
             possible_duplicate=first_byte & _DUP != 0,
+            topic_bytes=self._last_topic_bytes if topic is self._last_topic else -1,
         )
 
     def _batch(self, data: bytes) -> MessageBatch:

@@ -5,7 +5,7 @@ Packet ids and settlement are elsewhere: ids are allocated once it is known that
 
 from typing import final
 
-from mypy_extensions import mypyc_attr
+from mypy_extensions import i64, mypyc_attr
 
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.messaging.message.batch import MessageBatch
@@ -23,12 +23,12 @@ class PublishRun:
     def __init__(
         self,
         batch: MessageBatch,
-        start: int,
-        stop: int,
-        qos: int,
+        start: i64,
+        stop: i64,
+        qos: i64,
         options: DeliveryOptions,
         properties: list[tuple[str, str]] | None,
-        wall_ms: int,
+        wall_ms: i64,
         publication: Publication | None,
         redelivered: bool = False,
     ) -> None:
@@ -44,7 +44,7 @@ class PublishRun:
         )
         self.redelivered = redelivered  # they left their queue before, or may have
 
-    def part(self, start: int, stop: int) -> "PublishRun":
+    def part(self, start: i64, stop: i64) -> "PublishRun":
         """Return some of these rows, to go out in the same way."""
         publication, redelivered = self.publication, self.redelivered
         return PublishRun(

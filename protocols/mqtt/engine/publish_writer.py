@@ -8,6 +8,8 @@ on rows, QoS and ids.
 
 from typing import Final, final
 
+from mypy_extensions import i64
+
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.mqtt.codec.limits import PACKET_ID_MAX, TOPIC_ALIASES_OUT_MAX
@@ -188,13 +190,13 @@ class PublishWriter:
         # The last head without properties: one message a wake-up is mostly one like the one before. Making a head
         # costs 2,200 instructions, as much as all else here.
         self._kept_topic = ""
-        self._kept_first_byte = 0
+        self._kept_first_byte: i64 = 0
         self._kept_prefix = b""
         self._kept_head = b""
-        self._kept_for = -1  # payload length for which it is right; -1: for none
-        self._id_bytes = 3 if self._is_v5 else 2  # with the empty property section
+        self._kept_for: i64 = -1  # payload length for which it is right; -1: for none
+        self._id_bytes: i64 = 3 if self._is_v5 else 2  # with the empty property section
 
-    def alone(self, rows: PublishRun, packet_id: int, *, dup: bool) -> bytes:
+    def alone(self, rows: PublishRun, packet_id: i64, *, dup: bool) -> bytes:
         """Return the packet of a single row if its head is that of the one before; empty if not, and `write` has to."""
         batch = rows.batch
         if batch.topics is not None or batch.topic != self._kept_topic:
@@ -417,7 +419,7 @@ class _Alike:
         return all_fit
 
 
-def _first_byte(rows: PublishRun, dup: bool) -> int:
+def _first_byte(rows: PublishRun, dup: bool) -> i64:
     return 0x30 | (8 if dup else 0) | rows.qos << 1 | (1 if rows.retains() else 0)
 
 

@@ -398,6 +398,30 @@ def test_clock_reads_before_a_turn_share_one_value() -> None:
     assert dispatcher.both_ms() == (4000, 4000)
 
 
+def test_what_is_done_with_data_of_a_socket_has_the_time_of_its_read() -> None:
+    dispatcher = Dispatcher(call_soon=lambda _: None, clock=LookedAtClock(), on_fatal=lambda _: None)
+    assert [dispatcher.begin_read(), dispatcher.both_ms()] == [(1000, 1000)] * 2
+    dispatcher.end_read()
+    assert dispatcher.both_ms() == (2000, 2000), "no turn is ahead"
+
+    dispatcher.begin_read()
+    dispatcher.at_turn_end(FlushCall(lambda: None, None))
+    dispatcher.end_read()
+    assert dispatcher.both_ms() == (3000, 3000), "the turn that was asked for meanwhile is ahead"
+
+
+@pytest.mark.parametrize("flushes_count", [1, 4, 5, 9])
+def test_each_flush_of_a_turn_is_called_once(flushes_count: int) -> None:
+    turns: list[Callable[[], None]] = []
+    dispatcher = Dispatcher(call_soon=turns.append, clock=LookedAtClock(), on_fatal=lambda _: None)
+    flushed: list[int] = []
+    for number in range(flushes_count):
+        dispatcher.at_turn_end(FlushCall(lambda number=number: flushed.append(number), None))  # type: ignore[misc]
+    turns.pop()()
+    assert flushed == list(range(flushes_count))
+    assert not turns, "nothing is left for another turn"
+
+
 def test_an_idle_actor_that_takes_at_once_is_asked_at_once(runtime: Runtime) -> None:
     heard: list[object] = []
     cell = spawned(runtime, heard)

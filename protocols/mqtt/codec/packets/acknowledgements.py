@@ -47,7 +47,7 @@ CODES: Final[dict[int, frozenset[int]]] = {
 _tables: Final = [b""] * 16  # by kind, each once it is needed
 
 
-def _table(kind: int) -> bytes:
+def _table(kind: i64) -> bytes:
     """Return the packets of all ids from 0 (which is none, and keeps the arithmetic plain) to 65535."""
     table = _tables[kind]
     if len(table) == 0:
@@ -161,7 +161,7 @@ def _reason_code(data: bytes, pos: i64, end: i64, kind: i64) -> i64:
 
 
 def encode_acknowledgements(
-    kind: int, first: int, last: int, reason_code: int, level: int, text: str = "", packet_bytes_max: int = 0
+    kind: i64, first: i64, last: i64, reason_code: i64, level: int, text: str = "", packet_bytes_max: int = 0
 ) -> bytes:
     """Encode one packet for each id from `first` to `last`, both included. 3.x has no reason codes.
 
@@ -179,7 +179,9 @@ def encode_acknowledgements(
         whole = packet(FIRST_BYTES[kind], b"\0\0" + tail)
         if not 0 < packet_bytes_max < len(whole):
             head = whole[: len(whole) - len(tail) - 2]
-            return b"".join([head + packet_id.to_bytes(2, "big") + tail for packet_id in range(first, last + 1)])
+            return b"".join(
+                [head + packet_id.to_bytes(2, "big") + tail for packet_id in range(int(first), int(last) + 1)]
+            )
     head = bytes((FIRST_BYTES[kind], 3))
     tail = bytes((reason_code,))
-    return b"".join([head + packet_id.to_bytes(2, "big") + tail for packet_id in range(first, last + 1)])
+    return b"".join([head + packet_id.to_bytes(2, "big") + tail for packet_id in range(int(first), int(last) + 1)])

@@ -5,9 +5,10 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.message.headers import TIME_MS_MAX, USER_PROPERTIES_MAX
 from sluicegate.messaging.message.keys import key_hash
+from sluicegate.messaging.message.usage import STORED_MESSAGE_BYTES, WIDE_CHARACTER_BYTES
 from sluicegate.protocols.mqtt.codec.events import PeerViolated, PublishReceived
 from sluicegate.protocols.mqtt.codec.fixed_header import PUBACK, PUBCOMP, PUBREC
-from sluicegate.protocols.mqtt.codec.limits import TOPIC_CACHE_ENTRIES_MAX, MqttLimits
+from sluicegate.protocols.mqtt.codec.limits import TOPIC_CACHE_BYTES_MAX, TOPIC_CACHE_ENTRIES_MAX, MqttLimits
 from sluicegate.protocols.mqtt.codec.reason_codes import QUOTA_EXCEEDED
 from sluicegate.protocols.mqtt.codec.wire_batch import DIALECT_3X, DIALECT_5, WireBatch
 from sluicegate.protocols.mqtt.engine.publish_writer import encode_at_most_once
@@ -60,6 +61,18 @@ def test_mixed_topics_and_lengths_stay_in_order(level: int, qos: int) -> None:
 
     assert event.batch.topic == ""
     assert [(row.fields[2], row.fields[3]) for row in rows_of(event)] == sent
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_message_that_comes_alone_counts_as_much_as_any_other(level: int) -> None:
+    """Its topic was measured with the first message of the topic, here or in a cache that holds no topic as long."""
+    conversation = connected(level)
+    for topic in ("a", "a", "\u00e4\u00df", "a", "l" * (TOPIC_CACHE_BYTES_MAX + 1), "a"):
+        (event,) = batches(conversation, mqtt.publish(topic, b"12345", level=level, qos=1, packet_id=1))
+        alone = event.batch
+        characters_bytes = len(topic) if topic.isascii() else WIDE_CHARACTER_BYTES * len(topic)
+        assert alone.usage_bytes(durable=True) == 5 + characters_bytes + STORED_MESSAGE_BYTES
+        assert alone.memory_bytes() == alone.select([0]).memory_bytes()
 
 
 def test_publishes_with_dup_are_a_run_of_possible_duplicates() -> None:
