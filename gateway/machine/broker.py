@@ -40,7 +40,7 @@ from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.gateway.process.brokers import broker_place
 from sluicegate.gateway.process.operator_ports import IMPORTED
-from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare
+from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare, unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.clients.homes import Homes
@@ -180,7 +180,7 @@ class BrokerProcess:
             await node.stop()  # cleanly, so that the next start need not flag all messages as redelivered
             raise
         self._node = node
-        await channel.ask(READY, node.endpoints())
+        await channel.ask(READY, node.endpoints(), unusable_listeners(node, config))
         collect_from_now_on()
         node.failed.add_done_callback(lambda _: self._stopping.set())
         await self._stopping.wait()

@@ -9,7 +9,7 @@ from sluicegate.gateway.node.siblings import Holdings
 # What a broker asks of the supervisor.
 BEGIN: Final = "begin"  # -> Start
 RESTORED: Final = "restored"  # Holdings -> Go: it has read its spool; answered when all others have as well
-READY: Final = "ready"  # endpoints: it takes traffic
+READY: Final = "ready"  # endpoints, listeners that admit nobody by message VPN: it takes traffic
 FAILED: Final = "failed"  # text, advice: it cannot start
 
 # What the supervisor asks of a broker.

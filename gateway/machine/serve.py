@@ -26,7 +26,7 @@ def serve_machine(config: Config, *, reload: Callable[[], Config]) -> int:
 
     async def run() -> int:
         supervisor = Supervisor(config, count, read=reload)
-        return await supervisor.run(announce=lambda endpoints: _print(announcement(supervisor.names, endpoints)))
+        return await supervisor.run(announce=lambda *given: _print(announcement(supervisor.names, *given)))
 
     return socket_loop.run(run())
 

@@ -23,6 +23,7 @@ from sluicegate.gateway.node.environment import usage_of
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker
+from sluicegate.gateway.process.run import first_commands, warn_of_unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart, Refused, opening
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.protocols.flow.client.session.session import Backoff
@@ -49,6 +50,7 @@ class Broker:
         self.passage: Passage | None = None
         self.holdings: Holdings | None = None  # once it has read its spool
         self.endpoints: list[tuple[str, str]] = []
+        self.unusable_listeners: dict[str, list[str]] = {}  # on which no client can log in, by message VPN
         self.is_ready = False  # it takes traffic
         self.restarts_count = 0
         self.backoff: Final = Backoff(first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S)
@@ -85,10 +87,11 @@ class Supervisor:
         self._ports = MachinePorts(config, emit=self._emit)
         self.events: Final = MergedEvents()
 
-    async def run(self, *, announce: Callable[[list[tuple[str, str]]], None]) -> int:
-        """Run the brokers until SIGTERM or SIGINT; return the exit code. `announce` gets names and URLs of all ports.
+    async def run(self, *, announce: Callable[[list[tuple[str, str]], list[str]], None]) -> int:
+        """Run the brokers until SIGTERM or SIGINT; return the exit code.
 
-        Raises CannotStart when a broker cannot begin; then none is left running.
+        `announce` gets names and URLs of all ports, and lines with commands to try. Raises CannotStart when a broker
+        cannot begin; then none is left running.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -103,12 +106,20 @@ class Supervisor:
             await self._until_ready()
             if not self._stopping.is_set():
                 await self._ports.open(MachineOperations(self, events=self.events))
-                announce(self.brokers[0].endpoints + self._ports.endpoints())
+                self._announce(announce)
                 await self._stopping.wait()
         finally:
             self._stopping.set()
             await self._stop()
         return 0
+
+    def _announce(self, announce: Callable[[list[tuple[str, str]], list[str]], None]) -> None:
+        """Announce the ports, which all brokers serve, and warn of those that admit nobody: all have the same users."""
+        first, admin_port = self.brokers[0], self._ports.admin_port
+        announce(
+            first.endpoints + self._ports.endpoints(), first_commands(self._listener_ports.get("mqtt"), admin_port)
+        )
+        warn_of_unusable_listeners(first.unusable_listeners, admin_port)
 
     # --- start ---
 
@@ -183,7 +194,7 @@ class Supervisor:
         if verb == RESTORED:
             return await self._restored(broker, *given)
         if verb == READY:
-            broker.endpoints = given[0]
+            broker.endpoints, broker.unusable_listeners = given
             broker.is_ready = True
             log.info("broker %s takes traffic", broker.name)
             return None
@@ -313,8 +324,8 @@ class Supervisor:
         task.add_done_callback(self._tasks.discard)
 
 
-def announcement(names: tuple[str, ...], endpoints: list[tuple[str, str]]) -> str:
-    """Return what is printed when all brokers are ready: the ports, which all of them serve."""
+def announcement(names: tuple[str, ...], endpoints: list[tuple[str, str]], commands: list[str]) -> str:
+    """Return what is printed when all brokers are ready: the ports, which all of them serve, and commands to try."""
     width = max([len(name) for name, _ in endpoints], default=0)
     lines = [f"Sluicegate {release()} is ready, with {len(names)} brokers: {', '.join(names)}."]
-    return "\n".join([*lines, *[f"  {name:<{width}}  {url}" for name, url in endpoints]])
+    return "\n".join([*lines, *[f"  {name:<{width}}  {url}" for name, url in endpoints], *commands])

@@ -7,7 +7,7 @@ import os
 import random
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
 from sluicegate.actors.runtime.clock import SystemClock
@@ -113,7 +113,7 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
         await node.stop()  # cleanly: after a start that failed, the next one must not flag all messages as redelivered
         raise
     _announce(node)
-    _warn_of_unusable_listeners(node, config)
+    warn_of_unusable_listeners(unusable_listeners(node, config), _admin_port(node))
     collect_from_now_on()
     node.failed.add_done_callback(lambda _: stopping.set())
     await stopping.wait()
@@ -155,7 +155,8 @@ def _announce(node: Node) -> None:
     endpoints = node.endpoints()
     width = max([len(name) for name, _ in endpoints], default=0)
     lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
-    lines += _first_commands(node)
+    mqtt = node.mqtt.listeners.get("mqtt")
+    lines += first_commands(None if mqtt is None else mqtt.port, _admin_port(node))
     if sys.stdout is None:  # it was closed before the process started
         return
     try:  # unbuffered: what a buffer could not write would be written again at exit
@@ -164,33 +165,41 @@ def _announce(node: Node) -> None:
         log.warning("cannot write the endpoints to standard output: %s", error.strerror)
 
 
-def _warn_of_unusable_listeners(node: Node, config: Config) -> None:
-    """Warn of listeners on which no client can log in, with the command that adds a user."""
+def unusable_listeners(node: Node, config: Config) -> dict[str, list[str]]:
+    """Return the names of listeners on which no client can log in, by message VPN."""
     unusable: dict[str, list[str]] = {}
     for name, listener in config.listeners.enabled().items():
         if node.vpns[listener.vpn].accounts.admits_nobody_on(name):
             unusable.setdefault(listener.vpn, []).append(name)
+    return unusable
+
+
+def warn_of_unusable_listeners(unusable: Mapping[str, Sequence[str]], admin_port: int | None) -> None:
+    """Warn of listeners on which no client can log in, with the command that adds a user."""
     for vpn, names in unusable.items():
         option = "" if vpn == DEFAULT_VPN else f" --vpn {vpn}"
         where = ", ".join(f"listeners.{name}" for name in names)
         text = "%s: no client can log in, because message VPN %s has no user; add one: sluicegate user add NAME%s%s"
-        log.warning(text, where, vpn, _url_option(node), option)
+        log.warning(text, where, vpn, _url_option(admin_port), option)
 
 
-def _url_option(node: Node) -> str:
-    """Return the option that commands on this machine need for the admin port; empty for its default."""
+def _admin_port(node: Node) -> int | None:
     assert isinstance(node.operator_ports, AdminPorts), "_serve made them"
     admin = node.operator_ports.servers.get("admin")
-    return "" if admin is None or admin.port == 8080 else f" --url http://127.0.0.1:{admin.port}"
+    return None if admin is None else admin.port
 
 
-def _first_commands(node: Node) -> list[str]:
-    """Return lines with the first three commands to try."""
-    listener = node.mqtt.listeners.get("mqtt")
-    if listener is None:
+def _url_option(admin_port: int | None) -> str:
+    """Return the option that commands on this machine need for the admin port; empty for its default."""
+    return "" if admin_port in (None, 8080) else f" --url http://127.0.0.1:{admin_port}"
+
+
+def first_commands(mqtt_port: int | None, admin_port: int | None) -> list[str]:
+    """Return lines with the first three commands to try; none without a port for MQTT."""
+    if mqtt_port is None:
         return []
-    port = "" if listener.port == 1883 else f" --port {listener.port}"
-    url = _url_option(node)
+    port = "" if mqtt_port == 1883 else f" --port {mqtt_port}"
+    url = _url_option(admin_port)
     return [
         "Try, in another terminal (in .venv/bin when it was made by `make run`):",
         f"  sluicegate queue create orders --partitions 4 --subscription 'orders/>'{url}",

@@ -13,6 +13,9 @@ ONE_BROKER: Final[dict[str, str]] = {
     "tests/interop/test_proton_reactor.py::test_a_durable_subscription_goes_on_over_a_restart_of_the_gateway": (
         "a durable subscription of AMQP is at the broker where it was made"
     ),
+    "tests/interop/test_rhea.py::test_a_durable_subscription_goes_on_over_a_restart_of_the_gateway": (
+        "a durable subscription of AMQP is at the broker where it was made"
+    ),
     "tests/interop/test_proton_transactions.py::test_a_commit_moves_everything": (
         "a transaction of AMQP settles messages of the broker that accepted the connection"
     ),
@@ -22,8 +25,6 @@ ONE_BROKER: Final[dict[str, str]] = {
     "tests/stories/test_first_steps_on_the_command_line.py::test_a_refused_message_is_explained": (
         "what the queue of a topic refuses is not told to a publisher at another broker"
     ),
-    "tests/stories/test_first_steps_on_the_command_line.py::test_a_start_that_admits_nobody_says_so_with_the_command_"
-    "that_adds_a_user": "brokers of a machine do not know the admin port, which the warning names",
     "tests/stories/test_first_steps_on_the_command_line.py::test_a_second_gateway_on_the_same_data_folder_is_refused": (
         "one broker alone refuses the data folder of several before it finds it in use"
     ),
