@@ -33,6 +33,7 @@ from sluicegate.gateway.config.sections.node import Queues
 from sluicegate.messaging.queues.attributes import EXCLUSIVE, NO_ACCESS, NON_EXCLUSIVE, REJECT_ALWAYS, quoted
 from sluicegate.messaging.queues.definition import MEGABYTE, QueueConfig, QueueDefinition
 from sluicegate.protocols.amqp.registry import SubscriptionQueue
+from sluicegate.protocols.network.link_queue import WINDOW
 
 log = logging.getLogger("sluicegate.node")
 
@@ -152,6 +153,7 @@ def link_queue(neighbor: str, quota_bytes: int, *, refuses: bool = True) -> Queu
     config = replace(
         _config(LINK_PREFIX + neighbor, EXCLUSIVE),
         max_msg_spool_usage=quota_mb,
+        max_delivered_unacked_msgs_per_flow=WINDOW,  # the sender's own window is the limit
         respect_dmq_eligible_enabled=True,
         reject_msg_to_sender_on_discard_behavior=REJECT_ALWAYS if refuses else REJECT_NEVER,
     )

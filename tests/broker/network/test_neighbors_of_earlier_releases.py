@@ -75,6 +75,8 @@ async def test_an_earlier_release_gets_no_more_at_once_than_it_takes(brokers: Br
     sender = brokers["b"].neighbor("a").vpns[0].queue_sender
     await until(lambda: sender.flow_id > 0)
     assert sender.window == WINDOW
+    config = sender.queue.definition.config
+    assert config.max_delivered_unacked_msgs_per_flow >= WINDOW, "the queue gives out as many"
 
 
 async def test_operators_are_told_to_ask_at_a_broker_that_does_not_answer(brokers: Brokers) -> None:
