@@ -166,6 +166,9 @@ class TopicRouter(Behaviour):
         """Emit an event when a name begins or ends to be in conflict: two brokers have a queue of it."""
         if self._space.neighbors is None:
             return
+        held = self._space.held
+        if held is not None and name in held.queues:  # it is moving: for a moment both brokers tell of it
+            return
         homes = self._space.conflict(name)
         known = self._conflicts.get(name, [])
         if homes == known:

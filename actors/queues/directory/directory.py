@@ -284,7 +284,8 @@ class QueueDirectory(LoopActor):
                 self._end(handle)
                 answer.set_exception((StoreRefused, StoreRefused(reason), None))
             else:
-                self._emit(VPN_QUEUE_CREATED, handle, "created")
+                how = "created" if move is None else f"is being moved here from broker {as_word(move.broker)}"
+                self._emit(VPN_QUEUE_CREATED, handle, how)
                 self._attract(handle, lambda: answer.set(handle))
 
         self._queues.making[name] = answer
@@ -501,7 +502,9 @@ class QueueDirectory(LoopActor):
                 return
             put_in_force(self._services, handle, move)
             self._queues.put(changed)
-            if was_received and move is None:
+            if handle.move is not None and was_received and move is None:
+                how = f"was moved here from broker {as_word(handle.move.broker)}"
+                self._emit(VPN_QUEUE_CREATED, changed, how)
                 self._attract(changed, lambda: answer.set(changed))
             else:
                 answer.set(changed)

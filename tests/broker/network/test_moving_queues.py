@@ -4,10 +4,13 @@ import asyncio
 
 import pytest
 
+import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import UpdateRefused
+from sluicegate.protocols.mqtt.codec.properties import MESSAGE_EXPIRY_INTERVAL, USER_PROPERTY
 from sluicegate.protocols.network.moves.moves import VpnMoves
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shows
+from support.broker.operator_views import event_texts
 from support.broker.remote_queues import consumer, cut, heal, payloads, publish, queue_at_b
 from support.flow.client import FlowClient
 
@@ -145,3 +148,35 @@ async def test_a_move_waits_for_a_link_that_is_down_and_goes_on_when_it_is_back(
     await moved(network)
 
     await shows(network["a"], lambda view: view.spooled_count == 100)
+
+
+async def test_events_say_where_a_queue_has_gone_and_the_moment_with_two_homes_is_no_conflict(network: Brokers) -> None:
+    await queue_at_b(network)
+
+    await moved(network)
+
+    for broker in network.by_name.values():
+        assert await event_texts(broker, "VPN_AD_QENDPT_NAME_CONFLICT") == []
+    (gone,) = await event_texts(network["b"], "VPN_AD_QENDPT_DELETE")
+    assert gone.endswith("Queue q was moved to broker a")
+    begins, ends = await event_texts(network["a"], "VPN_AD_QENDPT_CREATE")
+    assert begins.endswith("Queue q is being moved here from broker b")
+    assert ends.endswith("Queue q was moved here from broker b")
+
+
+async def test_properties_and_what_is_left_of_its_life_go_with_a_message(network: Brokers) -> None:
+    await queue_at_b(network)
+    publisher = await network["b"].connect("publisher", 5)
+    expires, said = mqtt.message_expiry(600), mqtt.user_property("colour", "red")
+    await publisher.publish("$queue/q", b"m", qos=1, properties=expires + said)
+    await publisher.publish("$queue/q", b"direct", qos=0)
+    await shows(network["b"], lambda view: view.spooled_count == 2)
+
+    await moved(network)
+
+    first, second = await (await consumer(network, at="a")).messages(2)
+    assert (first.payload, second.payload) == (b"m", b"direct")
+    assert ("colour", "red") in first.values(USER_PROPERTY)
+    [left_s] = first.values(MESSAGE_EXPIRY_INTERVAL)
+    assert isinstance(left_s, int)
+    assert 0 < left_s <= 600
