@@ -140,6 +140,10 @@ class LinkQueues:
         """Return the moves of queues of a message VPN."""
         return self._vpn(vpn).moves
 
+    def all_moves(self) -> dict[str, VpnMoves]:
+        """Return the moves of each message VPN that has links, by its name."""
+        return {name: linked.moves for name, (_, linked) in self._linked.items()}
+
     def overruns(self) -> dict[str, int]:
         """Return how many messages of neighbors queues took beyond their limits, by message VPN."""
         return {name: linked.publisher.overrun_count for name, (_, linked) in self._linked.items()}

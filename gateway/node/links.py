@@ -92,6 +92,10 @@ class NodeLinks:
         """Return the moves of queues of a message VPN to other brokers, and from them."""
         return self._queues.moves(vpn)
 
+    def all_moves(self) -> dict[str, VpnMoves]:
+        """Return the moves of each message VPN that has links, by its name."""
+        return self._queues.all_moves()
+
     def view(self) -> LinksView:
         """Return the view of all links."""
         views = [self._view(name, link) for name, link in sorted(self._definitions().items())]

@@ -266,6 +266,16 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
         yield Sample("sluicegate_transactions_ended_total", count, (end,))
 
 
+def _moves(node: Node) -> Iterator[Sample]:
+    for name, moves in node.links.all_moves().items():
+        yield Sample("sluicegate_queue_moves", len(moves.movers), vpn=name)
+        yield Sample("sluicegate_queue_moves_total", moves.sent_count, ("sent",), vpn=name)
+        yield Sample("sluicegate_queue_moves_total", moves.received_count, ("received",), vpn=name)
+        yield Sample("sluicegate_queue_move_messages_total", moves.handed_over_count, vpn=name)
+        yield Sample("sluicegate_queue_move_holds_total", moves.holds.count, vpn=name)
+        yield Sample("sluicegate_queue_move_held_seconds_total", moves.holds.held_ms / 1000, vpn=name)
+
+
 def _links(node: Node) -> Iterator[Sample]:
     links = node.links.links
     for message_vpn in node.vpns.values():
@@ -279,6 +289,7 @@ def _links(node: Node) -> Iterator[Sample]:
         clients = message_vpn.network_clients
         yield Sample("sluicegate_mqtt_clients_moved_total", clients.ended_count, vpn=message_vpn.name)
         yield Sample("sluicegate_mqtt_other_users_connected_total", clients.other_user_count, vpn=message_vpn.name)
+    yield from _moves(node)
     for vpn, count in node.links.overruns().items():
         yield Sample("sluicegate_link_overrun_total", count, vpn=vpn)
     for reason, count in links.refused.counts.items():

@@ -172,4 +172,24 @@ LINKS: Final[tuple[Metric, ...]] = (
         "Connections at neighbor brokers with the client identifier of another user's session here",
         ("vpn",),
     ),
+    Metric("sluicegate_queue_moves", GAUGE, "Queues that are being moved to other brokers", ("vpn",)),
+    Metric(
+        "sluicegate_queue_moves_total",
+        COUNTER,
+        "Queues that were moved from here to other brokers (`sent`), or from them (`received`)",
+        ("vpn", "direction"),
+    ),
+    Metric(
+        "sluicegate_queue_move_messages_total",
+        COUNTER,
+        "Messages handed over to the new brokers of their queues",
+        ("vpn",),
+    ),
+    Metric(
+        "sluicegate_queue_move_holds_total",
+        COUNTER,
+        "Times that publishers to a queue had to wait because its broker was about to change",
+        ("vpn",),
+    ),
+    Metric("sluicegate_queue_move_held_seconds_total", COUNTER, "How long they had to, in all", ("vpn",)),
 )

@@ -64,7 +64,7 @@ class VpnMoves:
         self.moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
         self.received_count = 0  # queues that have come here
         self.sent_count = 0  # queues that were moved away
-        self.messages_count = 0  # that were handed over, of moves that are over
+        self._over_count = 0  # messages that were handed over, of moves that are over
         self._cell = queues
         self._broker = broker
         self._space = space
@@ -73,6 +73,11 @@ class VpnMoves:
         self._becoming: dict[str, None] = {}  # queues that are about to have their home here
         self.holds: Final = QueueHolds(queues.runtime, broker=broker, space=space, spool=spool, kept=kept)
         run(queues.runtime, self._resume())
+
+    @property
+    def handed_over_count(self) -> int:
+        """Messages that were handed over to the new homes of their queues."""
+        return self._over_count + sum([each.moved_count for each in self.movers.values()])
 
     async def _resume(self) -> None:
         """Go on with what the store has."""
@@ -211,7 +216,7 @@ class VpnMoves:
             self.sent_count += 1
             self._tell(mover.moved)
         self.movers.pop(mover.queue, None)
-        self.messages_count += mover.moved_count
+        self._over_count += mover.moved_count
 
     def _tell(self, moved: MovedQueue) -> None:
         if moved.name not in self.moved:

@@ -10,7 +10,7 @@ from sluicegate.protocols.mqtt.codec.properties import MESSAGE_EXPIRY_INTERVAL, 
 from sluicegate.protocols.network.moves.moves import VpnMoves
 from support.broker.linked_brokers import Brokers, until
 from support.broker.named_queues import create, shows
-from support.broker.operator_views import event_texts
+from support.broker.operator_views import counted, event_texts
 from support.broker.remote_queues import consumer, cut, heal, payloads, publish, queue_at_b
 from support.flow.client import FlowClient
 
@@ -180,3 +180,15 @@ async def test_properties_and_what_is_left_of_its_life_go_with_a_message(network
     [left_s] = first.values(MESSAGE_EXPIRY_INTERVAL)
     assert isinstance(left_s, int)
     assert 0 < left_s <= 600
+
+
+async def test_moves_are_counted_at_both_brokers(network: Brokers) -> None:
+    await queue_at_b(network)
+    await publish(network, range(7))
+
+    await moved(network)
+
+    assert await counted(network["b"], "sluicegate_queue_moves_total") == {"sent": 1}
+    assert await counted(network["a"], "sluicegate_queue_moves_total") == {"received": 1}
+    assert moves(network, "b").handed_over_count == 7
+    assert [moves(network, at).holds.count for at in ("a", "b")] == [1, 1]
