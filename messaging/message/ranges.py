@@ -6,6 +6,9 @@ operation depends on the ranges touched, not on the members.
 Most sets have one range or none, and use no lists: for messages that come alone, filling and emptying a set takes 100
 instructions instead of 700. More ranges are in two flat lists. A change in the middle moves what follows it: negligible
 with the 10,000 messages a consumer may hold by default, 5 us more with 100,000 ranges.
+
+Bounds are Python's integers. Native ones would save a lone message 220 instructions, but publishers of the flow
+protocol may number their messages beyond 2^63.
 """
 
 from bisect import bisect_right
