@@ -35,8 +35,10 @@ from sluicegate.gateway.machine.messages import (
     Go,
     Start,
 )
+from sluicegate.gateway.machine.shared_memory import MachineLock, words_of
 from sluicegate.gateway.node.environment import Environment, OperatorPorts
 from sluicegate.gateway.node.node import Node, open_store
+from sluicegate.gateway.node.shared_limits import SETTLE_S, SharedLimits
 from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.gateway.process.brokers import broker_place
 from sluicegate.gateway.process.operator_ports import IMPORTED
@@ -44,6 +46,7 @@ from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare,
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.clients.homes import Homes
+from sluicegate.messaging.limits.counts import SharedCounts
 from sluicegate.messaging.observability.events import (
     SYSTEM_ADMIN_COMMAND,
     SYSTEM_ADMIN_QUERY,
@@ -136,8 +139,11 @@ class BrokerProcess:
         self._node: Node | None = None
         self._siblings: Siblings | None = None
 
-    async def run(self, control: socket.socket, passages: socket.socket) -> int:
-        """Run the broker until the supervisor has it stop, or is gone; return the exit code."""
+    async def run(self, control: socket.socket, passages: socket.socket, memory: int) -> int:
+        """Run the broker until the supervisor has it stop, or is gone; return the exit code.
+
+        `memory` is the file of what brokers show each other.
+        """
         channel = await Channel.over(control, self._serve)
         channel.closed.add_done_callback(lambda _: self._stopping.set())
         loop = asyncio.get_running_loop()
@@ -146,7 +152,10 @@ class BrokerProcess:
         siblings = self._siblings = Siblings(start.number, start.names)
         meeting = Passage(passages, take=lambda message, fd: siblings.met(int(message), socket.socket(fileno=fd)))
         try:
-            return await self._run(channel, start.config, siblings)
+            counts = SharedCounts(
+                words_of(memory), place=start.number - 1, brokers_count=len(start.names), lock=MachineLock(memory)
+            )
+            return await self._run(channel, start.config, siblings, SharedLimits(counts))
         except CannotStart as error:
             await channel.ask(FAILED, error.text, error.advice)
             return 1
@@ -156,7 +165,7 @@ class BrokerProcess:
             meeting.close()
             siblings.close()
 
-    async def _run(self, channel: Channel, config: Config, siblings: Siblings) -> int:
+    async def _run(self, channel: Channel, config: Config, siblings: Siblings, limits: SharedLimits) -> int:
         prepare(config, broker=siblings.name)
         store = await self._open_store(config)
         try:
@@ -165,7 +174,7 @@ class BrokerProcess:
                 store=store,
                 clock=SystemClock(),
                 rng=random.SystemRandom(),
-                environment=Environment(siblings=siblings, place=broker_place(siblings.number)),
+                environment=Environment(siblings=siblings, place=broker_place(siblings.number), limits=limits),
                 operator_ports=BrokerPorts,
             )
         except StorageError as problem:
@@ -174,6 +183,7 @@ class BrokerProcess:
         holdings = holdings_of(node.services.recovered.vpns, siblings.homes)
         go: Go = await channel.ask(RESTORED, holdings)
         siblings.begin({**go.holdings, siblings.number: holdings})
+        limits.publish()
         try:
             await node.start(before_opening=freeze)
         except CannotStart:
@@ -183,13 +193,22 @@ class BrokerProcess:
         await channel.ask(READY, node.endpoints(), unusable_listeners(node, config))
         collect_from_now_on()
         node.failed.add_done_callback(lambda _: self._stopping.set())
+        settling = asyncio.create_task(self._settle(limits))
         await self._stopping.wait()
+        settling.cancel()
         if node.failed.done():
             log.error("the broker cannot continue: %r", node.failed.result())
             store.close()
             return 1
         await node.stop()
         return 0
+
+    @staticmethod
+    async def _settle(limits: SharedLimits) -> None:
+        """Give back what is not used of limits, from time to time."""
+        while True:
+            await asyncio.sleep(SETTLE_S)
+            limits.settle()
 
     async def _open_store(self, config: Config) -> SpoolStore:
         """Open the spool, once a broker of an earlier supervisor has left it. Raises CannotStart."""
@@ -264,14 +283,15 @@ def holdings_of(vpns: Mapping[str, StoredVpn], homes: Homes) -> Holdings:
 
 
 def main() -> int:
-    """Run the broker whose two sockets to the supervisor have the numbers of the arguments."""
+    """Run the broker. The arguments are the numbers of its two sockets to the supervisor, and of the shared memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, and the supervisor stops us
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # likewise
     gc.disable()  # until the node is ready: objects made by the start stay, so collecting is wasted work
     control, passages = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
+    memory = int(sys.argv[3])
 
     async def run() -> int:
-        return await BrokerProcess().run(control, passages)
+        return await BrokerProcess().run(control, passages, memory)
 
     return socket_loop.run(run())
 

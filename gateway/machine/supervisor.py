@@ -19,13 +19,15 @@ from sluicegate.gateway.machine.events import MergedEvents
 from sluicegate.gateway.machine.messages import BEGIN, EMIT, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
 from sluicegate.gateway.machine.operations import MachineOperations
 from sluicegate.gateway.machine.ports import MachinePorts
+from sluicegate.gateway.machine.shared_memory import make_memory, words_of
 from sluicegate.gateway.node.environment import usage_of
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.observability.metrics.metric import Sample
-from sluicegate.gateway.process.brokers import broker_names, config_of_broker
+from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided
 from sluicegate.gateway.process.run import first_commands, warn_of_unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart, Refused, opening
 from sluicegate.gateway.views.node.runtime import ReloadView
+from sluicegate.messaging.limits.counts import clear_table
 from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind
 from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
@@ -78,6 +80,8 @@ class Supervisor:
         self.names: Final = broker_names(config.node.name, count)
         self.brokers: Final = [Broker(number, name) for number, name in enumerate(self.names, 1)]
         self._listener_ports: dict[str, int] = {}  # by name
+        self._memory: Final = make_memory(count)  # what brokers use of limits that are the machine's
+        self._words: Final = words_of(self._memory)
         self._reserved: list[socket.socket] = []  # hold these ports, and do not listen
         self._all_restored = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -169,20 +173,20 @@ class Supervisor:
             code = await process.wait()
             return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         finally:
+            clear_table(self._words, broker.number - 1, len(self.names), keeps_spool=True)
             broker.is_ready = False
             broker.holdings = None
             broker.process = None
             broker.passage.close()
             broker.channel.close()
 
-    @staticmethod
-    async def _start_process() -> tuple[asyncio.subprocess.Process, socket.socket, socket.socket]:
+    async def _start_process(self) -> tuple[asyncio.subprocess.Process, socket.socket, socket.socket]:
         """Start a broker's process; return it, and our ends of its channel and passage. Raises OSError."""
         with ExitStack() as unused:  # their ends in this process, all of them after a failure
             control, its_control = [unused.enter_context(each) for each in socket.socketpair()]
             passage, its_passage = [unused.enter_context(each) for each in make_pair()]
             flags = ["-P"] if sys.flags.safe_path else []
-            fds = (its_control.fileno(), its_passage.fileno())
+            fds = (its_control.fileno(), its_passage.fileno(), self._memory)
             process = await asyncio.create_subprocess_exec(
                 sys.executable, *flags, "-m", MODULE, *[str(fd) for fd in fds], pass_fds=fds
             )
@@ -205,7 +209,8 @@ class Supervisor:
         return None
 
     def _config_of(self, broker: Broker) -> Config:
-        return config_of_broker(self._config, broker.number, len(self.brokers), self._listener_ports)
+        count = len(self.brokers)
+        return config_of_broker(divided(self._config, count), broker.number, count, self._listener_ports)
 
     async def _restored(self, broker: Broker, holdings: Holdings) -> Go:
         """Have a broker meet the others that run; at the first start, once all have read their spools."""
@@ -286,6 +291,7 @@ class Supervisor:
             await asyncio.wait(waiting)
         for each in self._reserved:
             each.close()
+        os.close(self._memory)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import CallFromThread, CallLater, Runtime
 from sluicegate.actors.spool.store_threads import StoreThreads, ThreadedStore
+from sluicegate.gateway.node.shared_limits import SharedLimits
 from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.protocols.network.dialing import BeginPlain, begin_plain
 from sluicegate.protocols.transport.listeners import BaseListener, Listener
@@ -69,6 +70,7 @@ class Environment:
     quiet: Callable[[], Callable[[], bool]] = quiet_of_sockets  # says whether nobody else waits for the running loop
     place: Path = NO_PLACE  # of this broker in a backup
     siblings: Siblings | None = None  # the other brokers of this machine, if it has several
+    limits: SharedLimits | None = None  # those that hold for all of them together
 
 
 MACHINE = Environment()

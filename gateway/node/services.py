@@ -75,6 +75,9 @@ class NodeServices:
         self.spool_gate = SpoolGate(
             usage_bytes_max=config.spool.usage_bytes_max, usage_count_max=config.limits.messages_max
         )
+        self.limits = environment.limits  # that are the machine's; None: this is its only broker
+        if self.limits is not None:
+            self.limits.share_node(self.spool_gate)
         self.memory = MemoryBudget(bytes_max=config.spool.memory_bytes_max)
         self.planner.checkpoints.page_bytes_max = config.spool.memory_bytes_max // PAGES_WAITING_SHARE
         self.unfinished = UnfinishedBytes(config.backpressure.unfinished_bytes_max)

@@ -32,6 +32,7 @@ from sluicegate.gateway.config.sections.message_vpns.message_vpns import Message
 from sluicegate.gateway.config.sections.node import Queues as QueuesSection
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.shared_limits import SharedLimits
 from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
 from sluicegate.gateway.provisioning.bridges import Bridges
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
@@ -113,6 +114,8 @@ class MessageVpn:
         watch_vpn(self.events, self.gate)
         watch_retained(self.events, self.space.retained)
         self.clients = make_roster(name, self.space, self.events)
+        if services.limits is not None:
+            self._share(services.limits)
         self.access = VpnAccess(config, self.clients, self._write_row)
         self._apply_quotas()
         self.client_profiles, self.acl_profiles = self._make_profiles(CLIENT, stored), self._make_profiles(ACL, stored)
@@ -218,6 +221,20 @@ class MessageVpn:
         if self.clients.set_username(name, self.users.username(name)):
             self._on_users_gone(self.name, frozenset({name}))
 
+    def _share(self, limits: SharedLimits) -> None:
+        """Share the quotas with the other brokers of this machine."""
+        shared = limits.share_vpn(self.name, self.gate, self.clients)
+
+        def settle() -> None:
+            self.gate.settle()
+            shared.subscriptions.settle(self.space.subscriptions_count)
+            shared.subscription_bytes.settle(self.space.subscriptions_bytes)
+            shared.endpoints.settle(self.queues_count)
+            shared.sessions.settle(self.session_quota.kept_count)
+            shared.session_bytes.settle(self.session_quota.usage_bytes)
+
+        limits.settles(self.name, settle)
+
     def _apply_quotas(self) -> None:
         usage = ThresholdPair(self.config.usage_threshold)
         bound_vpn(self.gate, usage_bytes_max=self.config.usage_bytes_max, usage=usage)
@@ -259,6 +276,8 @@ class MessageVpn:
                         await deleted
         self.cell.stop()
         self.gate.count_out(self.gate.usage_count, self.gate.usage_bytes)  # of staged transactions, also in the node's
+        if self._services.limits is not None:
+            self._services.limits.forget(self.name)
 
     def keep_queues(self) -> None:
         """The node stops: from now on no queue is deleted for want of a consumer."""

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from sluicegate.gateway.config.model import BROKERS_MAX, Config
 from sluicegate.gateway.config.sections.section import NamedSection
+from sluicegate.gateway.config.sections.values import MIB
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.storage.backup.folder import BROKERS_FOLDER
@@ -113,3 +114,31 @@ def config_of_broker(config: Config, number: int, count: int, ports: Mapping[str
             },
         }
     )
+
+
+def divided(config: Config, count: int) -> Config:
+    """Return a configuration with the part of one of `count` brokers of the memory that it sets aside for the node.
+
+    So are unsettled messages, which are in memory. What is stored, and who is connected, brokers count together.
+    """
+    spool, limits, backpressure, amqp = config.spool, config.limits, config.backpressure, config.amqp
+    transactions_bytes = max(amqp.max_transaction_size, amqp.max_open_transactions_size // count)
+    return config.model_copy(
+        update={
+            "spool": spool.model_copy(update={"memory_bytes_max": _part(spool.memory_bytes_max, count)}),
+            "limits": limits.model_copy(
+                update={
+                    "delivered_unacked_max": max(1, limits.delivered_unacked_max // count),
+                    "login_memory_bytes_max": _part(limits.login_memory_bytes_max, count),
+                }
+            ),
+            "backpressure": backpressure.model_copy(
+                update={"unfinished_bytes_max": _part(backpressure.unfinished_bytes_max, count)}
+            ),
+            "amqp": amqp.model_copy(update={"max_open_transactions_size": transactions_bytes}),
+        }
+    )
+
+
+def _part(memory_bytes: int, count: int) -> int:
+    return max(MIB, memory_bytes // count)  # the least that a setting may be

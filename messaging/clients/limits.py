@@ -9,6 +9,7 @@ queues, the topic space subscriptions, and the session directory MQTT sessions.
 from dataclasses import dataclass
 from typing import Final, final
 
+from sluicegate.messaging.limits.quota import SharedQuota
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import TopicFilter
@@ -50,6 +51,7 @@ class VpnQuota:
         self.subscription_bytes_max = NO_QUOTA
         self.session_count_max = NO_QUOTA  # of MQTT sessions that outlive their connections
         self.session_bytes_max = NO_QUOTA  # of all MQTT sessions
+        self.shared: SharedQuota | None = None  # what the other brokers of this machine have of it
         self._space = space  # counts the subscriptions; None: not counted
 
     def subscriptions_refusal(self, filters: list[TopicFilter], count: int, beside_bytes: int = 0) -> str:
@@ -61,9 +63,16 @@ class VpnQuota:
         space = self._space
         if space is None:
             return ""
-        if count > 0 and space.subscriptions_count + count > self.subscription_count_max:
+        shared = self.shared
+        counted, count_max = space.subscriptions_count + count, self.subscription_count_max
+        if count > 0 and (
+            counted > count_max or (shared is not None and not shared.subscriptions.admits(counted, count_max))
+        ):
             return f"the VPN has {self.subscription_count_max}"
         size = beside_bytes + sum([subscription_bytes(each) for each in filters])
-        if size > 0 and space.subscriptions_bytes + size > self.subscription_bytes_max:
+        taken, bytes_max = space.subscriptions_bytes + size, self.subscription_bytes_max
+        if size > 0 and (
+            taken > bytes_max or (shared is not None and not shared.subscription_bytes.admits(taken, bytes_max))
+        ):
             return f"those of the VPN take {self.subscription_bytes_max} bytes"
         return ""

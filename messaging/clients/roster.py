@@ -272,8 +272,10 @@ class ClientRoster:
         if not profile.allow_guaranteed_endpoint_create_enabled:
             text = f"403 Permission Denied: profile {profile.name!r} does not allow to create endpoints"
             self._refuse(ENDPOINT_CREATE, client, text)
-        if total_count >= self.quota.endpoint_count_max:
-            text = f"503 Max Endpoints Exceeded: message VPN {self.vpn!r} has the {total_count} queues that it may have"
+        count_max = self.quota.endpoint_count_max
+        shared = self.quota.shared
+        if total_count >= count_max or (shared is not None and not shared.endpoints.admits(total_count + 1, count_max)):
+            text = f"503 Max Endpoints Exceeded: message VPN {self.vpn!r} has the {count_max} queues that it may have"
             self._refuse(ENDPOINT_COUNT, client, text)
         if owned_count >= profile.max_endpoint_count_per_client_username:
             count_max = profile.max_endpoint_count_per_client_username

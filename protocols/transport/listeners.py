@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+from sluicegate.messaging.limits.totals import SharedTotal
 from sluicegate.protocols.transport.deadlines import Deadlines
 from sluicegate.protocols.transport.interface import ConnectionFactory, PeerInfo, PeerRecord
 from sluicegate.protocols.transport.loop.acceptor import Acceptor, MakeTransport
@@ -66,6 +67,7 @@ class BaseListener(ABC):
         self.name = name
         self.connections_max = connections_max
         self.connection_count = 0
+        self.shared: SharedTotal | None = None  # the connections of other brokers of this machine count, too
         self.accepted_count = 0
         self.refused_count = 0
         self.beyond_files_count = 0
@@ -133,15 +135,20 @@ class BaseListener(ABC):
     def admit(self) -> bool:
         """Count one more stream, unless the listener is full."""
         self.accepted_count += 1
-        if self.connection_count >= self.connections_max:
+        count = self.connection_count + 1
+        if count > self.connections_max or (
+            self.shared is not None and not self.shared.admits(count, self.connections_max)
+        ):
             self.refused_count += 1
             return False
-        self.connection_count += 1
+        self.connection_count = count
         return True
 
     def dismiss(self) -> None:
         """One admitted stream is gone."""
         self.connection_count -= 1
+        if self.shared is not None:
+            self.shared.settle(self.connection_count)
 
     @abstractmethod
     def open(self, transport: asyncio.Transport, address: Any) -> None:

@@ -129,6 +129,8 @@ class ProtocolServer(ABC, Generic[C, S]):
                         on_foreign=self._refused_a_page,
                         unfinished=self._services.unfinished,
                     )
+                    if self._services.limits is not None:
+                        self._services.limits.share_listener(listener)
                     await listener.start()
                 report_failed_handshakes(listener, self._services.runtime.events, f"{self.name} client")
                 self.listeners[name] = listener

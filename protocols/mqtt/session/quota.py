@@ -35,20 +35,30 @@ class SessionQuota:
         One that is kept, and takes no more than before, always may.
         """
         quota, vpn = self._clients.quota, self._clients.vpn
-        if (
-            is_kept
-            and not (session is not None and session.counts_as_kept)
-            and self.kept_count >= quota.session_count_max
-        ):
-            self._deny(DENIED_COUNT, client_id, f"message VPN {vpn!r} keeps the {self.kept_count} that it may")
+        if is_kept and not (session is not None and session.counts_as_kept) and not self._keeps_one_more():
+            self._deny(DENIED_COUNT, client_id, f"message VPN {vpn!r} keeps the {quota.session_count_max} that it may")
         grows = _usage(client_id, will_bytes) - (0 if session is None else int(session.usage_bytes))
-        if grows > 0 and self.usage_bytes + grows > quota.session_bytes_max:
+        if grows > 0 and not self._takes(grows):
             self._deny(DENIED_BYTES, client_id, f"those of message VPN {vpn!r} take the memory that they may")
 
     def takes_received(self, session: Session, count: int) -> bool:
         """Return whether a session may have so many more ids of messages received at QoS 2."""
         grows = _received_bytes(session, count) - session.received_bytes
-        return grows <= 0 or self.usage_bytes + grows <= self._clients.quota.session_bytes_max
+        return grows <= 0 or self._takes(grows)
+
+    def _keeps_one_more(self) -> bool:
+        quota = self._clients.quota
+        if self.kept_count >= quota.session_count_max:
+            return False
+        return quota.shared is None or quota.shared.sessions.admits(self.kept_count + 1, quota.session_count_max)
+
+    def _takes(self, grows: int) -> bool:
+        """Return whether sessions may take so many more bytes."""
+        quota = self._clients.quota
+        size = self.usage_bytes + grows
+        if size > quota.session_bytes_max:
+            return False
+        return quota.shared is None or quota.shared.session_bytes.admits(size, quota.session_bytes_max)
 
     def deny_received(self, session: Session) -> str:
         """Count and report a denial; return the text for the client."""

@@ -316,7 +316,8 @@ async def test_a_full_link_queue_refuses_or_discards_as_configured(network: Brok
 async def test_a_message_vpn_without_room_at_the_neighbor_holds_up_the_link_until_there_is(network: Brokers) -> None:
     await queue_at_b(network)
     gate = network["b"].node.default.gate
-    limit, gate.usage_bytes_max = gate.usage_bytes_max, 0
+    limit = gate.usage_bytes_max
+    gate.bound(0)
     await publish(network, range(5))
     arrivals = network["b"].neighbor("a").vpns[0].arrivals
     await until(lambda: arrivals.waiting_count == 5, "all wait")
@@ -324,7 +325,7 @@ async def test_a_message_vpn_without_room_at_the_neighbor_holds_up_the_link_unti
     counts = network["b"].node.services.runtime.events.record.counts
     await until(lambda: counts.get("SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM", 0) == 1, "an event")
     assert "SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM_CLEAR" not in counts
-    gate.usage_bytes_max = limit
+    gate.bound(limit)
     assert await contents(network, 5) == payloads(range(5))
     await until(lambda: counts.get("SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM_CLEAR", 0) == 1, "its end")
     assert counts["SYSTEM_NETWORK_LINK_WAITS_FOR_ROOM"] == 1
@@ -334,7 +335,7 @@ async def test_a_neighbor_that_sends_on_without_answers_is_cut_off(network: Brok
     """A broker has a window of messages on their way; without room here they would fill the memory."""
     await queue_at_b(network)
     broker = network["b"]
-    broker.node.default.gate.usage_bytes_max = 0
+    broker.node.default.gate.bound(0)
     vpn = broker.neighbor("a").vpns[0]
     lineages = len(vpn.kept.sequences)
     body = link_body(batch_of([b"x"] * (WAITING_MAX // 16), topic="t/1"))

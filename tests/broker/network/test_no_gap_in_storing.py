@@ -140,7 +140,7 @@ async def test_a_message_that_can_never_fit_at_the_neighbor_does_not_hold_up_the
     for name, topic in (("q", "t"), ("q2", "t"), ("other", "other")):
         await create(brokers["b"], name, subscriptions=[topic])
     await until(lambda: brokers["a"].wants("b") == {"t", "other"})
-    brokers["b"].node.default.gate.usage_bytes_max = 1_500_000
+    brokers["b"].node.default.gate.bound(1_500_000)
     publisher = await brokers["a"].connect("publisher")
     await publisher.publish("t", bytes(1_000_000))
     await publisher.publish("other", b"small")

@@ -13,6 +13,7 @@ from sluicegate.gateway.process.brokers import (
     check_no_broker_is_left_out,
     config_of_broker,
     count_of,
+    divided,
     processors,
 )
 from sluicegate.gateway.views.errors import CannotStart
@@ -88,3 +89,16 @@ def test_each_bridge_and_delivery_point_of_the_configuration_runs_at_one_broker(
         assert sorted([each.name for part in parts for each in getattr(part, kind)]) == names
         assert sorted([each.name for part in parts for each in getattr(part.vpns["sales"], kind)]) == names
         assert all(getattr(part, kind) for part in parts), "eight names are spread over three brokers"
+
+
+def test_memory_of_the_node_is_divided_among_its_brokers_and_what_they_store_is_not() -> None:
+    config = load(None, environment={}, settings=["brokers=4"])
+    own = divided(config, 4)
+    assert own.spool.memory_bytes_max * 4 == config.spool.memory_bytes_max
+    assert own.backpressure.unfinished_bytes_max * 4 == config.backpressure.unfinished_bytes_max
+    assert own.limits.login_memory_bytes_max * 4 == config.limits.login_memory_bytes_max
+    assert own.limits.delivered_unacked_max * 4 == config.limits.delivered_unacked_max
+    assert own.spool.usage_bytes_max == config.spool.usage_bytes_max
+    assert own.limits.messages_max == config.limits.messages_max
+    tiny = divided(load(None, environment={}, settings=["spool.memory_bytes_max=1 MiB"]), 64)
+    assert (tiny.spool.memory_bytes_max, tiny.amqp.max_open_transactions_size) == (1 << 20, 32 << 20)

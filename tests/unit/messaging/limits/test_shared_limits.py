@@ -37,13 +37,14 @@ def test_a_username_has_its_connections_over_all_brokers() -> None:
     one, other = rosters()
     for each in (one, other):
         allow(each, of_username=3)
-    admit(one, "a", takes_over=True)
+    before = admit(one, "a", takes_over=True)
     first = admit(other, "b")
     admit(one, "c")
     for each in (one, other):
         with pytest.raises(ClientDenied, match="user 'ann' has the 3 connections"):
             admit(each, "d")
     admit(one, "a", takes_over=True)
+    one.leave(before)
     admit(other, "e", "bob")
     other.leave(first)
     one.leave(admit(one, "f"))
