@@ -38,11 +38,22 @@ class LinkPublisher(Publisher):
     """Publishes on behalf of one link, in one message VPN. No confirmation comes to its address."""
 
     def __init__(
-        self, *, space: TopicSpace, spool: Address, address: Address, rng: Random, targets: dict[str, QueueTarget]
+        self,
+        *,
+        space: TopicSpace,
+        spool: Address,
+        address: Address,
+        rng: Random,
+        targets: dict[str, QueueTarget],
+        siblings: frozenset[str] = frozenset(),
     ) -> None:
-        """`targets` has every queue of the message VPN, also one that is being moved here."""
+        """`targets` has every queue of the message VPN, also one that is being moved here.
+
+        `siblings` are the neighbors with which this broker shares its limits.
+        """
         super().__init__(space=space, spool=spool, address=address, rng=rng)
         self._targets = targets
+        self._siblings = siblings
         self._hears = False
         self.overrun_count = 0  # messages that queues took beyond their limits
 
@@ -82,7 +93,7 @@ class LinkPublisher(Publisher):
             direct = {subscriber: _unless_all(batch, rows) for subscriber, rows in gathered.direct.items()}
             lost_count = self._space.arrived_unmatched_count - before
             self._space.arrived_unmatched_count = before
-        taken = self._admitted(queues, batch)
+        taken = self._admitted(queues, batch, is_counted=neighbor in self._siblings)
         if taken is None:
             return NO_ROOM
         if self._space.tracing is not None:
@@ -113,8 +124,14 @@ class LinkPublisher(Publisher):
             self._gather(gathered, route, batch, rows, SUBSCRIBERS)
         return gathered
 
-    def _admitted(self, queues: dict[QueueTarget, list[int] | None], batch: MessageBatch) -> "list[_Taken] | None":
-        """Return the queues that take rows; None: the message VPN, the node or the disk has no room for all of them."""
+    def _admitted(
+        self, queues: dict[QueueTarget, list[int] | None], batch: MessageBatch, *, is_counted: bool
+    ) -> "list[_Taken] | None":
+        """Return the queues that take rows; None: the message VPN, the node or the disk has no room for all of them.
+
+        `is_counted`: the limits count each message once already, at the neighbor. Without that, a message VPN that is
+        full of messages which wait there would have no room for any of them here.
+        """
         spool = None
         size = count = 0
         found: list[_Taken] = []
@@ -130,9 +147,11 @@ class LinkPublisher(Publisher):
                 size += part_size
                 count += part.count
             found.append((queue, rows, part))
-        if spool is not None and spool.verdict_on_bytes(size) != ADMITTED:
-            return None
-        if spool is not None and spool.verdict_on_count(count) != ADMITTED:
+        if spool is not None and is_counted:
+            counted_size = batch.usage_bytes(durable=True)
+            if not spool.admits_moved(size, count, counted_size=counted_size, counted_count=batch.count):
+                return None
+        elif spool is not None and (spool.verdict_on_bytes(size) or spool.verdict_on_count(count)) != ADMITTED:
             return None
         taken: list[_Taken] = []
         for each in found:

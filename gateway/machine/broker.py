@@ -38,7 +38,7 @@ from sluicegate.gateway.machine.messages import (
 from sluicegate.gateway.machine.shared_memory import MachineLock, words_of
 from sluicegate.gateway.node.environment import Environment, OperatorPorts
 from sluicegate.gateway.node.node import Node, open_store
-from sluicegate.gateway.node.shared_limits import SETTLE_S, SharedLimits
+from sluicegate.gateway.node.shared_limits import SETTLE_S, SETTLES_PER_TOTAL, SharedLimits
 from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.gateway.process.brokers import broker_place
 from sluicegate.gateway.process.operator_ports import IMPORTED
@@ -207,7 +207,9 @@ class BrokerProcess:
     async def _settle(limits: SharedLimits) -> None:
         """Give back what is not used of limits, from time to time."""
         while True:
-            await asyncio.sleep(SETTLE_S)
+            for _ in range(SETTLES_PER_TOTAL):
+                await asyncio.sleep(SETTLE_S)
+                limits.settle_spool()
             limits.settle()
 
     async def _open_store(self, config: Config) -> SpoolStore:

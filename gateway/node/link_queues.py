@@ -185,12 +185,14 @@ class LinkQueues:
         known = self._linked.get(vpn.name)
         if known is None or known[0] is not vpn:
             services = self._services
+            siblings = services.environment.siblings
             publisher = LinkPublisher(
                 space=vpn.space,
                 spool=services.spool.inbox,
                 address=self._address,
                 rng=services.runtime.rng,
                 targets=vpn.queue_targets,
+                siblings=frozenset() if siblings is None else frozenset(siblings.others),
             )
             linked = LinkedVpn(
                 name=vpn.name,

@@ -1,7 +1,7 @@
 """The limits that a node has together with the other brokers of its machine: which ones, and what it gives back.
 
-`messaging.limits` says how. The node registers its own, and each message VPN what it has; `settle` is called several
-times a second, and shows the others what this broker uses of totals that nobody reports when they fall.
+`messaging.limits` says how. The node registers its own, and each message VPN what it has. `settle_spool` and `settle`
+are called several times a second: they show the others what this broker uses of what nobody reports when it falls.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,10 @@ from sluicegate.messaging.limits.totals import SharedTotal
 from sluicegate.messaging.queues.admission import SpoolGate
 from sluicegate.protocols.transport.listeners import BaseListener
 
-SETTLE_S: Final = 0.1  # between two calls of `settle`: so long may a broker keep what it no longer uses
+# Between two calls of `settle_spool`: so long may a broker keep room that it no longer uses. Another may use it
+# already, for messages that have left for there, so that quotas are exceeded by what leaves within this time.
+SETTLE_S: Final = 0.02
+SETTLES_PER_TOTAL: Final = 5  # so often for one `settle`
 
 
 @final
@@ -25,17 +28,18 @@ class SharedLimits:
 
     def __init__(self, counts: SharedCounts) -> None:
         self._counts: Final = counts
-        self._node: Callable[[], None] = lambda: None
+        self._gates: dict[str, SpoolGate] = {}  # by message VPN; empty: of the node
         self._vpns: dict[str, Callable[[], None]] = {}
 
     def share_node(self, gate: SpoolGate) -> None:
         """Share the limits of the spool."""
         gate.share(*[Slice(self._counts, key_of(what, outlives=True)) for what in ("spool bytes", "spool messages")])
-        self._node = gate.settle
+        self._gates[""] = gate
 
     def share_vpn(self, vpn: str, gate: SpoolGate, clients: ClientRoster) -> SharedQuota:
         """Share the limits of a message VPN. Return what of its quota to settle with `settles`."""
         gate.share(Slice(self._counts, _spool_key(vpn)))
+        self._gates[vpn] = gate
         clients.share(SharedPlaces(self._counts, vpn))
         shared = clients.quota.shared = SharedQuota(self._counts, vpn)
         return shared
@@ -47,6 +51,7 @@ class SharedLimits:
     def forget(self, vpn: str) -> None:
         """A message VPN was deleted, and nothing is left in it."""
         self._vpns.pop(vpn, None)
+        self._gates.pop(vpn, None)
         SharedQuota(self._counts, vpn).forget()
         self._counts.set(_spool_key(vpn), 0)
 
@@ -61,9 +66,14 @@ class SharedLimits:
 
     def settle(self) -> None:
         """Give back what is not used."""
-        self._node()
+        self.settle_spool()
         for settle in self._vpns.values():
             settle()
+
+    def settle_spool(self) -> None:
+        """Give back what is not used of the spool."""
+        for gate in self._gates.values():
+            gate.settle()
 
     @property
     def unshared_count(self) -> int:

@@ -43,6 +43,7 @@ from sluicegate.gateway.provisioning.users import Users
 from sluicegate.gateway.security.accounts import Accounts, configure_roster, make_roster
 from sluicegate.gateway.security.credentials import ConfiguredCredentials
 from sluicegate.gateway.views.clients.accounts import ProfileKind
+from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.refusals import REFUSED_VPN_FULL
 from sluicegate.messaging.message.thresholds import ThresholdPair
@@ -113,9 +114,7 @@ class MessageVpn:
         )
         watch_vpn(self.events, self.gate)
         watch_retained(self.events, self.space.retained)
-        self.clients = make_roster(name, self.space, self.events)
-        if services.limits is not None:
-            self._share(services.limits)
+        self.clients = self._make_clients()
         self.access = VpnAccess(config, self.clients, self._write_row)
         self._apply_quotas()
         self.client_profiles, self.acl_profiles = self._make_profiles(CLIENT, stored), self._make_profiles(ACL, stored)
@@ -221,12 +220,17 @@ class MessageVpn:
         if self.clients.set_username(name, self.users.username(name)):
             self._on_users_gone(self.name, frozenset({name}))
 
-    def _share(self, limits: SharedLimits) -> None:
+    def _make_clients(self) -> ClientRoster:
+        clients = make_roster(self.name, self.space, self.events)
+        if self._services.limits is not None:
+            self._share(self._services.limits, clients)
+        return clients
+
+    def _share(self, limits: SharedLimits, clients: ClientRoster) -> None:
         """Share the quotas with the other brokers of this machine."""
-        shared = limits.share_vpn(self.name, self.gate, self.clients)
+        shared = limits.share_vpn(self.name, self.gate, clients)
 
         def settle() -> None:
-            self.gate.settle()
             shared.subscriptions.settle(self.space.subscriptions_count)
             shared.subscription_bytes.settle(self.space.subscriptions_bytes)
             shared.endpoints.settle(self.queues_count)

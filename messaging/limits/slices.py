@@ -42,9 +42,16 @@ class Slice:
         step = self._step(limit)
         if used > self.held:  # without a question: it was restored, or another broker had confirmed it
             self._hold(used)
+        elif self.held > used and self.held + self._counts.others(self._key) > limit:
+            self._hold(used)  # others hold more without a question: nothing may be kept ahead
         elif self.held - used > 2 * step:
             self._hold(used + step)
         return self.held
+
+    def hold(self, needed: i64) -> None:
+        """Hold so much at least, without a question: another broker gives as much back."""
+        if needed > self.held:
+            self._hold(needed)
 
     def _hold(self, held: i64) -> None:
         self.held = held

@@ -124,6 +124,38 @@ class SpoolGate:
             return REFUSED_SPOOL_COUNT
         return ADMITTED if self.parent is None else self.parent.verdict_on_count(count)
 
+    def is_blocked(self) -> bool:
+        """Return whether the store takes no more."""
+        return bool(self.blocked) or (self.parent is not None and self.parent.is_blocked())
+
+    def admits_moved(self, size: i64, count: i64, *, counted_size: i64, counted_count: i64) -> bool:
+        """Return whether there is room for messages of another broker of this machine, which go there once stored here.
+
+        The limits count them there already, as `counted_size` and `counted_count`: only what they take beyond that is
+        asked for. The other brokers see at once that they are here, too.
+        """
+        if size > counted_size and self.verdict_on_bytes(size - counted_size) != ADMITTED:
+            return False
+        if count > counted_count and self.verdict_on_count(count - counted_count) != ADMITTED:
+            return False
+        if self.is_blocked():
+            return False
+        self._hold(size, count)
+        return True
+
+    def _hold(self, size: i64, count: i64) -> None:
+        """Hold so much more than what is used, here and in the parents, whatever the limits are."""
+        held = self._bytes_slice
+        if held is not None:
+            held.hold(self.usage_bytes + size)
+            self._held_bytes = min(held.held, self.usage_bytes_max)
+        held = self._count_slice
+        if held is not None:
+            held.hold(self.usage_count + count)
+            self._held_count = min(held.held, self.usage_count_max)
+        if self.parent is not None:
+            self.parent._hold(size, count)
+
     def _takes_bytes(self, needed: i64) -> bool:
         """Return whether this broker may use so many bytes, although it does not hold them; then it does."""
         held = self._bytes_slice

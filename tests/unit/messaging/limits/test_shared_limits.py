@@ -148,3 +148,19 @@ def test_the_limits_of_the_node_hold_for_all_its_message_vpns_at_all_brokers() -
     node.settle()
     assert fill(other, 1) == REFUSED_SPOOL_COUNT
     assert node.usage_count + other.usage_count == 50
+
+
+def test_messages_on_their_way_between_brokers_find_room_and_are_seen_by_all_at_once() -> None:
+    """Else a message VPN that is full of messages for another broker would never get rid of them."""
+    (_, one), (node, other) = gates(bytes_max=2_000, count_max=10)
+    assert fill(one, 100) == REFUSED_VPN_FULL
+    other.count_in(0, 10)
+    assert other.verdict_on_bytes(100) == REFUSED_VPN_FULL
+    assert other.admits_moved(100, 1, counted_size=100, counted_count=1)
+    other.count_in(1, 100)
+    one.count_out(1, 100)
+    assert one.verdict_on_bytes(150) == REFUSED_VPN_FULL
+
+    assert not other.admits_moved(300, 3, counted_size=100, counted_count=1), "three queues have a copy each"
+    node.blocked = "the disk is full"
+    assert not other.admits_moved(100, 1, counted_size=100, counted_count=1)
