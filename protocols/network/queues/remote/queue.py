@@ -212,6 +212,10 @@ class RemoteQueue(QueueEnd):
         return bound
 
     def _unbind(self, message: UnbindFlow) -> None:
+        if any(not partition.inbox.empty() for partition in self._partitions.values()):
+            # What the consumer has settled before waits there; with the flow it would lose its meaning.
+            self._cell.inbox.post(message)
+            return
         if self._forget(message.flow_id) is not None:
             self._link.say(notes.UNBIND, message.flow_id, message.count_as_failed, message.may_return)
         else:

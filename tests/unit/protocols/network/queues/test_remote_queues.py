@@ -1,8 +1,12 @@
 """Queues of a neighbor where the consumers are: why they cannot be reached, and what the neighbor's answers mean."""
 
-from sluicegate.actors.messages.data import PublishFailed, RenewLock
+from sluicegate.actors.messages.data import PublishFailed, RenewLock, Settle
+from sluicegate.actors.messages.queues import BindFlow, UnbindFlow
 from sluicegate.actors.runtime.runtime import Runtime
+from sluicegate.messaging.message.address import Address
+from sluicegate.messaging.message.outcomes import ACCEPTED
 from sluicegate.messaging.message.refusals import REFUSAL_TEXTS, REFUSED_NOT_STORED
+from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.protocols.flow.codec.frames.link_flow import LinkDeliver, LinkFlow
 from sluicegate.protocols.flow.links import LinkWire
 from sluicegate.protocols.network.queues import notes
@@ -73,3 +77,23 @@ def test_locks_are_renewed_when_the_neighbor_says_so(runtime: Runtime) -> None:
     lost = queues.renew(0, RenewLock(CONSUMER, 1, [(1, 3)], 1))
     queues.disconnected()
     assert lost.get() == 0
+
+
+def test_what_a_consumer_has_settled_goes_before_the_end_of_its_flow(runtime: Runtime) -> None:
+    """A client that confirms a message and leaves at once would find it again."""
+    queues, wire, socket = connected(runtime)
+    cell, queue = queues.queue("q")
+    window: CreditWindow[Address] = CreditWindow(10)
+    cell.inbox.post(BindFlow(CONSUMER, "c", "", recorder(runtime, []).inbox, window))
+    turn(runtime)
+    queues.received(note_in(note_body(notes.BOUND, CONSUMER)))
+    partition = queue._partition(0)
+    cell.inbox.post(UnbindFlow(CONSUMER))
+    for sequence in range(200):  # more than one turn handles
+        partition.post(Settle(CONSUMER, 1, sequence, sequence + 1, ACCEPTED))
+    for _ in range(10):
+        turn(runtime)
+    wire.flush()
+    kinds = [note_in(frame.batch).kind for frame in socket.take() if isinstance(frame, LinkFlow)]
+    assert kinds.count(notes.SETTLE) == 200
+    assert kinds[-1] == notes.UNBIND
