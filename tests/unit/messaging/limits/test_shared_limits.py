@@ -164,3 +164,18 @@ def test_messages_on_their_way_between_brokers_find_room_and_are_seen_by_all_at_
     assert not other.admits_moved(300, 3, counted_size=100, counted_count=1), "three queues have a copy each"
     node.blocked = "the disk is full"
     assert not other.admits_moved(100, 1, counted_size=100, counted_count=1)
+
+
+def test_what_leaves_for_another_broker_is_not_used_again_and_again() -> None:
+    """Method: each message is published at one broker and goes to the other; both settle in between."""
+    (_, one), (_, other) = gates(bytes_max=200_000, count_max=10_000)
+    size = 1_000  # below what a broker holds without a use
+    for _ in range(300):
+        if one.verdict_on_bytes(size) == ADMITTED:
+            one.count_in(1, size)
+            assert other.admits_moved(size, 1, counted_size=size, counted_count=1)
+            other.count_in(1, size)
+            one.count_out(1, size)
+        for each in (one, other):
+            each.settle()
+    assert 95_000 <= one.usage_bytes + other.usage_bytes <= 105_000
