@@ -53,12 +53,12 @@ FAULTS = (
         (
             Edit(
                 "actors/publishing/link_publisher.py",
-                "        taken = self._admitted(queues, batch)\n",
+                "        taken = self._admitted(queues, batch, is_counted=neighbor in self._siblings)\n",
                 "        for at in range(batch.count):\n"
                 "            links = self._space.route(batch.topic_of(at)).links\n"
                 "            for each in links.stored if links is not None else ():\n"
                 "                queues[self._space.link_queues[each]] = None\n"
-                "        taken = self._admitted(queues, batch)\n",
+                "        taken = self._admitted(queues, batch, is_counted=neighbor in self._siblings)\n",
             ),
         ),
         seed=1,
@@ -194,7 +194,7 @@ FAULTS = (
         "the end of a link leaves messages with consumers that are gone",
         (
             Edit(
-                "protocols/network/queues/home_bindings.py",
+                "protocols/network/queues/home/bindings.py",
                 "            self._end(flow, UnbindFlow(flow.flow_id))\n",
                 "            self._forget(flow)\n",
             ),
@@ -205,7 +205,7 @@ FAULTS = (
         "messages cross a link to consumers without their marks",
         (
             Edit(
-                "protocols/network/queues/home.py",
+                "protocols/network/queues/home/flows.py",
                 "            flags = (REDELIVERED if delivery.redelivered else 0) | (\n",
                 "            flags = 0 | (\n",
             ),
@@ -216,7 +216,7 @@ FAULTS = (
         "a loan that brings nothing is kept from those that wait",
         (
             Edit(
-                "protocols/network/queues/remote.py",
+                "protocols/network/queues/remote/queue.py",
                 "            if is_idle:\n",
                 "            if is_idle and borrower.lent_count == 0:\n",
             ),
