@@ -5,6 +5,7 @@ An event may be emitted in the middle of a publish, so `actors.publishing.event_
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, final
 
 from sluicegate.actors.runtime.clock import Clock
@@ -40,6 +41,19 @@ class EventRecord:
         """Return events with numbers above `after`, oldest first; the latest ones when there are more than `limit`."""
         found = [each for each in self._recent if each[0] > after]
         return found[-limit:]
+
+
+@final
+class EventCall(Address):
+    """Calls a function with each event, in place of the event log: in a process that has none."""
+
+    def __init__(self, call: Callable[[Event], None]) -> None:
+        self._call = call
+
+    def post(self, message: object) -> None:
+        """Call it."""
+        assert isinstance(message, Event), "nothing else is posted to an event log"
+        self._call(message)
 
 
 @final

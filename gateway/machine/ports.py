@@ -5,10 +5,10 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Final, final
 
 from sluicegate.actors.runtime.clock import SystemClock
-from sluicegate.actors.runtime.events import Events
+from sluicegate.actors.runtime.events import EventCall, Events
 from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
@@ -18,7 +18,6 @@ from sluicegate.gateway.security.credentials import read_credentials
 from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
 from sluicegate.gateway.views.errors import CannotStart, opening
-from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import Event
 from sluicegate.protocols.security.password_checks import PasswordChecks
 from sluicegate.protocols.transport.listeners import bind
@@ -31,16 +30,15 @@ SECTIONS: Final = ("health", "admin.tls", "admin")
 
 
 @final
-class EventsElsewhere(Address):
+class EventsElsewhere:
     """Where the ports' events go: a broker writes them to its log, and publishes them."""
 
     def __init__(self, emit: Callable[[str, str, dict[str, str] | None], Awaitable[object]]) -> None:
         self._emit = emit
         self._tasks: set[asyncio.Future[object]] = set()
 
-    def post(self, message: Any) -> None:
-        """Pass an event on."""
-        event: Event = message
+    def pass_on(self, event: Event) -> None:
+        """Have a broker emit an event."""
         task = asyncio.ensure_future(self._emit(event.kind.name, event.description, event.details))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -55,7 +53,7 @@ class MachinePorts:
         self._config = config
         self._clock = SystemClock()
         self._events = Events(self._clock)
-        self._events.record.log = EventsElsewhere(emit)
+        self._events.record.log = EventCall(EventsElsewhere(emit).pass_on)
         self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
         self._checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=self._clock)
         self._operators: Operators | None = None

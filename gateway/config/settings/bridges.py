@@ -134,7 +134,7 @@ def refused_rules(bridge: Bridge) -> Iterator[Finding]:
     if not scheme.startswith("mqtt"):
         if bridge.mqtt_version != "5":
             yield Finding(("mqtt_version",), f"{scheme}:// is not MQTT", "mqtt:// and mqtts://, or no mqtt_version")
-        if "maximum_packet_size" in bridge.model_fields_set:
+        if bridge.maximum_packet_size != Bridge.model_fields["maximum_packet_size"].default:
             allowed = "mqtt:// and mqtts://, or no maximum_packet_size"
             yield Finding(("maximum_packet_size",), f"{scheme}:// is not MQTT", allowed)
         return

@@ -122,7 +122,10 @@ async def test_the_checks_say_what_the_gate_says(broker: RunningBroker) -> None:
         (gate.spool, "usage_bytes_max", 2),
         (gate.spool.parent, "blocked", "the disk is full"),
     ):
-        setattr(holder, field, value)
+        if holder is gate.spool:
+            gate.spool.bound(2)
+        else:
+            setattr(holder, field, value)
         first = next(each.check for each in checks_of(gate, 3, 0) if each.refused)
         assert first == REFUSAL_COUNTERS[gate.verdict(message)]
     gate.spool.parent.blocked = ""  # the broker is to stop in good order

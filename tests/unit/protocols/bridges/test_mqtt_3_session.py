@@ -198,6 +198,7 @@ def test_a_message_that_is_stored_is_acknowledged_again_and_arrives_once(broker:
     receive_and_cut(broker, side, b"1", 7, stores=True)
     side.connect()
     with broker.accepts(session_present=True) as connection:
+        connection.grants(2)
         connection.send(publish(b"1", 7, dup=True))
         assert connection.gets(PUBREC) == [7]
         connection.send(mqtt.pubrel(7))
@@ -226,6 +227,7 @@ def test_a_repeated_message_is_acknowledged_behind_those_that_came_before_it(bro
     receive_and_cut(broker, side, b"1", 7, stores=True)
     side.connect()
     with broker.accepts(session_present=True) as connection:
+        connection.grants(2)
         connection.send(publish(b"2", 8), publish(b"1", 7, dup=True), mqtt.publish("other", b"3", qos=2, packet_id=9))
         side.arrived(b"1", b"2")
         side.until(lambda news: news.unmatched_count == 1)
@@ -274,6 +276,7 @@ def test_what_is_at_the_store_when_the_connection_is_cut_is_acknowledged_when_it
     receive_and_cut(broker, side, b"1", 1, stores=False)
     side.connect()
     with broker.accepts(session_present=True) as connection:
+        connection.grants(2)
         connection.send(publish(b"1", 1, dup=True), publish(b"2", 2))
         side.arrived(b"1", b"2")
         side.settle(b"1", b"2")
@@ -287,6 +290,7 @@ def test_a_released_message_is_not_acknowledged_and_arrives_again(broker: Script
     side.settle(b"1", outcome=RELEASED)
     side.connect()
     with broker.accepts(session_present=True) as connection:
+        connection.grants(2)
         connection.send(publish(b"1", 1, dup=True))
         side.arrived(b"1", b"1")
         side.settle(b"1")

@@ -8,7 +8,8 @@ import yaml
 
 from sluicegate.gateway.config.document import ConfigError
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.config.settings.bridges import settings_of
+from sluicegate.gateway.config.sections.message_vpns.bridges import Bridge
+from sluicegate.gateway.config.settings.bridges import refused_rules, settings_of
 from sluicegate.protocols.bridges.settings import Protocol
 
 NAMED = "node.name=here"
@@ -33,6 +34,14 @@ def test_a_bridge_needs_a_name_and_a_url() -> None:
     assert made.remote.client_id == "node-b"
     assert made.outgoing[0].qos == 1, "a queue is not for messages that may be lost"
     assert made.remote.url() == "mqtt://plant.example:1883"
+
+
+@pytest.mark.parametrize("scheme", ["mqtt", "amqp", "flow"])
+def test_a_bridge_may_say_all_its_defaults_as_the_store_does(scheme: str) -> None:
+    given = bridge(remote_url=f"{scheme}://plant.example", outgoing=[{"queue": "q"}])
+    [configured] = load(None, settings=(NAMED, given)).bridges
+    stored = Bridge.model_validate(configured.model_dump(mode="json"))
+    assert list(refused_rules(stored)) == []
 
 
 def test_topics_are_direct_by_default() -> None:
