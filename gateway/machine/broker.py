@@ -6,16 +6,13 @@ It reads no configuration and opens no port for operators: both come from the su
 import asyncio
 import gc
 import logging
-import random
 import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, final
 
-from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
 from sluicegate.gateway.machine.messages import (
@@ -41,8 +38,8 @@ from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.shared_limits import SETTLE_S, SETTLES_PER_TOTAL, SharedLimits
 from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.gateway.process.brokers import broker_place
-from sluicegate.gateway.process.operator_ports import IMPORTED
-from sluicegate.gateway.process.run import collect_from_now_on, freeze, prepare, unusable_listeners
+from sluicegate.gateway.process.operator_ports import IMPORTED, make_operations
+from sluicegate.gateway.process.run import collect_from_now_on, freeze, make_node, prepare, unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.clients.homes import Homes
@@ -58,7 +55,7 @@ from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.passage import Passage
 from sluicegate.storage.catalog.queues import stored_queues
 from sluicegate.storage.catalog.recovered import StoredVpn
-from sluicegate.storage.errors import FolderInUse, StorageError
+from sluicegate.storage.errors import FolderInUse
 from sluicegate.storage.store.store import SpoolStore
 
 if TYPE_CHECKING:
@@ -84,13 +81,7 @@ class BrokerPorts(OperatorPorts):
         for module in IMPORTED:
             await asyncio.sleep(0)
             import_module(module)
-        from sluicegate.gateway.operations.answers import act, answer  # late: after the ports of clients are open
-        from sluicegate.gateway.operations.node import NodeOperations
-
-        view = self.operations = NodeOperations(self._node)
-        answerer = self._node.links.answerer
-        answerer.answers = partial(answer, view)
-        answerer.actions = partial(act, view, self._node.services.runtime.events)
+        self.operations = make_operations(self._node)
 
     def end_streams(self) -> None:
         """End what goes on for as long as somebody reads."""
@@ -168,18 +159,8 @@ class BrokerProcess:
     async def _run(self, channel: Channel, config: Config, siblings: Siblings, limits: SharedLimits) -> int:
         prepare(config, broker=siblings.name)
         store = await self._open_store(config)
-        try:
-            node = Node(
-                config,
-                store=store,
-                clock=SystemClock(),
-                rng=random.SystemRandom(),
-                environment=Environment(siblings=siblings, place=broker_place(siblings.number), limits=limits),
-                operator_ports=BrokerPorts,
-            )
-        except StorageError as problem:
-            text = f"the data folder {config.data.path} cannot be read: {problem}"
-            raise CannotStart(text, advice="Check it with `sluicegate doctor`.") from None
+        environment = Environment(siblings=siblings, place=broker_place(siblings.number), limits=limits)
+        node = make_node(config, store, environment=environment, operator_ports=BrokerPorts)
         holdings = holdings_of(node.services.recovered.vpns, siblings.homes)
         go: Go = await channel.ask(RESTORED, holdings)
         siblings.begin({**go.holdings, siblings.number: holdings})
@@ -253,12 +234,9 @@ class BrokerProcess:
 
     @staticmethod
     async def _reload(node: Node, config: Config) -> ReloadView:
-        changes = await node.reload(config)
-        return ReloadView(
-            taken_over=tuple([str(change) for change in changes.reloadable]),
-            restart_needed=tuple([str(change) for change in changes.restart_needed]),
-            warnings=tuple([text for vpn in node.vpns.values() for text in vpn.warnings]),
-        )
+        from sluicegate.gateway.operations.node_views import reload_view  # late: with what operations need
+
+        return reload_view(node, await node.reload(config))
 
     async def _call(self, node: Node, call: Call) -> Any:
         ports = node.operator_ports

@@ -1,14 +1,12 @@
 """Serve a machine with several brokers: the supervisor on an event loop, and what it prints when all are ready."""
 
 import logging
-import os
-import sys
 from collections.abc import Callable
 
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.machine.supervisor import Supervisor, announcement
+from sluicegate.gateway.machine.supervisor import Supervisor
 from sluicegate.gateway.process.brokers import check_no_broker_is_left_out, count_of
-from sluicegate.gateway.process.run import begin_logging
+from sluicegate.gateway.process.run import announce, begin_logging
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 log = logging.getLogger("sluicegate.machine")
@@ -26,15 +24,7 @@ def serve_machine(config: Config, *, reload: Callable[[], Config]) -> int:
 
     async def run() -> int:
         supervisor = Supervisor(config, count, read=reload)
-        return await supervisor.run(announce=lambda *given: _print(announcement(supervisor.names, *given)))
+        what = f"is ready, with {count} brokers: {', '.join(supervisor.names)}."
+        return await supervisor.run(announce=lambda *given: announce(what, *given))
 
     return socket_loop.run(run())
-
-
-def _print(text: str) -> None:
-    if sys.stdout is None:  # it was closed before the process started
-        return
-    try:
-        os.write(sys.stdout.fileno(), (text + "\n").encode())
-    except OSError as error:
-        log.warning("cannot write the endpoints to standard output: %s", error.strerror)

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import Any, Final, final
 
-from sluicegate.gateway.build import release
-from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
 from sluicegate.gateway.machine.events import MergedEvents
@@ -25,7 +23,7 @@ from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided
 from sluicegate.gateway.process.run import first_commands, warn_of_unusable_listeners
-from sluicegate.gateway.views.errors import CannotStart, Refused, opening
+from sluicegate.gateway.views.errors import CannotStart, opening, reading_configuration
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.limits.counts import clear_table
 from sluicegate.protocols.flow.client.session.session import Backoff
@@ -56,7 +54,6 @@ class Broker:
         self.is_ready = False  # it takes traffic
         self.restarts_count = 0
         self.backoff: Final = Backoff(first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S)
-        self.started_s = 0.0
 
     def usage(self) -> tuple[int, float] | None:
         """Return resident memory in bytes and processor time in seconds; None while there is no process."""
@@ -148,11 +145,11 @@ class Supervisor:
         """Start a broker, and start it again whenever it ends, until all are to stop."""
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
-            broker.started_s = loop.time()
+            started_s = loop.time()
             how = await self._run_once(broker)
             if self._stopping.is_set():
                 return
-            lasted_ms = int((loop.time() - broker.started_s) * 1000)
+            lasted_ms = int((loop.time() - started_s) * 1000)
             delay_ms = broker.backoff.next_ms(lasted_ms, random.random())  # no secret
             log.error("broker %s has ended (%s); it is started again in %d ms", broker.name, how, delay_ms)
             broker.restarts_count += 1
@@ -250,15 +247,9 @@ class Supervisor:
     async def reload(self) -> list[ReloadView]:
         """Read the configuration, and put it in force in all brokers. Raises Refused."""
         async with self._reloading:
-            try:
+            with reading_configuration():
                 config = await asyncio.to_thread(self._read)
                 self._ports.reload(config)
-            except ConfigUnreadable as problem:
-                raise Refused(str(problem)) from None
-            except ConfigError as problem:
-                raise Refused(f"the configuration is invalid: {problem}") from None
-            except (OSError, ValueError) as problem:
-                raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
             if config.brokers != self._config.brokers:
                 log.warning("brokers: needs a restart to take effect")
             self._config = config
@@ -328,10 +319,3 @@ class Supervisor:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def announcement(names: tuple[str, ...], endpoints: list[tuple[str, str]], commands: list[str]) -> str:
-    """Return what is printed when all brokers are ready: the ports, which all of them serve, and commands to try."""
-    width = max([len(name) for name, _ in endpoints], default=0)
-    lines = [f"Sluicegate {release()} is ready, with {len(names)} brokers: {', '.join(names)}."]
-    return "\n".join([*lines, *[f"  {name:<{width}}  {url}" for name, url in endpoints], *commands])

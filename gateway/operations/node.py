@@ -17,7 +17,6 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.readers import CursorOverview, ListCursors
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
-from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.metrics.metric import Sample
@@ -28,7 +27,7 @@ from sluicegate.gateway.operations.clients.message_vpns import vpn_view, vpns_vi
 from sluicegate.gateway.operations.clients.subscriptions import answer, rows_of
 from sluicegate.gateway.operations.interface import NodeInterface, template_of
 from sluicegate.gateway.operations.metrics import VpnFigures, samples_of
-from sluicegate.gateway.operations.node_views import actor_view, event_view, node_figures, spool_view
+from sluicegate.gateway.operations.node_views import actor_view, event_view, node_figures, reload_view, spool_view
 from sluicegate.gateway.operations.queues.asking import overviews_of
 from sluicegate.gateway.operations.queues.explain import publish_explained
 from sluicegate.gateway.operations.queues.followers import QueueFollowers
@@ -43,6 +42,7 @@ from sluicegate.gateway.views.errors import (
     TemplateAlreadyExists,
     TemplateNotFound,
     VpnNotFound,
+    reading_configuration,
 )
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.gateway.views.node.backups import BackupView
@@ -141,21 +141,11 @@ class NodeOperations(AccountOperations, QueueOperations, NodeInterface):
         node = self._node
         if node.configuration is None:
             raise Refused("this node was not started with a configuration that can be read again")
-        try:
+        with reading_configuration():
             reloading = asyncio.create_task(node.reload_from(node.configuration))
             node.services.runtime.keep(reloading)
             changes = await asyncio.shield(reloading)
-        except ConfigUnreadable as problem:
-            raise Refused(str(problem)) from None
-        except ConfigError as problem:
-            raise Refused(f"the configuration is invalid: {problem}") from None
-        except (OSError, ValueError) as problem:  # as Node.reload says
-            raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
-        return ReloadView(
-            taken_over=tuple(str(change) for change in changes.reloadable),
-            restart_needed=tuple(str(change) for change in changes.restart_needed),
-            warnings=tuple(text for vpn in node.vpns.values() for text in vpn.warnings),
-        )
+        return reload_view(node, changes)
 
     async def node_figures(self) -> NodeFigures:
         """Return the node's totals."""

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from sluicegate.actors.messages.staging import StagingOverview
 from sluicegate.actors.runtime.runtime import ActorOverview
 from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.config.reload import Changes
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.views.node.figures import (
     NodeFigures,
     ProcessFigures,
     ProtocolFigures,
 )
-from sluicegate.gateway.views.node.runtime import ActorView, EventView
+from sluicegate.gateway.views.node.runtime import ActorView, EventView, ReloadView
 from sluicegate.gateway.views.node.spool import SpoolView, incarnation_text
 from sluicegate.messaging.observability.events import NOBODY, Event
 
@@ -46,6 +47,15 @@ def event_view(number: int, event: Event) -> EventView:
         text=event.text(),
         vpn=None if event.vpn == NOBODY else event.vpn,
         client=None if event.client == NOBODY else event.client,
+    )
+
+
+def reload_view(node: Node, changes: Changes) -> ReloadView:
+    """Return what a reload has changed."""
+    return ReloadView(
+        taken_over=tuple(str(change) for change in changes.reloadable),
+        restart_needed=tuple(str(change) for change in changes.restart_needed),
+        warnings=tuple(text for vpn in node.vpns.values() for text in vpn.warnings),
     )
 
 

@@ -86,14 +86,8 @@ class AdminPorts(OperatorPorts):
         for module in IMPORTED if self._bound else ():
             await wait_until_idle(self._received_bytes, now_ms, until_ms)
             import_module(module)
-        from sluicegate.gateway.operations.answers import act, answer  # late: see the module docstring
-        from sluicegate.gateway.operations.node import NodeOperations
-
         # One for all ports: they share running operations, such as a backup.
-        view = self._operations = NodeOperations(self._node)
-        answerer = self._node.links.answerer
-        answerer.answers = partial(answer, view)
-        answerer.actions = partial(act, view, self._node.services.runtime.events)
+        view = self._operations = make_operations(self._node)
         for name, config in self._configured():
             with opening(name, config.host, config.port):
                 self.servers[name] = await self._serve(view, name, config)
@@ -155,6 +149,18 @@ class AdminPorts(OperatorPorts):
             body_timeout_s=node.services.config.admin.body_timeout_s,
             bound=self._bound[name],
         )
+
+
+def make_operations(node: Node) -> "NodeOperations":
+    """Return the operations of a node, by which neighbors' operators are answered as well."""
+    from sluicegate.gateway.operations.answers import act, answer  # late: see the module docstring
+    from sluicegate.gateway.operations.node import NodeOperations
+
+    view = NodeOperations(node)
+    answerer = node.links.answerer
+    answerer.answers = partial(answer, view)
+    answerer.actions = partial(act, view, node.services.runtime.events)
+    return view
 
 
 async def wait_until_idle(count: Callable[[], int], now_ms: Callable[[], int], until_ms: int) -> None:

@@ -13,6 +13,7 @@ from typing import final
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.build import release
 from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPorts
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.os_limits import keep_freed_memory, raise_file_limit
 from sluicegate.gateway.observability.logs import set_up_logging
@@ -22,6 +23,7 @@ from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.storage.errors import StorageError
+from sluicegate.storage.store.store import SpoolStore
 
 
 @final
@@ -93,11 +95,7 @@ def begin_logging(config: Config, *, broker: str = "") -> None:
 
 async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     store = open_store(config)
-    try:
-        node = Node(config, store=store, clock=SystemClock(), rng=random.SystemRandom(), operator_ports=AdminPorts)
-    except StorageError as problem:
-        text = f"the data folder {config.data.path} cannot be read: {problem}"
-        raise CannotStart(text, advice="Check it with `sluicegate doctor`.") from None
+    node = make_node(config, store, operator_ports=AdminPorts)
     node.configuration = reload
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -127,6 +125,28 @@ async def _serve(config: Config, reload: Callable[[], Config]) -> int:
     return 0
 
 
+def make_node(
+    config: Config,
+    store: SpoolStore,
+    *,
+    environment: Environment = MACHINE,
+    operator_ports: Callable[[Node], OperatorPorts],
+) -> Node:
+    """Return the node of this process, on its store. Raises CannotStart for a store that cannot be read."""
+    try:
+        return Node(
+            config,
+            store=store,
+            clock=SystemClock(),
+            rng=random.SystemRandom(),
+            environment=environment,
+            operator_ports=operator_ports,
+        )
+    except StorageError as problem:
+        text = f"the data folder {config.data.path} cannot be read: {problem}"
+        raise CannotStart(text, advice="Check it with `sluicegate doctor`.") from None
+
+
 def collect_from_now_on() -> None:
     """Enable the garbage collector, for what is made from now on: the node is ready."""
     freeze()
@@ -150,13 +170,16 @@ def _stop_reloading(reloading: Reloading) -> None:
 
 
 def _announce(node: Node) -> None:
-    """Print the addresses to connect to, and commands to try."""
-    lines = [f"Sluicegate {release()} is ready."]
-    endpoints = node.endpoints()
-    width = max([len(name) for name, _ in endpoints], default=0)
-    lines += [f"  {name:<{width}}  {url}" for name, url in endpoints]
     mqtt = node.mqtt.listeners.get("mqtt")
-    lines += first_commands(None if mqtt is None else mqtt.port, _admin_port(node))
+    commands = first_commands(None if mqtt is None else mqtt.port, _admin_port(node))
+    announce("is ready.", node.endpoints(), commands)
+
+
+def announce(what: str, endpoints: Sequence[tuple[str, str]], commands: Sequence[str]) -> None:
+    """Print what is ready, the addresses to connect to, and commands to try."""
+    width = max([len(name) for name, _ in endpoints], default=0)
+    addresses = [f"  {name:<{width}}  {url}" for name, url in endpoints]
+    lines = [f"Sluicegate {release()} {what}", *addresses, *commands]
     if sys.stdout is None:  # it was closed before the process started
         return
     try:  # unbuffered: what a buffer could not write would be written again at exit

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from socket import gaierror
 from typing import ClassVar
 
+from sluicegate.gateway.config.document import ConfigError, ConfigUnreadable
 from sluicegate.protocols.transport.tls_context import TlsFilesRefused
 
 
@@ -206,6 +207,19 @@ class CannotStart(Exception):
         super().__init__(text)
         self.text = text
         self.advice = advice
+
+
+@contextmanager
+def reading_configuration() -> Iterator[None]:
+    """Raise Refused for a configuration that is not taken over: unreadable, invalid, or with an unusable file."""
+    try:
+        yield
+    except ConfigUnreadable as problem:
+        raise Refused(str(problem)) from None
+    except ConfigError as problem:
+        raise Refused(f"the configuration is invalid: {problem}") from None
+    except (OSError, ValueError) as problem:
+        raise Refused(f"a file that the configuration names cannot be used: {problem}") from None
 
 
 @contextmanager
