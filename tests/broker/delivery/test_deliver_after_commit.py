@@ -35,6 +35,7 @@ async def consumed(broker: RunningBroker, count: int) -> list[tuple[bytes, bool]
     return [(each.payload, each.redelivered) for each in got]
 
 
+@pytest.mark.settings("spool.commit_interval_ms=1000")  # the copy is made long before a commit that is not waited for
 @pytest.mark.parametrize("after_commit", [True, False])
 async def test_delivered_messages_are_stored_with_deliver_after_commit(
     broker: RunningBroker, after_commit: bool
