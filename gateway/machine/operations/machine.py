@@ -1,0 +1,156 @@
+"""The operations of operators on a machine with several brokers, which they see as one: those on all together.
+
+Lists are joined, and totals added up.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from sluicegate.gateway.machine.channel import ChannelClosed
+from sluicegate.gateway.machine.operations.bridges import BridgeOperations
+from sluicegate.gateway.machine.operations.definitions import DefinitionOperations
+from sluicegate.gateway.machine.operations.events import MergedEvents
+from sluicegate.gateway.machine.operations.merging import (
+    merged_backup,
+    merged_clients,
+    merged_figures,
+    merged_health,
+    merged_page_of_queues,
+    merged_reload,
+    merged_spool,
+    merged_subscriptions,
+)
+from sluicegate.gateway.machine.operations.queues import QueueOperations
+from sluicegate.gateway.machine.operations.rules import Machine
+from sluicegate.gateway.observability.metrics.metric import Sample
+from sluicegate.gateway.operations.interface import NodeInterface
+from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
+from sluicegate.gateway.views.clients.subscriptions import SmrpQuery, SmrpSubscriptionsView
+from sluicegate.gateway.views.errors import ClientNotFound, Refused
+from sluicegate.gateway.views.node.backups import BackupView
+from sluicegate.gateway.views.node.figures import NodeFigures, QueuesFigures, QueuesQuery
+from sluicegate.gateway.views.node.runtime import ActorView, EventView, Health, ReloadView
+from sluicegate.gateway.views.node.spool import SpoolView
+from sluicegate.gateway.views.queues.explanations import ExampleMessage, PublishExplanation
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.definition import QueueInvalid
+
+
+class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations, NodeInterface):
+    """The operations on one message VPN of the machine."""
+
+    def __init__(self, machine: Machine, vpn: str = DEFAULT_VPN, events: MergedEvents | None = None) -> None:
+        """`events` are shared by the views of all message VPNs; without them this view makes its own."""
+        super().__init__(machine, vpn)
+        self._events = events or MergedEvents()
+
+    def in_vpn(self, name: str) -> "MachineOperations":
+        """Return the operations on another message VPN; that it exists is known with the first one."""
+        return MachineOperations(self._machine, name, self._events)
+
+    async def reload(self) -> ReloadView:
+        """Reload the configuration."""
+        return merged_reload(await self._machine.reload())
+
+    async def node_figures(self) -> NodeFigures:
+        """Return the totals."""
+        return merged_figures([figures for _, figures in await self._all("node_figures")])
+
+    async def queues_figures(self, question: QueuesQuery) -> QueuesFigures:
+        """Return a page of the figures of queues, by name."""
+        whole = replace(question, after=0, limit=question.after + question.limit, without=self._queues_of_links())
+        return merged_page_of_queues([page for _, page in await self._all("queues_figures", whole)], question)
+
+    async def show_spool(self) -> SpoolView:
+        """Return the spools together."""
+        return merged_spool([(broker.name, spool) for broker, spool in await self._all("show_spool")])
+
+    async def start_backup(self, name: str) -> BackupView:
+        """Start a backup of all spools, in one folder."""
+        first, *others = self._every()
+        begun: BackupView = await self._at(first, "start_backup", name)
+        views = [begun]
+        for broker in others:
+            try:
+                views.append(await self._at(broker, "start_backup", begun.name))
+            except (Refused, QueueInvalid):
+                await self._all("cancel_backup")
+                raise
+        return merged_backup(views)
+
+    async def show_backup(self) -> BackupView:
+        """Return the progress of the latest backup."""
+        return merged_backup([view for _, view in await self._all("show_backup")])
+
+    async def cancel_backup(self) -> BackupView:
+        """Cancel the backup that is running."""
+        return merged_backup([view for _, view in await self._all("cancel_backup")])
+
+    async def list_clients(self, question: ClientQuery) -> ClientsView:
+        """Return a page of the connected clients, by name."""
+        whole = replace(question, after=0, limit=question.after + question.limit)
+        return merged_clients([page for _, page in await self._all("list_clients", whole)], question)
+
+    async def client_names(self) -> Sequence[str]:
+        """Return the name of every connected client, once for each connection."""
+        return await self._joined("client_names")
+
+    async def disconnect_client(self, name: str) -> None:
+        """Disconnect a client, of whichever brokers it is one."""
+        missing: ClientNotFound | None = None
+        found = False
+        for broker in self._running():
+            try:
+                await self._at(broker, "disconnect_client", name)
+                found = True
+            except ClientNotFound as error:
+                missing = error
+        if not found and missing is not None:
+            raise missing
+
+    async def actor_tree(self) -> Sequence[ActorView]:
+        """Return the actors of all brokers: each broker's name is the root of its own."""
+        return await self._joined("actor_tree")
+
+    async def events(self, *, after: int, limit: int) -> Sequence[EventView]:
+        """Return the latest events, oldest first, with numbers of the machine."""
+        for broker in self._running():
+            try:
+                self._events.take(
+                    broker.name,
+                    await self._at(broker, "events", after=self._events.last_of(broker.name), limit=limit),
+                )
+            except ChannelClosed:
+                continue
+        return self._events.recent(after, limit)
+
+    async def smrp_subscriptions(self, question: SmrpQuery) -> SmrpSubscriptionsView:
+        """Return a page of the subscriptions of clients and queues, by destination."""
+        here = tuple([broker.name for broker in self._machine.brokers])
+        whole = replace(question, after=0, limit=question.after + question.limit, without=here)
+        return merged_subscriptions([page for _, page in await self._all("smrp_subscriptions", whole)], question)
+
+    async def explain_publish(self, message: ExampleMessage, *, queue: str | None) -> PublishExplanation:
+        """Explain the routing of a message to its topic, or to a queue."""
+        explained: PublishExplanation = await self._first("explain_publish", message, queue=queue)
+        return explained
+
+    async def metrics_snapshot(self) -> Sequence[Sample]:
+        """Return the samples of all brokers, each with the broker's name, and those of the supervisor."""
+        answers = await self._all("metrics_snapshot")
+        return [*_of_brokers((broker.name, samples) for broker, samples in answers), *self._machine.samples()]
+
+    async def health(self) -> Health:
+        """Return whether the machine works and accepts traffic: while at least one broker does, it does."""
+        answers: dict[str, Health] = {}
+        for broker in self._machine.brokers:
+            if broker.is_ready:
+                try:
+                    answers[broker.name] = await self._at(broker, "health")
+                except ChannelClosed:
+                    continue
+        return merged_health([broker.name for broker in self._machine.brokers], answers)
+
+
+def _of_brokers(answers: Iterable[tuple[str, Sequence[Sample]]]) -> list[Sample]:
+    return [sample._replace(broker=broker) for broker, samples in answers for sample in samples]

@@ -1,0 +1,140 @@
+"""The rules by which an operation on a machine reaches its brokers: one, each, or the one that has the object."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from sluicegate.gateway.machine.channel import ChannelClosed
+from sluicegate.gateway.machine.messages import CALL, Call
+from sluicegate.gateway.observability.metrics.metric import Sample
+from sluicegate.gateway.views.errors import NotFound, QueueNotFound, Refused
+from sluicegate.gateway.views.node.runtime import ReloadView
+
+
+class AskedBroker(Protocol):
+    """One broker, as operations use it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it takes traffic."""
+
+    async def ask(self, verb: str, *arguments: Any) -> Any:
+        """Have it carry out a request. Raises ChannelClosed if it does not run, and what it raises."""
+
+
+Undo = Callable[[AskedBroker], Awaitable[object]]  # takes a change back at one broker
+
+
+class Machine(Protocol):
+    """All brokers of the machine."""
+
+    @property
+    def brokers(self) -> Sequence[AskedBroker]:
+        """The brokers, in the order of their numbers."""
+
+    async def reload(self) -> list[ReloadView]:
+        """Read the configuration, and put it in force in all brokers that run. Raises Refused."""
+
+    def samples(self) -> list[Sample]:
+        """Return the samples of the supervisor itself."""
+
+
+class Rules:
+    """How operations on one message VPN of the machine reach its brokers."""
+
+    def __init__(self, machine: Machine, vpn: str) -> None:
+        self._machine = machine
+        self._vpn = vpn
+
+    async def _at(self, broker: AskedBroker, operation: str, *given: Any, **options: Any) -> Any:
+        """Carry out an operation at one broker."""
+        return await broker.ask(CALL, Call(self._vpn, operation, given, tuple(options.items())))
+
+    def _running(self) -> list[AskedBroker]:
+        """Return the brokers that take traffic. Raises Refused if there is none."""
+        found = [broker for broker in self._machine.brokers if broker.is_ready]
+        if not found:
+            raise Refused("no broker of this machine is running; try again in a moment")
+        return found
+
+    def _every(self) -> list[AskedBroker]:
+        """Return all brokers. Raises Refused unless all are running."""
+        if away := self._away():
+            raise Refused(f"the change has to reach every broker, and {', '.join(away)} is not running; try again")
+        return list(self._machine.brokers)
+
+    def _away(self) -> list[str]:
+        """Return the names of the brokers that take no traffic."""
+        return [broker.name for broker in self._machine.brokers if not broker.is_ready]
+
+    async def _first(self, operation: str, *given: Any, **options: Any) -> Any:
+        """Carry out at one broker what all of them would answer alike."""
+        return await self._at(self._running()[0], operation, *given, **options)
+
+    async def _all(self, operation: str, *given: Any, **options: Any) -> list[tuple[AskedBroker, Any]]:
+        """Carry out at all brokers that run; one that dies meanwhile is left out."""
+
+        async def at(broker: AskedBroker) -> tuple[AskedBroker, Any] | None:
+            try:
+                return broker, await self._at(broker, operation, *given, **options)
+            except ChannelClosed:
+                return None
+
+        answers = await asyncio.gather(*[at(broker) for broker in self._running()])
+        return [each for each in answers if each is not None]
+
+    async def _joined(self, operation: str, *given: Any, **options: Any) -> list[Any]:
+        """Return the lists of all brokers, one behind the other."""
+        return [each for _, answer in await self._all(operation, *given, **options) for each in answer]
+
+    async def _where_it_is(self, operation: str, *given: Any, **options: Any) -> tuple[AskedBroker, Any]:
+        """Carry out at the broker that has the object of the operation. Raises NotFound if none has it."""
+        missing: NotFound | None = None
+        for broker in self._running():
+            try:
+                return broker, await self._at(broker, operation, *given, **options)
+            except NotFound as error:
+                missing = missing or error
+        assert missing is not None, "a broker is running"
+        if away := self._away():
+            raise Refused(f"{missing}; not running: {', '.join(away)}")
+        raise missing
+
+    async def _at_home(self, operation: str, *given: Any, **options: Any) -> Any:
+        _, answer = await self._where_it_is(operation, *given, **options)
+        return answer
+
+    async def _here_or_anywhere(self, operation: str, *given: Any, **options: Any) -> tuple[str, Any]:
+        """Carry out at the broker that has a queue; return its name. A queue of another machine: by its link."""
+        try:
+            broker, answer = await self._where_it_is(f"{operation}_here", *given, **options)
+        except QueueNotFound:
+            return "", await self._first(operation, *given, **options)
+        return broker.name, answer
+
+    async def _everywhere(self, operation: str, *given: Any, undo: Undo | None = None, **options: Any) -> Any:
+        """Carry out a change at all brokers; return the answer of the first, which checks it before the others.
+
+        If one refuses what others have taken, those undo it, where that is possible. Raises Refused.
+        """
+        first, *others = self._every()
+        answer = await self._at(first, operation, *given, **options)
+        done = [first]
+        for broker in others:
+            try:
+                await self._at(broker, operation, *given, **options)
+            except Exception as error:
+                reason = str(error) or type(error).__name__
+                if undo is None:
+                    names = ", ".join(each.name for each in done)
+                    text = f"broker {broker.name} has not taken it over, {names} has: {reason}; repeat it"
+                    raise Refused(text) from error
+                for each in done:
+                    await undo(each)
+                raise Refused(f"broker {broker.name} has refused it, so nothing is changed: {reason}") from error
+            done.append(broker)
+        return answer
