@@ -2,31 +2,23 @@
 
 import asyncio
 import random
-import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Final, final
+from typing import TYPE_CHECKING, final
 
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import EventCall, Events
-from sluicegate.gateway.admin.access.places import Places
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.config.sections.admin import Admin, AdminTls
-from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
-from sluicegate.gateway.config.sections.node import Health
+from sluicegate.gateway.process.operator_ports import ServedPorts
 from sluicegate.gateway.security.credentials import read_credentials
 from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.security.watched_files import WatchedFiles, look_at
-from sluicegate.gateway.views.errors import CannotStart, opening
+from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.observability.events import Event
 from sluicegate.protocols.security.password_checks import PasswordChecks
-from sluicegate.protocols.transport.listeners import bind
 
 if TYPE_CHECKING:
-    from sluicegate.gateway.admin.server import AdminServer
     from sluicegate.gateway.operations.interface import NodeInterface
-
-SECTIONS: Final = ("health", "admin.tls", "admin")
 
 
 @final
@@ -46,7 +38,7 @@ class EventsElsewhere:
 
 @final
 class MachinePorts:
-    """The ports, as the configuration enables them."""
+    """The ports, as the configuration enables them, and who may log in at them."""
 
     def __init__(self, config: Config, *, emit: Callable[[str, str, dict[str, str] | None], Awaitable[object]]) -> None:
         """`emit` has a broker emit an event: its name, its text and its details."""
@@ -54,12 +46,10 @@ class MachinePorts:
         self._clock = SystemClock()
         self._events = Events(self._clock)
         self._events.record.log = EventCall(EventsElsewhere(emit).pass_on)
-        self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
         self._checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=self._clock)
         self._operators: Operators | None = None
         self._watched: WatchedFiles | None = None
-        self._servers: dict[str, AdminServer] = {}
-        self._places = {name: Places() for name in SECTIONS}
+        self._ports = ServedPorts(lambda: self._config)
 
     async def bind(self) -> None:
         """Bind the addresses, and read what operators log in with. Raises CannotStart."""
@@ -67,11 +57,7 @@ class MachinePorts:
             self._operators = self._make_operators(self._config)
         except (OSError, ValueError) as error:
             raise CannotStart(f"admin: {error}") from None
-        for name, section in self._configured():
-            with opening(name, section.host, section.port):
-                if isinstance(section, AdminTls):
-                    section.tls(alpn=HTTP_ALPN).context()
-                self._bound[name] = await bind(section.host.strip("[]"), section.port)
+        await self._ports.bind()
 
     def _make_operators(self, config: Config) -> Operators:
         return Operators(
@@ -86,10 +72,8 @@ class MachinePorts:
     async def open(self, operations: "NodeInterface") -> None:
         """Serve operations at the bound addresses. Raises CannotStart."""
         import_module("sluicegate.gateway.admin.server")  # late: the brokers serve clients meanwhile
-        for name, section in self._configured():
-            with opening(name, section.host, section.port):
-                self._servers[name] = await self._serve(operations, name, section)
-            del self._bound[name]
+        assert self._operators is not None, "the ports are bound"
+        await self._ports.serve(operations, accounts=self._operators, events=self._events)
         loop = asyncio.get_running_loop()
         self._watched = WatchedFiles(
             lambda delay_ms, work: loop.call_later(delay_ms / 1000, work),
@@ -101,7 +85,7 @@ class MachinePorts:
         """Put accounts and files of another configuration in force. Raises OSError and ValueError; nothing changes."""
         seen = look_at(config)  # before the files are read: a later change is read again
         credentials = read_credentials(config.admin.users, config.admin.oauth, self._clock.wall_ms)
-        contexts = [(server.listener, server.listener.read_tls()) for server in self._servers.values()]
+        contexts = [(listener, listener.read_tls()) for listener in self._ports.listeners()]
         self._config = config
         if self._watched is not None:
             self._watched.follow(seen)
@@ -112,49 +96,19 @@ class MachinePorts:
 
     def endpoints(self) -> list[tuple[str, str]]:
         """Return name and URL of each open port."""
-        return [(name, server.url) for name, server in self._servers.items()]
+        return self._ports.endpoints()
 
     @property
     def admin_port(self) -> int | None:
         """The admin port, None if it is not enabled."""
-        return self._servers["admin"].port if "admin" in self._servers else None
+        return self._ports.admin_port
 
     async def stop(self) -> None:
         """Close the ports; requests in progress are finished."""
         if self._watched is not None:
             self._watched.end()
-        for bound in self._bound.values():
-            for each in bound:
-                each.close()
-        for server in self._servers.values():
-            await server.stop()
+        await self._ports.stop()
         self._checks.stop()
-
-    def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
-        config = self._config
-        for name, each in (("health", config.health), ("admin.tls", config.admin.tls), ("admin", config.admin)):
-            if each.enabled:
-                yield name, each
-
-    async def _serve(self, operations: "NodeInterface", name: str, section: Admin | AdminTls | Health) -> "AdminServer":
-        from sluicegate.gateway.admin.server import serve_admin  # late, as in `open`
-
-        assert self._operators is not None, "the ports are bound"
-        return await serve_admin(
-            operations,
-            section.host,
-            section.port,
-            name=name,
-            tls=section.tls(alpn=HTTP_ALPN) if isinstance(section, AdminTls) else None,
-            accounts=self._operators,
-            events=self._events,
-            queue_label_max=self._config.metrics.queue_label_max,
-            probes_only=isinstance(section, Health),
-            allowed_hosts=lambda: self._config.node.allowed_hosts,
-            places=self._places[name],
-            body_timeout_s=self._config.admin.body_timeout_s,
-            bound=self._bound[name],
-        )
 
 
 async def _wait_ms(milliseconds: int) -> None:

@@ -13,12 +13,12 @@ from typing import Any, Final, final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
-from sluicegate.gateway.machine.events import MergedEvents
 from sluicegate.gateway.machine.messages import BEGIN, EMIT, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
-from sluicegate.gateway.machine.operations import MachineOperations
+from sluicegate.gateway.machine.operations.events import MergedEvents
+from sluicegate.gateway.machine.operations.machine import MachineOperations
 from sluicegate.gateway.machine.ports import MachinePorts
 from sluicegate.gateway.machine.shared_memory import make_memory, words_of
-from sluicegate.gateway.node.environment import usage_of
+from sluicegate.gateway.node.environment import ProcessUsage, process_usage
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided
@@ -55,9 +55,9 @@ class Broker:
         self.restarts_count = 0
         self.backoff: Final = Backoff(first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S)
 
-    def usage(self) -> tuple[int, float] | None:
-        """Return resident memory in bytes and processor time in seconds; None while there is no process."""
-        return None if self.process is None else usage_of(self.process.pid)
+    def usage(self) -> ProcessUsage | None:
+        """Return memory and processor time; None while there is no process."""
+        return None if self.process is None else process_usage(self.process.pid)
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """Ask the broker. Raises ChannelClosed if it does not run, and what it raises."""
@@ -300,7 +300,7 @@ class Supervisor:
             values = {"up": float(broker.is_ready), "restarts_total": broker.restarts_count}
             usage = broker.usage()
             if usage is not None:
-                values |= {"memory_bytes": usage[0], "cpu_seconds_total": usage[1]}
+                values |= {"memory_bytes": usage.memory_bytes, "cpu_seconds_total": usage.cpu_ms_total / 1000}
             samples += [
                 Sample(f"sluicegate_broker_{name}", value, broker=broker.name) for name, value in values.items()
             ]

@@ -5,11 +5,10 @@ The simulation supplies its own, and a node then touches nothing of the machine.
 
 import os
 import resource
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from sluicegate.actors.runtime.inbox import CallSoon
 from sluicegate.actors.runtime.runtime import CallFromThread, CallLater, Runtime
@@ -27,33 +26,24 @@ from sluicegate.protocols.transport.loop.event_loop import (
 from sluicegate.storage.backup.folder import NO_PLACE
 from sluicegate.storage.interface import Store
 
-_PAGES: Final = Path("/proc/self/statm")
-
 
 class ProcessUsage(NamedTuple):
-    """Memory and processor time of this process, as the operating system reports them."""
+    """Memory and processor time of a process, as the operating system reports them."""
 
     memory_bytes: int  # resident
     cpu_ms_total: int  # of all its threads, user and system
 
 
-def process_usage() -> ProcessUsage | None:
-    """Return the usage of this process; None on a system without /proc."""
+def process_usage(pid: int | None = None) -> ProcessUsage | None:
+    """Return the usage of a process, this one by default; None where /proc lacks it."""
+    folder = Path("/proc", "self" if pid is None else str(pid))
     try:
-        resident_pages = int(_PAGES.read_text().split()[1])
-    except FileNotFoundError:
-        return None
-    return ProcessUsage(resident_pages * resource.getpagesize(), round(time.process_time() * 1000))
-
-
-def usage_of(pid: int) -> tuple[int, float] | None:
-    """Return resident memory in bytes and processor time in seconds of another process; None where /proc lacks it."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        pages = int((folder / "statm").read_text().split()[1])
+        times = (folder / "stat").read_text().rpartition(")")[2].split()
     except OSError:  # it has ended, or this system has no /proc
         return None
-    return pages * resource.getpagesize(), (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+    ticks = int(times[11]) + int(times[12])  # user, system
+    return ProcessUsage(pages * resource.getpagesize(), ticks * 1000 // os.sysconf("SC_CLK_TCK"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

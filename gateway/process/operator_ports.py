@@ -9,19 +9,23 @@ import socket
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
+from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.admin.access.places import Places
+from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.admin import Admin, AdminTls
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.config.sections.node import Health
 from sluicegate.gateway.node.environment import OperatorPorts
 from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.security.operators import Operators
 from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.transport.listeners import BaseListener, bind
 
 if TYPE_CHECKING:
     from sluicegate.gateway.admin.server import AdminServer
+    from sluicegate.gateway.operations.interface import NodeInterface
     from sluicegate.gateway.operations.node import NodeOperations
 
 # Ordered so that each module adds few imports of its own. The last one imports everything else.
@@ -61,42 +65,39 @@ IMPORTED: Final = (
 CLIENTS_FIRST_MS: Final = 1000  # in total; after that, operators' ports open however busy clients are
 
 
-class AdminPorts(OperatorPorts):
-    """The operators' ports of one node, as its configuration enables them."""
+@final
+class ServedPorts:
+    """The ports that a configuration enables, from the time they are bound: whose operations they serve, they are told.
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    A node has them, or the supervisor of a machine with several brokers.
+    """
+
+    def __init__(self, config: Callable[[], Config]) -> None:
+        """`config` returns the configuration in force. Ports keep their addresses until a restart."""
+        self._config = config
         self._bound: dict[str, list[socket.socket]] = {}  # bound but not served yet, by name
-        self._operations: NodeOperations | None = None  # made by `open`
+        self._places = {name: Places() for name in ("health", "admin.tls", "admin")}
         self.servers: dict[str, AdminServer] = {}  # open ports, by name
-        self.places = {name: Places() for name in ("health", "admin.tls", "admin")}
 
     async def bind(self) -> None:
         """Bind the addresses and load the certificate. Raises CannotStart."""
-        for name, config in self._configured():
-            with opening(name, config.host, config.port):
-                if isinstance(config, AdminTls):
-                    config.tls(alpn=HTTP_ALPN).context()
-                self._bound[name] = await bind(config.host.strip("[]"), config.port)
+        for name, section in self._configured():
+            with opening(name, section.host, section.port):
+                if isinstance(section, AdminTls):
+                    section.tls(alpn=HTTP_ALPN).context()
+                self._bound[name] = await bind(section.host.strip("[]"), section.port)
 
-    async def open(self) -> None:
+    @property
+    def is_bound(self) -> bool:
+        """Whether an address waits to be served."""
+        return bool(self._bound)
+
+    async def serve(self, operations: "NodeInterface", *, accounts: Operators, events: Events) -> None:
         """Serve at the bound addresses. Raises CannotStart."""
-        now_ms = self._node.services.clock.now_ms
-        until_ms = now_ms() + CLIENTS_FIRST_MS
-        for module in IMPORTED if self._bound else ():
-            await wait_until_idle(self._received_bytes, now_ms, until_ms)
-            import_module(module)
-        # One for all ports: they share running operations, such as a backup.
-        view = self._operations = make_operations(self._node)
-        for name, config in self._configured():
-            with opening(name, config.host, config.port):
-                self.servers[name] = await self._serve(view, name, config)
+        for name, section in self._configured():
+            with opening(name, section.host, section.port):
+                self.servers[name] = await self._serve(operations, name, section, accounts, events)
             del self._bound[name]
-
-    def end_streams(self) -> None:
-        """End the answers that go on for as long as somebody reads: the node stops."""
-        if self._operations is not None:
-            self._operations.followers.end()
 
     async def stop(self) -> None:
         """Close the ports; requests in progress are finished."""
@@ -114,41 +115,99 @@ class AdminPorts(OperatorPorts):
         """Return name and URL of each open port."""
         return [(name, server.url) for name, server in self.servers.items()]
 
+    @property
+    def admin_port(self) -> int | None:
+        """The admin port, None if it is not open."""
+        return self.servers["admin"].port if "admin" in self.servers else None
+
     def refused_counts(self) -> dict[str, dict[str, int]]:
         """Return how many requests each open port has refused, by the reason."""
         return {
-            name: {**self.places[name].refused_counts, "connections": server.listener.refused_count}
+            name: {**self._places[name].refused_counts, "connections": server.listener.refused_count}
             for name, server in self.servers.items()
         }
 
     def _configured(self) -> Iterator[tuple[str, Admin | AdminTls | Health]]:
-        config = self._node.services.config
+        config = self._config()
         for name, each in (("health", config.health), ("admin.tls", config.admin.tls), ("admin", config.admin)):
             if each.enabled:
                 yield name, each
 
-    def _received_bytes(self) -> int:
-        return sum([server.counters.bytes_received for server in self._node.servers])
-
-    async def _serve(self, view: "NodeOperations", name: str, config: Admin | AdminTls | Health) -> "AdminServer":
+    async def _serve(
+        self,
+        operations: "NodeInterface",
+        name: str,
+        section: Admin | AdminTls | Health,
+        accounts: Operators,
+        events: Events,
+    ) -> "AdminServer":
         from sluicegate.gateway.admin.server import serve_admin  # late: see the module docstring
 
-        node = self._node
+        config = self._config()
         return await serve_admin(
-            view,
-            config.host,
-            config.port,
+            operations,
+            section.host,
+            section.port,
             name=name,
-            tls=config.tls(alpn=HTTP_ALPN) if isinstance(config, AdminTls) else None,
-            accounts=node.operators,
-            events=node.services.runtime.events,
-            queue_label_max=node.services.config.metrics.queue_label_max,
-            probes_only=isinstance(config, Health),
-            allowed_hosts=lambda: node.services.config.node.allowed_hosts,
-            places=self.places[name],
-            body_timeout_s=node.services.config.admin.body_timeout_s,
+            tls=section.tls(alpn=HTTP_ALPN) if isinstance(section, AdminTls) else None,
+            accounts=accounts,
+            events=events,
+            queue_label_max=config.metrics.queue_label_max,
+            probes_only=isinstance(section, Health),
+            allowed_hosts=lambda: self._config().node.allowed_hosts,
+            places=self._places[name],
+            body_timeout_s=config.admin.body_timeout_s,
             bound=self._bound[name],
         )
+
+
+class AdminPorts(OperatorPorts):
+    """The operators' ports of one node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.ports = ServedPorts(lambda: node.services.config)
+        self._operations: NodeOperations | None = None  # made by `open`
+
+    async def bind(self) -> None:
+        """Bind the addresses and load the certificate. Raises CannotStart."""
+        await self.ports.bind()
+
+    async def open(self) -> None:
+        """Serve at the bound addresses. Raises CannotStart."""
+        node = self._node
+        now_ms = node.services.clock.now_ms
+        until_ms = now_ms() + CLIENTS_FIRST_MS
+        for module in IMPORTED if self.ports.is_bound else ():
+            await wait_until_idle(self._received_bytes, now_ms, until_ms)
+            import_module(module)
+        # One for all ports: they share running operations, such as a backup.
+        view = self._operations = make_operations(node)
+        await self.ports.serve(view, accounts=node.operators, events=node.services.runtime.events)
+
+    def end_streams(self) -> None:
+        """End the answers that go on for as long as somebody reads: the node stops."""
+        if self._operations is not None:
+            self._operations.followers.end()
+
+    async def stop(self) -> None:
+        """Close the ports; requests in progress are finished."""
+        await self.ports.stop()
+
+    def listeners(self) -> list[BaseListener]:
+        """Return the listeners of the open ports."""
+        return self.ports.listeners()
+
+    def endpoints(self) -> list[tuple[str, str]]:
+        """Return name and URL of each open port."""
+        return self.ports.endpoints()
+
+    def refused_counts(self) -> dict[str, dict[str, int]]:
+        """Return how many requests each open port has refused, by the reason."""
+        return self.ports.refused_counts()
+
+    def _received_bytes(self) -> int:
+        return sum([server.counters.bytes_received for server in self._node.servers])
 
 
 def make_operations(node: Node) -> "NodeOperations":

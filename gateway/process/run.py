@@ -208,8 +208,7 @@ def warn_of_unusable_listeners(unusable: Mapping[str, Sequence[str]], admin_port
 
 def _admin_port(node: Node) -> int | None:
     assert isinstance(node.operator_ports, AdminPorts), "_serve made them"
-    admin = node.operator_ports.servers.get("admin")
-    return None if admin is None else admin.port
+    return node.operator_ports.ports.admin_port
 
 
 def _url_option(admin_port: int | None) -> str:

@@ -34,7 +34,7 @@ def user(folder: Path, name: str, level: str) -> str:
 
 def client(broker: RunningBroker, name: str = "", password: str = PASSWORD) -> httpx.AsyncClient:
     return plain_async_client(
-        f"http://127.0.0.1:{broker.operator_ports.servers['admin'].port}",
+        f"http://127.0.0.1:{broker.operator_ports.ports.servers['admin'].port}",
         auth=httpx.BasicAuth(name, password) if name else None,
         timeout=DEADLINE_S,
     )
@@ -72,7 +72,7 @@ async def test_a_body_that_ends_too_soon_is_no_mistake_of_the_gateway(
     ports = ("admin.enabled=true", "admin.port=0")
     async with RunningBroker(tmp_path / "data", ports) as broker:
         record = broker.node.services.runtime.events.record
-        _, writer = await asyncio.open_connection("127.0.0.1", broker.operator_ports.servers["admin"].port)
+        _, writer = await asyncio.open_connection("127.0.0.1", broker.operator_ports.ports.servers["admin"].port)
         head = (
             "POST /queues HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n"
         )

@@ -36,7 +36,7 @@ def trusting(certificates: Certificates) -> ssl.SSLContext:
 
 def client(broker: RunningBroker, context: ssl.SSLContext, password: str = PASSWORD) -> httpx.AsyncClient:
     return httpx.AsyncClient(
-        base_url=f"https://127.0.0.1:{broker.operator_ports.servers['admin.tls'].port}",
+        base_url=f"https://127.0.0.1:{broker.operator_ports.ports.servers['admin.tls'].port}",
         auth=httpx.BasicAuth("ada", password),
         timeout=DEADLINE_S,
         trust_env=False,
@@ -48,12 +48,12 @@ async def test_operators_sign_in_over_tls(tmp_path: Path) -> None:
     """docs/operate/settings.md, admin: the same operations and accounts; links in answers are of this port."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", settings(tmp_path, certificates)) as broker:
-        assert "admin" not in broker.operator_ports.servers
-        assert ("admin.tls", broker.operator_ports.servers["admin.tls"].url) in broker.node.endpoints()
+        assert "admin" not in broker.operator_ports.ports.servers
+        assert ("admin.tls", broker.operator_ports.ports.servers["admin.tls"].url) in broker.node.endpoints()
         async with client(broker, trusting(certificates)) as operator:
             assert (await operator.get("/queues")).status_code == 200
             about = (await operator.get("/SEMP/v2/monitor/msgVpns")).json()
-            assert about["meta"]["request"]["uri"].startswith(broker.operator_ports.servers["admin.tls"].url)
+            assert about["meta"]["request"]["uri"].startswith(broker.operator_ports.ports.servers["admin.tls"].url)
         async with client(broker, trusting(certificates), "a guess") as stranger:
             assert (await stranger.get("/queues")).status_code == 401
 
@@ -64,7 +64,7 @@ async def test_a_redrive_is_the_same_one_at_all_ports(tmp_path: Path) -> None:
     ports = (*settings(tmp_path, certificates, level="admin"), "admin.enabled=true", "admin.port=0")
     async with RunningBroker(tmp_path / "data", ports) as broker:
         await create(broker, "dead")
-        plain_url = broker.operator_ports.servers["admin"].url
+        plain_url = broker.operator_ports.ports.servers["admin"].url
         basic = httpx.BasicAuth("ada", PASSWORD)
         async with (
             client(broker, trusting(certificates)) as over_tls,
@@ -163,7 +163,7 @@ def test_the_admin_port_is_open_when_the_node_is_ready(run: RunOnLoop, tmp_path:
         await broker.start()
         (name, url) = broker.node.endpoints()[-1]
         assert broker.node.ready
-        assert (name, url) == ("admin", f"http://127.0.0.1:{broker.operator_ports.servers['admin'].port}")
+        assert (name, url) == ("admin", f"http://127.0.0.1:{broker.operator_ports.ports.servers['admin'].port}")
         await broker.stop()
 
     run(scenario())

@@ -26,7 +26,7 @@ async def test_operators_come_over_tls_where_the_authority_is_known(tmp_path: Pa
     """docs/operate/operations.md, the admin port."""
     certificates = make_certificates(tmp_path)
     async with RunningBroker(tmp_path / "data", certificates.in_tls("admin.tls")) as broker:
-        command = ("queue", "list", "--url", broker.operator_ports.servers["admin.tls"].url)
+        command = ("queue", "list", "--url", broker.operator_ports.ports.servers["admin.tls"].url)
         exit_code, _ = await told(certificates.authority, *command)
         assert exit_code == OK
         exit_code, problems = await told(certificates.client, *command)

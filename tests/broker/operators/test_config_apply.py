@@ -39,7 +39,7 @@ message_vpns:
 
 async def config(broker: RunningBroker, *arguments: str, exit_code: int = 0) -> str:
     """Return what `sluicegate config` says on standard output."""
-    admin = broker.operator_ports.servers["admin"]
+    admin = broker.operator_ports.ports.servers["admin"]
     shell = CliRunner(env={"SLUICEGATE_URL": f"http://127.0.0.1:{admin.port}", "NO_COLOR": "1"})
     result = await asyncio.to_thread(shell.invoke, app, ["config", *arguments])
     assert result.exit_code == exit_code, (result.stdout, result.stderr, result.exception)

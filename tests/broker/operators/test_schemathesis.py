@@ -68,7 +68,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     try:
         done(broker.start())
         try:
-            admin = broker.operator_ports.servers["admin"]
+            admin = broker.operator_ports.ports.servers["admin"]
             done(NodeOperations(broker.node).create_queue({"name": "q", "retention_size_mb": 1}))
             yield f"http://127.0.0.1:{admin.port}"
         finally:

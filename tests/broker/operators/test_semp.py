@@ -25,7 +25,7 @@ KEDA: Final = "?select=msgs,msgSpoolUsage,averageRxMsgRate"
 @asynccontextmanager
 async def semp(broker: RunningBroker) -> AsyncIterator[httpx.AsyncClient]:
     """Yield a client whose paths begin after `/SEMP/v2`."""
-    admin = broker.operator_ports.servers["admin"]
+    admin = broker.operator_ports.ports.servers["admin"]
     async with plain_async_client(f"http://127.0.0.1:{admin.port}/SEMP/v2", timeout=DEADLINE_S) as client:
         yield client
 

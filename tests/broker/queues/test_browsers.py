@@ -250,7 +250,7 @@ async def test_a_browser_hears_that_its_queue_was_deleted(broker: RunningBroker)
 @asynccontextmanager
 async def following(broker: RunningBroker, query: str = "") -> AsyncIterator[AsyncIterator[dict[str, object]]]:
     """Follow queue `q` over HTTP, line by line."""
-    admin = broker.operator_ports.servers["admin"]
+    admin = broker.operator_ports.ports.servers["admin"]
     url = f"http://127.0.0.1:{admin.port}/queues/q/messages?follow=1{query}"
     async with plain_async_client(timeout=2 * DEADLINE_S) as client, client.stream("GET", url) as answer:
         assert answer.headers["content-type"] == "application/x-ndjson"
@@ -279,7 +279,7 @@ async def test_a_queue_is_followed_over_http(broker: RunningBroker) -> None:
 async def test_a_head_request_follows_nothing(broker: RunningBroker) -> None:
     """RFC 9110, 9.3.2: its answer has no body. Else it would read the queue for ever, for nobody."""
     await create(broker)
-    port = broker.operator_ports.servers["admin"].port
+    port = broker.operator_ports.ports.servers["admin"].port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(b"HEAD /queues/q/messages?follow=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     writer.write(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")

@@ -65,7 +65,7 @@ async def test_the_admin_port_takes_a_selector_for_a_page_and_for_following(brok
     await create(broker, subscriptions=["t"])
     await published(broker, *range(6))
     async with plain_async_client(
-        f"http://127.0.0.1:{broker.operator_ports.servers['admin'].port}", timeout=DEADLINE_S
+        f"http://127.0.0.1:{broker.operator_ports.ports.servers['admin'].port}", timeout=DEADLINE_S
     ) as client:
         page = await client.get("/queues/q/messages", params={"selector": "number LIKE '4%'"})
         assert [message["payload"] for message in page.json()["messages"]] == ["4"]

@@ -439,7 +439,7 @@ async def test_commands_name_it(broker: RunningBroker) -> None:
         assert [each.severity for each in found] == [Severity.ERROR]
         assert "its definition is lost: it is served shut, with 1 messages" in found[0].text
         await broker.start()
-        admin = broker.operator_ports.servers["admin"]
+        admin = broker.operator_ports.ports.servers["admin"]
         shell = CliRunner(env={"SLUICEGATE_URL": f"http://127.0.0.1:{admin.port}", "NO_COLOR": "1"})
         for arguments in (["queue", "show", "q"], ["queue", "list"]):
             result = await asyncio.to_thread(shell.invoke, app, arguments)

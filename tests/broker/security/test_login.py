@@ -78,7 +78,7 @@ async def answered(reader: asyncio.StreamReader) -> int:
 @ADMIN
 async def test_every_probe_is_answered_while_logins_of_unknown_names_are_checked(broker: RunningBroker) -> None:
     """A liveness probe that hears 503 has a healthy node restarted: 160 connections were enough."""
-    port = broker.operator_ports.servers["admin"].port
+    port = broker.operator_ports.ports.servers["admin"].port
     async with AsyncExitStack() as guessers:
         for number in range(160):
             _, writer = await guessers.enter_async_context(connected(port, f"127.0.1.{1 + number // 10}"))
@@ -93,7 +93,7 @@ async def test_every_probe_is_answered_while_logins_of_unknown_names_are_checked
 
 @ADMIN
 async def test_the_logins_of_one_address_take_some_places_and_another_address_has_others(broker: RunningBroker) -> None:
-    port = broker.operator_ports.servers["admin"].port
+    port = broker.operator_ports.ports.servers["admin"].port
     statuses: list[int] = []
 
     async def guess(number: int) -> None:

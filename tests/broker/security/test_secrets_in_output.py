@@ -198,7 +198,7 @@ async def test_no_secret_appears_in_any_output(tmp_path: Path) -> None:
         try:
             with everything_logged() as texts:
                 async with broker:
-                    port = broker.operator_ports.servers["admin"].port
+                    port = broker.operator_ports.ports.servers["admin"].port
                     async with plain_async_client(
                         f"http://127.0.0.1:{port}", auth=("ada", OPERATOR), timeout=DEADLINE_S
                     ) as admin:
