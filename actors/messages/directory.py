@@ -8,7 +8,7 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.definition import QueueDefinition
-from sluicegate.messaging.queues.moves import MovedQueue, QueueMove
+from sluicegate.messaging.queues.moves import RECEIVING, MovedQueue, QueueMove
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.messaging.queues.template import QueueTemplate
 from sluicegate.messaging.routing.destinations import QueueTarget
@@ -229,6 +229,11 @@ class LocalQueue(QueueHandle):
 
     target: QueueTarget = field(kw_only=True)
     move: QueueMove | None = None  # to or from another broker of the network, in progress
+
+    @property
+    def is_received(self) -> bool:
+        """Whether it is being moved here: nobody reaches it yet, and its broker is the other one."""
+        return self.move is not None and self.move.stage == RECEIVING
 
 
 # --- moves to another broker ---

@@ -60,6 +60,7 @@ class NodeLinks:
             SupervisorActor, kind="connections", name="dialed-links", policy=VITAL, parent=services.root
         )
         self._queues = LinkQueues(services, message_vpns, self._cell.inbox)
+        self._queues.answerer.allows = self._allows_actions
         self._settings: dict[str, LinkSettings] = {}
         self._errors: dict[str, str] = {}  # why an enabled link does not run, by the name of its neighbor
         self._ticker = Ticker(runtime.clock.now_ns, runtime.after, TICK_MS, self.tick)
@@ -87,6 +88,11 @@ class NodeLinks:
     def answerer(self) -> Answerer:
         """Who answers neighbors that ask about queues here."""
         return self._queues.answerer
+
+    def _allows_actions(self, neighbor: str) -> bool:
+        """Return whether operators of a neighbor may change queues here."""
+        link = self._definitions().get(neighbor)
+        return link is None or link.allow_operator_actions
 
     def moves(self, vpn: MessageVpn) -> VpnMoves:
         """Return the moves of queues of a message VPN to other brokers, and from them."""

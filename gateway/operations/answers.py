@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.operations.queues.actions import ADD_BATCH, DELETE_CURSOR, REPLAY
+from sluicegate.gateway.operations.queues.actions import ADD_BATCH, CANCEL_MOVE, DELETE_CURSOR, MOVE_QUEUE, REPLAY
 from sluicegate.gateway.operations.queues.questions import CURSORS, KEY, QUEUE
 from sluicegate.gateway.views.errors import NotFound, Refused
 from sluicegate.gateway.views.queues.cursors import CursorView
@@ -23,7 +23,13 @@ from sluicegate.messaging.observability.events import SYSTEM_ADMIN_COMMAND
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 # As the admin port calls them.
-OPERATIONS: Final = {REPLAY: "replay_queue", DELETE_CURSOR: "delete_cursor", ADD_BATCH: "add_batch"}
+OPERATIONS: Final = {
+    REPLAY: "replay_queue",
+    DELETE_CURSOR: "delete_cursor",
+    MOVE_QUEUE: "move_queue",
+    CANCEL_MOVE: "cancel_move",
+    ADD_BATCH: "add_batch",
+}
 
 
 async def answer(operations: NodeOperations, vpn: str, what: str, names: list[str]) -> tuple[str, str]:
@@ -89,6 +95,12 @@ async def _done(here: NodeOperations, what: str, names: list[str]) -> str:
     elif what == DELETE_CURSOR and len(names) == 2:
         await here.delete_cursor_here(names[0], names[1])
         return f"cursor {names[1]}"
+    elif what == MOVE_QUEUE and len(names) == 2:
+        await here.move_queue_here(names[0], names[1])
+        return f"to {names[1]}"
+    elif what == CANCEL_MOVE and len(names) == 1:
+        await here.cancel_move_here(names[0])
+        return "it stays"
     elif what == ADD_BATCH and len(names) == 3:
         await here.add_batch_here(names[0], names[1], _batch_in(names[2]))
         return "counted"

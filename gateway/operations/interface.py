@@ -144,10 +144,10 @@ class NodeInterface(Protocol):
         Raises QueueNotFound, QueueInvalid (no such partition), Refused (nothing is kept).
         """
 
-    async def move_queue(self, name: str, broker: str) -> None:
+    async def move_queue(self, name: str, to: str) -> None:
         """Begin to move a queue to another broker of the network. Raises QueueNotFound, Refused."""
 
-    async def keep_queue(self, name: str) -> None:
+    async def cancel_move(self, name: str) -> None:
         """End a move, if nothing of the queue is at the other broker yet. Raises QueueNotFound, Refused."""
 
     async def list_moves(self) -> Sequence[QueueMoveView]:

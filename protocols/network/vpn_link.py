@@ -125,7 +125,9 @@ class LinkedVpn:
         self.credit = credit
         self.answerer = answerer
         self.clients = clients
-        self.moves: Final = VpnMoves(queues, broker=space.broker, space=space, spool=spool, kept=kept)
+        self.moves: Final = VpnMoves(
+            queues, broker=space.broker, space=space, spool=spool, kept=kept, answerer=answerer
+        )
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
         self._linked: dict[str, None] = {}  # neighbors whose link runs, connected or not

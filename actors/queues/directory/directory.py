@@ -317,7 +317,7 @@ class QueueDirectory(LoopActor):
 
     def _find(self, message: FindQueue) -> LoopFuture[LocalQueue | None] | QueueHandle | None:
         found, rights = self._queues.by_name.get(message.name), message.rights
-        if found is not None and not (message.anywhere and _is_received(found)):
+        if found is not None and not (message.anywhere and found.is_received):
             return found if is_there_for(rights, found) else None
         elsewhere = self._elsewhere(message.name) if message.anywhere else None
         if elsewhere is not None:
@@ -491,7 +491,7 @@ class QueueDirectory(LoopActor):
                 raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
             check_may_move(self._services, handle)
         answer: LoopFuture[LocalQueue] = LoopFuture()
-        was_received = _is_received(handle)
+        was_received = handle.is_received
         changed = replace(handle, move=move)
         self._updates.begin(name)
         answer.then(lambda _: self._update_ended(name))
@@ -676,7 +676,7 @@ class QueueDirectory(LoopActor):
         return handle
 
     def _attract(self, handle: LocalQueue, done: Callable[[], None] = lambda: None) -> None:
-        if _is_received(handle):
+        if handle.is_received:
             done()
             return
         filters, exceptions = topics_of(handle.definition)
@@ -715,11 +715,6 @@ def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
         answer.set_exception((StoreRefused, StoreRefused(reason), None))
     else:
         answer.set(True)
-
-
-def _is_received(handle: LocalQueue) -> bool:
-    """Return whether a queue is being moved here: nobody reaches it yet."""
-    return handle.move is not None and handle.move.stage == RECEIVING
 
 
 def _nowhere(_: str) -> QueueHandle | None:

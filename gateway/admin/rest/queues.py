@@ -113,10 +113,10 @@ SELECTORS: Final[JsonSchema] = {
     "required": ["selectors"],
     "additionalProperties": False,
 }
-HOME: Final[JsonSchema] = {
+MOVE: Final[JsonSchema] = {
     "type": "object",
-    "properties": {"broker": {"type": "string", "description": "name of a neighbor broker"}},
-    "required": ["broker"],
+    "properties": {"to": {"type": "string", "description": "name of the broker that gets the queue"}},
+    "required": ["to"],
     "additionalProperties": False,
 }
 REPLAY: Final[JsonSchema] = {
@@ -322,33 +322,33 @@ async def list_moves(node: NodeInterface, request: Request) -> Response:
 
 @QUEUES.operation(
     "PUT",
-    "/queues/{name}/home",
+    "/queues/{name}/move",
     Answer(202, "The move has begun"),
     NO_QUEUE,
     REFUSED,
     *BAD_BODY,
-    body=fixed("QueueHome", HOME),
+    body=fixed("QueueMoveTo", MOVE),
 )
 async def move_queue(node: NodeInterface, request: Request) -> Response:
     """Move a queue with its messages to another broker of the network, while its clients go on."""
     body = await json_object(request)
-    broker = body.get("broker")
-    if not isinstance(broker, str) or len(body) != 1:
-        raise QueueInvalid("broker", "it names the broker, and is the only member", "name of a neighbor broker")
-    await node.move_queue(path_name(request), broker)
+    to = body.get("to")
+    if not isinstance(to, str) or len(body) != 1:
+        raise QueueInvalid("to", "it names the broker, and is the only member", "name of a neighbor broker")
+    await node.move_queue(path_name(request), to)
     return Response(status_code=202)
 
 
 @QUEUES.operation(
     "DELETE",
-    "/queues/{name}/home",
+    "/queues/{name}/move",
     Answer(204, "The queue stays"),
     NO_QUEUE,
     REFUSED,
 )
-async def keep_queue(node: NodeInterface, request: Request) -> Response:
+async def cancel_move(node: NodeInterface, request: Request) -> Response:
     """End the move of a queue; refused when messages of it are at the other broker already."""
-    await node.keep_queue(path_name(request))
+    await node.cancel_move(path_name(request))
     return Response(status_code=204)
 
 

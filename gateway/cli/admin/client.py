@@ -162,13 +162,13 @@ class AdminClient:
         replayed = _member(self._port.ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
         return replayed if isinstance(replayed, int) else 0
 
-    def move_queue(self, name: str, broker: str) -> None:
+    def move_queue(self, name: str, to: str) -> None:
         """Begin to move a queue to another broker."""
-        self._port.ask("PUT", _queue_path(name) + "/home", {"broker": broker})
+        self._port.ask("PUT", _queue_path(name) + "/move", {"to": to})
 
-    def keep_queue(self, name: str) -> None:
+    def cancel_move(self, name: str) -> None:
         """End the move of a queue."""
-        self._port.ask("DELETE", _queue_path(name) + "/home")
+        self._port.ask("DELETE", _queue_path(name) + "/move")
 
     def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues that are being moved to other brokers."""

@@ -62,7 +62,8 @@ class Link(Section):
     )
     allow_operator_actions: bool = Field(
         default=True,
-        description="the neighbor's operators may change queues here: replay them, and delete durable cursors",
+        description="the neighbor's operators may change queues here: replay them, delete durable cursors, and move"
+        " queues",
     )
     username: str = Field(default="", max_length=255, description="account at the neighbor to log in with")
     password_file: Path | None = Field(default=None, description="file whose first line is its password")

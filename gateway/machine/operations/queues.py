@@ -160,13 +160,13 @@ class QueueOperations(Rules):
         _, count = await self._here_or_anywhere("replay_queue", name, start, end=end, partition=partition)
         return int(count)
 
-    async def move_queue(self, name: str, broker: str) -> None:
+    async def move_queue(self, name: str, to: str) -> None:
         """Begin to move a queue to another broker, of this machine or another one."""
-        await self._at_home("move_queue", name, broker)
+        await self._here_or_anywhere("move_queue", name, to)
 
-    async def keep_queue(self, name: str) -> None:
+    async def cancel_move(self, name: str) -> None:
         """End a move, if nothing of the queue is at the other broker yet."""
-        await self._at_home("keep_queue", name)
+        await self._here_or_anywhere("cancel_move", name)
 
     async def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues of all brokers that are being moved, by name."""

@@ -19,6 +19,8 @@ from sluicegate.protocols.network.neighbor import Neighbor
 
 REPLAY: Final = "replay"  # a queue, first sequence, milliseconds since 1970, end, partition (empty: all)
 DELETE_CURSOR: Final = "delete-cursor"  # a queue, and a cursor of it
+MOVE_QUEUE: Final = "move-queue"  # a queue, and the broker that gets it
+CANCEL_MOVE: Final = "cancel-move"  # of a queue
 ADD_BATCH: Final = "add-batch"  # a queue, a cursor of it, and what its reader reports, as JSON
 
 
@@ -55,3 +57,15 @@ async def add_batch_at_home(
     broker, questions = home_of(neighbors, vpn, queue)
     body = orjson.dumps(asdict(batch)).decode()
     await answer_of(questions.act(ADD_BATCH, [queue, cursor, body]), queue, broker)
+
+
+async def move_from_home(neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str, to: str) -> None:
+    """Have a queue of another broker moved from there. Raises QueueNotFound and Refused."""
+    broker, questions = home_of(neighbors, vpn, queue)
+    await answer_of(questions.act(MOVE_QUEUE, [queue, to]), queue, broker)
+
+
+async def cancel_move_at_home(neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str) -> None:
+    """Have the move of a queue of another broker ended. Raises QueueNotFound and Refused."""
+    broker, questions = home_of(neighbors, vpn, queue)
+    await answer_of(questions.act(CANCEL_MOVE, [queue]), queue, broker)

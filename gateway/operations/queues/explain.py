@@ -462,6 +462,6 @@ def _topic_problem(topic: str) -> str:
 
 async def _find(vpn: MessageVpn, name: str) -> LocalQueue:
     handle: LocalQueue | None = await vpn.queues.ask(FindQueue(name))
-    if handle is None:
+    if handle is None or handle.is_received:
         raise not_found(vpn.space, name)
     return handle

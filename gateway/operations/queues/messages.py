@@ -125,7 +125,7 @@ class MessageOperations:
         if not to:
             return None
         handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(to))
-        if handle is None:
+        if handle is None or handle.is_received:
             raise QueueNotFound(to)
         if handle.name == source.name:
             raise QueueInvalid("to", "it is the queue of the messages", "another queue")

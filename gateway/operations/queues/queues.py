@@ -25,7 +25,13 @@ from sluicegate.actors.messages.router import ListSelectors, PutSelector, Select
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.observability.statistics import ReaderBatch
-from sluicegate.gateway.operations.queues.actions import add_batch_at_home, delete_cursor_at_home, replay_at_home
+from sluicegate.gateway.operations.queues.actions import (
+    add_batch_at_home,
+    cancel_move_at_home,
+    delete_cursor_at_home,
+    move_from_home,
+    replay_at_home,
+)
 from sluicegate.gateway.operations.queues.asking import ask_queue, network_queues, not_found, overview_of, overviews_of
 from sluicegate.gateway.operations.queues.explain import key_explained
 from sluicegate.gateway.operations.queues.followers import QueueFollowers
@@ -129,6 +135,7 @@ class QueueOperations:
     async def list_queues(self, *, of_client: str | None = None) -> Sequence[QueueView]:
         """Return every queue by name, or those that a client consumes."""
         handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
+        handles = [each for each in handles if not each.is_received]  # the broker that they come from lists them
         wanted = [each for each in handles if of_client is None or of_client in each.state.clients()]
         durable = {each.name for each in handles if each.durable}
         return [self._view(handle, overview, durable) for handle, overview in await overviews_of(wanted)]
@@ -140,7 +147,7 @@ class QueueOperations:
     async def queue_names(self) -> Sequence[str]:
         """Return the name of every queue."""
         handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
-        return [handle.name for handle in handles]
+        return [handle.name for handle in handles if not handle.is_received]
 
     async def show_queue(self, name: str) -> QueueView:
         """Return one queue with its partitions and flows; the broker that has it is asked."""
@@ -224,29 +231,35 @@ class QueueOperations:
             raise Refused(str(refusal)) from None
         return count
 
-    async def move_queue(self, name: str, broker: str) -> None:
-        """Begin to move a queue of this broker to another one."""
-        await self._find_here(name)
+    async def move_queue(self, name: str, to: str) -> None:
+        """Begin to move a queue to another broker. The broker that has the queue does it."""
         try:
-            await self._node.links.moves(self._vpn).begin(name, broker)
+            await self.move_queue_here(name, to)
+        except QueueNotFound:
+            await move_from_home(self._node.links.links.neighbors, self._vpn, name, to)
+
+    async def move_queue_here(self, name: str, to: str) -> None:
+        """Begin to move a queue of this broker. Raises QueueNotFound and Refused."""
+        await self._find(name)
+        try:
+            await self._node.links.moves(self._vpn).begin(name, to)
         except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
 
-    async def keep_queue(self, name: str) -> None:
-        """End the move of a queue, if nothing of it is at the other broker yet."""
-        await self._find_here(name)
+    async def cancel_move(self, name: str) -> None:
+        """End the move of a queue. The broker that has the queue does it."""
+        try:
+            await self.cancel_move_here(name)
+        except QueueNotFound:
+            await cancel_move_at_home(self._node.links.links.neighbors, self._vpn, name)
+
+    async def cancel_move_here(self, name: str) -> None:
+        """End the move of a queue of this broker. Raises QueueNotFound and Refused."""
+        await self._find(name)
         try:
             await self._node.links.moves(self._vpn).cancel(name)
         except UpdateRefused as refusal:
             raise Refused(str(refusal)) from None
-
-    async def _find_here(self, name: str) -> None:
-        """Raise Refused, with its broker, for a queue of another broker, and QueueNotFound for none."""
-        home = self._vpn.space.queue_home(name)
-        if home is not None:
-            where = home.output.neighbor
-            raise Refused(f"queue {name!r} is at broker {where}: it is moved from there")
-        await self._find(name)
 
     async def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues that are being moved to other brokers."""
@@ -352,7 +365,7 @@ class QueueOperations:
 
     async def _find(self, name: str) -> LocalQueue:
         handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(name))
-        if handle is None:
+        if handle is None or handle.is_received:
             raise not_found(self._vpn.space, name)
         return handle
 

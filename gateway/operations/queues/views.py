@@ -158,7 +158,7 @@ def _by_reason(verdicts: dict[int, int]) -> dict[str, int]:
 def wanted_queues(handles: Iterable[LocalQueue], question: QueuesQuery) -> list[LocalQueue]:
     """Return the queues that match a query, of all pages, by name."""
     wanted = name_pattern(question.name)
-    found = [each for each in handles if wanted.fullmatch(each.name)]
+    found = [each for each in handles if wanted.fullmatch(each.name) and not each.is_received]
     if question.is_named_only:
         found = [each for each in found if is_named(each.name)]
     if question.without:

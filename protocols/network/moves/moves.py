@@ -19,7 +19,7 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.queues.definition import definition_from_dict
+from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, RECEIVING, MovedQueue, QueueMove
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.network.kept import KeptLink
@@ -29,6 +29,7 @@ from sluicegate.protocols.network.moves.mover import Mover, tell_home
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
 from sluicegate.protocols.network.queue_hold import QueueHold
 from sluicegate.protocols.network.queues.notes import FlowNote
+from sluicegate.protocols.network.queues.questions import Answerer
 
 ASK_AGAIN_MS: Final = 2_000  # about a hold whose end nobody has told
 
@@ -58,6 +59,7 @@ class VpnMoves:
         space: TopicSpace,
         spool: Address,
         kept: dict[str, KeptLink],
+        answerer: Answerer,
     ) -> None:
         self.links: dict[str, MoveRequests] = {}  # by neighbor
         self.movers: dict[str, Mover] = {}  # by queue
@@ -69,6 +71,7 @@ class VpnMoves:
         self._broker = broker
         self._space = space
         self._kept = kept
+        self._answerer = answerer
         self._has_resumed = False  # what the store has of moves is known here
         self._becoming: dict[str, None] = {}  # queues that are about to have their home here
         self.holds: Final = QueueHolds(queues.runtime, broker=broker, space=space, spool=spool, kept=kept)
@@ -249,11 +252,7 @@ class VpnMoves:
         if what == words.ASK_MOVING:
             return await self._is_moving(neighbor, queue)
         if what == words.RECEIVE:
-            definition = definition_from_dict(note.values[2])
-            if definition.config.name != queue:
-                raise ValueError(f"queue {queue!r} is described as {definition.config.name!r}")
-            await self._cell.ask(ReceiveQueue(definition, neighbor))
-            return ""
+            return await self._receive(neighbor, queue, definition_from_dict(note.values[2]))
         if what == words.STATE:
             return await self._state(neighbor, queue)
         if what == words.HOME:
@@ -262,6 +261,16 @@ class VpnMoves:
             await self._cell.ask(DropReceivedQueue(queue, neighbor))
             return ""
         raise ValueError(f"this broker does not know what {what!r} of a queue's move is")
+
+    async def _receive(self, neighbor: str, queue: str, definition: QueueDefinition) -> str:
+        """Make a queue that is to come, or find it."""
+        if definition.config.name != queue:
+            raise ValueError(f"queue {queue!r} is described as {definition.config.name!r}")
+        if not self._answerer.allows(neighbor) and await self._cell.ask(FindQueue(queue)) is None:
+            setting = f"links.{neighbor}.allow_operator_actions is off there"
+            raise MoveFailed(f"operators of broker {neighbor!r} may not move queues to it: {setting}")
+        await self._cell.ask(ReceiveQueue(definition, neighbor))
+        return ""
 
     async def _hold(self, neighbor: str, note: FlowNote) -> str:
         if neighbor not in self._homes(note.text(1)):

@@ -41,6 +41,7 @@ class Answerer:
     def __init__(self) -> None:
         self.answers: Answers | None = None  # None: the broker has no ports for operators
         self.actions: Actions | None = None  # the same
+        self.allows: Callable[[str], bool] = lambda _: True  # whether operators of a neighbor may change queues here
 
 
 @final

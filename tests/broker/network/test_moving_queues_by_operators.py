@@ -6,8 +6,12 @@ import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
+from sluicegate.gateway.views.node.figures import QueuesQuery
 from sluicegate.gateway.views.queues.queues import QueueMoveView
+from sluicegate.gateway.views.queues.selections import MessageSelection
 from support.broker.linked_brokers import Brokers, until
+from support.broker.named_queues import create as queue_of
+from support.broker.operator_views import event_texts
 from support.broker.remote_queues import consumer, payloads, publish, queue_at_b
 from support.mqtt.raw_client import DEADLINE_S
 
@@ -71,11 +75,64 @@ async def test_a_move_that_has_handed_nothing_over_is_cancelled_and_the_queue_se
     brokers: Brokers,
 ) -> None:
     operations = await waiting_move(brokers, 3)
-    await operations.keep_queue("q")
+    await operations.cancel_move("q")
     assert await operations.list_moves() == []
     client = await consumer(brokers, at="a")
     assert await client.payloads(3) == payloads(range(3))
     assert [each.name for each in await NodeOperations(brokers["a"].node).list_queues() if each.name == "q"] == []
+
+
+async def test_an_operator_of_another_broker_moves_the_queue_and_cancels_that(brokers: Brokers) -> None:
+    operations, at_a = await waiting_move(brokers, 3), NodeOperations(brokers["a"].node)
+    with pytest.raises(Refused, match=r"queue 'q' is at broker b: .* is being moved already"):
+        await at_a.move_queue("q", "a")
+    await at_a.cancel_move("q")
+    assert await operations.list_moves() == []
+    await at_a.move_queue("q", "a")
+    [move] = await operations.list_moves()
+    assert (move.name, move.broker) == ("q", "a")
+    texts = await event_texts(brokers["b"], "SYSTEM_ADMIN_COMMAND")
+    assert [text.partition("asked for ")[2] for text in texts] == [
+        "move_queue of queue 'q': queue 'q' is being moved already",
+        "cancel_move of queue 'q': done (it stays)",
+        "move_queue of queue 'q': done (to a)",
+    ]
+
+
+async def test_a_queue_that_is_being_moved_is_listed_where_its_messages_are_delivered(brokers: Brokers) -> None:
+    operations, at_a = await waiting_move(brokers, 3), NodeOperations(brokers["a"].node)
+    assert "q" in await operations.queue_names()
+    assert "q" not in await at_a.queue_names()
+    assert "q" not in [each.name for each in await at_a.list_queues()]
+    assert "q" not in [each.name for each in (await at_a.queues_figures(QueuesQuery())).queues]
+    assert (await at_a.show_queue("q")).broker == "b"
+    with pytest.raises(QueueNotFound, match="is at broker b"):
+        await at_a.purge_queue("q")
+    await queue_of(brokers["a"], "other")
+    with pytest.raises(QueueNotFound):
+        await at_a.take_messages("other", "move", MessageSelection(to="q"))
+
+
+@pytest.mark.parametrize("forbids", ["a", "b"])
+async def test_a_broker_may_let_operators_of_a_neighbor_move_nothing(brokers: Brokers, forbids: str) -> None:
+    """Neither a queue of its own, nor one to it. What is being moved already goes on."""
+    other = "b" if forbids == "a" else "a"
+    forbidding, allowing = (f"links.{other}.allow_operator_actions=false",), ()
+    await brokers.pair(a=forbidding if forbids == "a" else allowing, b=forbidding if forbids == "b" else allowing)
+    await brokers.are_linked()
+    await queue_of(brokers["a"], "of-a")
+    await queue_of(brokers["b"], "of-b")
+    own, theirs = f"of-{forbids}", f"of-{other}"
+    await until(lambda: brokers[other].node.default.space.queue_home(own) is not None, "the queues are known")
+    await until(lambda: brokers[forbids].node.default.space.queue_home(theirs) is not None, "the queues are known")
+    operations = NodeOperations(brokers[other].node)
+    with pytest.raises(Refused, match=f"operators of broker {other} may not change it"):
+        await operations.move_queue(own, other)
+    with pytest.raises(Refused, match=f"operators of broker '{other}' may not move queues to it: links.{other}.allow"):
+        await operations.move_queue(theirs, forbids)
+    assert await operations.list_moves() == []
+    await NodeOperations(brokers[forbids].node).move_queue(own, other)
+    await until(lambda: brokers[other].node.default.space.has_queue(own), "its own operators may move it")
 
 
 async def test_what_cannot_be_moved_is_refused_with_the_reason(network: Brokers) -> None:
@@ -83,9 +140,9 @@ async def test_what_cannot_be_moved_is_refused_with_the_reason(network: Brokers)
     at_a, at_b = NodeOperations(network["a"].node), NodeOperations(network["b"].node)
     with pytest.raises(QueueNotFound):
         await at_b.move_queue("other", "a")
-    with pytest.raises(Refused, match="is at broker b"):
+    with pytest.raises(Refused, match="queue 'q' is at broker b: queue 'q' is at broker 'b' already"):
         await at_a.move_queue("q", "b")
     with pytest.raises(Refused, match="no link to broker 'c'"):
         await at_b.move_queue("q", "c")
     with pytest.raises(Refused, match="not being moved"):
-        await at_b.keep_queue("q")
+        await at_b.cancel_move("q")

@@ -303,13 +303,13 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         self._definition(name)
         return [view for view in self.cursors if name == "q"]
 
-    async def move_queue(self, name: str, broker: str) -> None:
+    async def move_queue(self, name: str, to: str) -> None:
         self._definition(name)
-        if broker != "b":
-            raise Refused(f"there is no link to broker {broker!r}")
-        self.moves = [QueueMoveView(name, broker, 12, 34, False, "")]
+        if to != "b":
+            raise Refused(f"there is no link to broker {to!r}")
+        self.moves = [QueueMoveView(name, to, 12, 34, False, "")]
 
-    async def keep_queue(self, name: str) -> None:
+    async def cancel_move(self, name: str) -> None:
         self._definition(name)
         if not self.moves:
             raise Refused(f"queue {name!r} is not being moved away from here")

@@ -1,4 +1,4 @@
-"""`sluicegate queue move|copy|delete-messages|redrive|replay`: act on messages of a queue over the admin port."""
+"""`sluicegate queue move-messages|copy-messages|delete-messages|redrive|replay`: act on messages of a queue."""
 
 import time
 from typing import Annotated, Final
@@ -48,15 +48,15 @@ LimitOption = Annotated[
 
 def add_to(app: typer.Typer) -> None:
     """Add these commands to those for queues."""
-    app.command("move")(move)
-    app.command("copy")(copy)
+    app.command("move-messages")(move_messages)
+    app.command("copy-messages")(copy_messages)
     app.command("delete-messages")(delete_messages)
     app.command("redrive")(redrive)
     app.command("redrive-status")(redrive_status)
     app.command("redrive-cancel")(redrive_cancel)
 
 
-def move(
+def move_messages(
     name: NameArgument,
     to: ToArgument,
     ids: IdsArgument = None,
@@ -75,7 +75,7 @@ def move(
     _show_taken(AdminClient(url, vpn).take_messages(name, "move", selection), f"moved to {to}", as_json)
 
 
-def copy(
+def copy_messages(
     name: NameArgument,
     to: ToArgument,
     ids: IdsArgument = None,

@@ -1,4 +1,4 @@
-"""`sluicegate queue change-home` and `sluicegate queue moves`: move queues to other brokers of the network."""
+"""`sluicegate queue move` and `sluicegate queue moves`: move queues to other brokers of the network."""
 
 from typing import Annotated
 
@@ -12,27 +12,25 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
 
 
-def change_home(
+def move(
     name: NameArgument,
-    broker: Annotated[
-        str, typer.Argument(metavar="BROKER", help="Name of the neighbor broker that gets the queue.")
-    ] = "",
+    to: Annotated[str, typer.Option("--to", metavar="BROKER", help="The neighbor broker that gets the queue.")] = "",
     cancel: Annotated[
-        bool, typer.Option("--cancel", help="End the move, if nothing is at the other broker yet.")
+        bool, typer.Option("--cancel", help="End the move, if no message is at the other broker yet.")
     ] = False,
     url: UrlOption = URL_DEFAULT,
     vpn: VpnOption = DEFAULT_VPN,
 ) -> None:
     """Move a queue with its messages to another broker of the network, while its clients go on."""
-    if cancel == bool(broker):
-        raise CommandFailed("name the broker that gets the queue, or give --cancel", exit_code=USAGE)
+    if cancel == bool(to):
+        raise CommandFailed("name the broker that gets the queue with --to, or give --cancel", exit_code=USAGE)
     client = AdminClient(url, vpn)
     if cancel:
-        client.keep_queue(name)
+        client.cancel_move(name)
         typer.echo(f"{name} stays")
         return
-    client.move_queue(name, broker)
-    typer.echo(f"{name} is being moved to {broker}; see: sluicegate queue moves")
+    client.move_queue(name, to)
+    typer.echo(f"{name} is being moved to {to}; see: sluicegate queue moves")
 
 
 def moves(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: JsonOption = False) -> None:
@@ -56,5 +54,5 @@ def moves(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: J
 
 def add_to(app: typer.Typer) -> None:
     """Add the commands to those on queues."""
-    app.command("change-home")(change_home)
+    app.command("move")(move)
     app.command("moves")(moves)

@@ -241,14 +241,14 @@ def test_a_queue_is_replayed(shell: Shell, node: MemoryNode) -> None:
 
 def test_a_queue_is_moved_to_another_broker_and_the_move_is_shown_and_cancelled(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "q")
-    assert "is being moved to b" in shell.run("queue", "change-home", "q", "b")
+    assert "is being moved to b" in shell.run("queue", "move", "q", "--to", "b")
     assert shell.run("queue", "moves").split()[-6:] == ["q", "b", "12", "34", "goes", "on"]
     assert orjson.loads(shell.run("queue", "moves", "--json"))[0]["left_count"] == 34
-    assert shell.run("queue", "change-home", "q", "--cancel").strip() == "q stays"
+    assert shell.run("queue", "move", "q", "--cancel").strip() == "q stays"
     assert node.moves == []
-    assert "not being moved" in shell.run("queue", "change-home", "q", "--cancel", expect=FAILED)
-    assert "no link to broker 'c'" in shell.run("queue", "change-home", "q", "c", expect=FAILED)
-    assert "or give --cancel" in shell.run("queue", "change-home", "q", expect=USAGE)
+    assert "not being moved" in shell.run("queue", "move", "q", "--cancel", expect=FAILED)
+    assert "no link to broker 'c'" in shell.run("queue", "move", "q", "--to", "c", expect=FAILED)
+    assert "or give --cancel" in shell.run("queue", "move", "q", expect=USAGE)
 
 
 def test_durable_cursors_are_listed_and_forgotten(shell: Shell, node: MemoryNode) -> None:

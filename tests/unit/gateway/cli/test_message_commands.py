@@ -1,4 +1,4 @@
-"""`sluicegate queue move|copy|delete-messages|redrive` against a real admin server."""
+"""`sluicegate queue move-messages|copy-messages|delete-messages|redrive` against a real admin server."""
 
 import orjson
 import pytest
@@ -21,8 +21,10 @@ def shell(admin: RunningAdmin, node: MemoryNode) -> Shell:
 
 
 def test_messages_are_moved_copied_and_deleted_by_id(shell: Shell, node: MemoryNode) -> None:
-    assert shell.run("queue", "move", "q", "other", "0:1", "0:9") == "1 message moved to other\nnot found: 0:9\n"
-    assert shell.run("queue", "copy", "q", "other", "0:2") == "1 message copied to other\n"
+    assert (
+        shell.run("queue", "move-messages", "q", "other", "0:1", "0:9") == "1 message moved to other\nnot found: 0:9\n"
+    )
+    assert shell.run("queue", "copy-messages", "q", "other", "0:2") == "1 message copied to other\n"
     assert shell.run("queue", "delete-messages", "q", "0:3") == "1 message deleted\n"
     assert [message.payload for message in node.messages["q"]] == ["two"]
 
@@ -51,6 +53,8 @@ def test_a_redrive_is_begun_shown_and_ended(shell: Shell) -> None:
 
 
 def test_invalid_filters_are_explained(shell: Shell) -> None:
-    assert "'bored' is no reason" in shell.run("queue", "move", "q", "other", "--dead-reason", "bored", expect=FAILED)
-    assert "no message id" in shell.run("queue", "move", "q", "other", "7", expect=FAILED)
+    assert "'bored' is no reason" in shell.run(
+        "queue", "move-messages", "q", "other", "--dead-reason", "bored", expect=FAILED
+    )
+    assert "no message id" in shell.run("queue", "move-messages", "q", "other", "7", expect=FAILED)
     shell.run("queue", "redrive", "q", "--rate", "0", expect=USAGE)
