@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -42,7 +43,7 @@ from sluicegate.gateway.process.operator_ports import IMPORTED, make_operations
 from sluicegate.gateway.process.run import collect_from_now_on, freeze, make_node, prepare, unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.gateway.views.node.runtime import ReloadView
-from sluicegate.messaging.clients.homes import Homes
+from sluicegate.messaging.clients.homes import publisher_key
 from sluicegate.messaging.limits.counts import SharedCounts
 from sluicegate.messaging.observability.events import (
     SYSTEM_ADMIN_COMMAND,
@@ -50,6 +51,7 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LOGIN_DENIED,
     SYSTEM_TLS_FAILED,
 )
+from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX, place_of_row
 from sluicegate.protocols.mqtt.session.session import STATE_ROW
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.passage import Passage
@@ -161,7 +163,7 @@ class BrokerProcess:
         store = await self._open_store(config)
         environment = Environment(siblings=siblings, place=broker_place(siblings.number), limits=limits)
         node = make_node(config, store, environment=environment, operator_ports=BrokerPorts)
-        holdings = holdings_of(node.services.recovered.vpns, siblings.homes)
+        holdings = holdings_of(node.services.recovered.vpns, siblings)
         go: Go = await channel.ask(RESTORED, holdings)
         siblings.begin({**go.holdings, siblings.number: holdings})
         limits.publish()
@@ -245,20 +247,24 @@ class BrokerProcess:
         return await getattr(ports.operations.in_vpn(call.vpn), call.name)(*call.arguments, **dict(call.options))
 
 
-def holdings_of(vpns: Mapping[str, StoredVpn], homes: Homes) -> Holdings:
-    """Return the queues that a store has, and its sessions that do not belong here."""
-    stored_sessions = (
-        key[len(STATE_ROW) :].decode()
-        for stored in vpns.values()
-        for key in stored.sessions
-        if key.startswith(STATE_ROW)
-    )
+def holdings_of(vpns: Mapping[str, StoredVpn], siblings: Siblings) -> Holdings:
+    """Return the queues that a store has, and its sessions and named publishers that do not belong here."""
+    sessions: set[str] = set()
+    publishers: set[str] = set()
+    for name, stored in vpns.items():
+        for key in stored.sessions:
+            if key.startswith(STATE_ROW):
+                sessions.add(key[len(STATE_ROW) :].decode())
+            elif key.startswith(ROW_PREFIX):
+                with suppress(ValueError):  # its row cannot be read: the log says so when publishers are restored
+                    publishers.add(publisher_key(name, place_of_row(key)[0]))
     return Holdings(
         queues={
             name: frozenset([queue.definition.config.name for queue in stored_queues(stored.catalog)])
             for name, stored in vpns.items()
         },
-        sessions=frozenset([each for each in stored_sessions if not homes.belongs_here(each)]),
+        sessions=frozenset([each for each in sessions if not siblings.homes.belongs_here(each)]),
+        publishers=frozenset([each for each in publishers if not siblings.publisher_homes.belongs_here(each)]),
     )
 
 

@@ -15,7 +15,7 @@ from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
 from sluicegate.protocols.transport.listeners import adopt
 from sluicegate.protocols.transport.passage import Passage, PassageFull
-from sluicegate.protocols.transport.passed_peer import decode_peer
+from sluicegate.protocols.transport.passed_peer import LINK, decode_peer
 from sluicegate.protocols.transport.stream import Origin
 
 
@@ -26,11 +26,8 @@ class Holdings:
 
     queues: dict[str, frozenset[str]]  # names of durable queues, by message VPN
     sessions: frozenset[str]  # client identifiers of MQTT sessions that belong to other brokers by their names
+    publishers: frozenset[str] = frozenset()  # identifiers of named publishers that belong to other brokers
 
-
-# The first byte of a message through a passage says what its socket is.
-LINK: Final = b"L"  # of a link
-CLIENT: Final = b"C"  # of an MQTT client; who that is, and what was read of it, stands behind this
 
 Adopt = Callable[[int, PeerRecord, bytes], None]
 
@@ -47,6 +44,7 @@ class Siblings:
         self.number: Final = number  # of this broker
         self.names: Final = names  # of all, in the order of their numbers
         self.homes: Final = Homes(number, len(names))  # of client identifiers
+        self.publisher_homes: Final = Homes(number, len(names))  # of named publishers of the flow protocol
         self._adopts: dict[bytes, Adopt] = {}  # by kind; of others, sockets wait until the node takes them
         self._early: list[tuple[bytes, int, PeerRecord, bytes]] = []
         self._queues: dict[int, dict[str, frozenset[str]]] = {}  # durable ones that brokers have
@@ -73,6 +71,9 @@ class Siblings:
         self.homes.forget(number)
         for client_id in holdings.sessions:
             self.homes.hold(client_id, number)
+        self.publisher_homes.forget(number)
+        for publisher in holdings.publishers:
+            self.publisher_homes.hold(publisher, number)
 
     def is_home_of_queue(self, vpn: str, name: str) -> bool:
         """Return whether a queue of the configuration belongs to this broker: to the one that has it, or should."""
@@ -115,9 +116,9 @@ class Siblings:
         """Have `adopt` make links of the sockets that others pass for them, from now on; some may have come already."""
         self._take_from_now_on(LINK, adopt)
 
-    def take_clients(self, adopt: Adopt) -> None:
-        """Have `adopt` serve the clients that others pass, from now on; some may have come already."""
-        self._take_from_now_on(CLIENT, adopt)
+    def take_clients(self, kind: bytes, adopt: Adopt) -> None:
+        """Have `adopt` serve the clients of a kind that others pass, from now on; some may have come already."""
+        self._take_from_now_on(kind, adopt)
 
     def close(self) -> None:
         """Close all passages: the broker stops."""
@@ -132,8 +133,7 @@ class Siblings:
         if kind == LINK:
             peer, data = PeerRecord(SIBLINGS, self.names[number - 1], 0), b""
         else:
-            assert kind == CLIENT, kind
-            peer, data = decode_peer(message, len(CLIENT))
+            peer, data = decode_peer(message, len(kind))
         adopt = self._adopts.get(kind)
         if adopt is None:
             self._early.append((kind, fd, peer, data))

@@ -1,4 +1,7 @@
-"""The homes of client identifiers: which of several brokers on one machine serves a client.
+"""The homes of names: which of several brokers on one machine has what clients have by a name.
+
+Such a name is the identifier of an MQTT client, the container id of an AMQP client, or the name of a publisher of the
+flow protocol (`publisher_key`). Below, all of them are identifiers.
 
 Each identifier has one home, so that its session, and each later connection of its client, are at one broker. The home
 is chosen by rendezvous hashing: each broker has a weight for the identifier, and the greatest wins. With one more
@@ -30,6 +33,11 @@ def home_of(client_id: str, brokers: int) -> int:
         if weight > greatest:
             home, greatest = broker, weight
     return home
+
+
+def publisher_key(vpn: str, name: str) -> str:
+    """Return the identifier of a named publisher of a message VPN."""
+    return f"{vpn}\0{name}"
 
 
 def assigned_id(draw: Callable[[int], int]) -> str:

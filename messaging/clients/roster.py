@@ -107,6 +107,7 @@ class ClientRoster:
         self._profiles: dict[str, ClientProfile] = {DEFAULT: ClientProfile(name=DEFAULT)}
         self._acls: dict[str, AclProfile] = {DEFAULT: permissive(DEFAULT)}
         self._connected: dict[str, _Connected] = {}  # by username
+        self._visitors: dict[str, dict[ClientRights, None]] = {}  # by username
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
 
     def share(self, places: SharedPlaces) -> None:
@@ -121,7 +122,7 @@ class ClientRoster:
         before, self._usernames = self._usernames, {each.name: each for each in usernames}
         self._profiles = {DEFAULT: ClientProfile(name=DEFAULT)} | {each.name: each for each in profiles}
         self._acls = {DEFAULT: permissive(DEFAULT)} | {each.name: each for each in acls}
-        for user in self._connected:
+        for user in self._users():
             if user in self._usernames or user not in before:
                 self._renew(user)
 
@@ -142,7 +143,7 @@ class ClientRoster:
             self._profiles.pop(name, None)
             return
         self._profiles[name] = profile
-        for user in self._connected:
+        for user in self._users():
             if self._username(user).client_profile == name:
                 self._renew(user)
 
@@ -152,7 +153,7 @@ class ClientRoster:
             self._acls.pop(name, None)
             return
         self._acls[name] = acl
-        for user in self._connected:
+        for user in self._users():
             if self._username(user).acl_profile == name:
                 self._renew(user)
 
@@ -235,6 +236,24 @@ class ClientRoster:
         self._count(rights.profile.name, -1)
         self._settle_user(rights.username, rights.profile)
 
+    def visit(self, user: str, client: str, now_ms: int, rights: ClientRights) -> None:
+        """Give rights to a client that has its place at another broker of this machine. `end_visit` ends it."""
+        username = self._username(user)
+        profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
+        rights.begin(client, Grants(user, client, profile, acl, self.denials, self.quota), now_ms)
+        self._visitors.setdefault(user, {})[rights] = None
+
+    def end_visit(self, rights: ClientRights) -> None:
+        """Forget a client that `visit` gave rights to."""
+        visitors = self._visitors[rights.username]
+        del visitors[rights]
+        if not visitors:
+            del self._visitors[rights.username]
+
+    def _users(self) -> list[str]:
+        """Return the usernames of all clients here."""
+        return [*self._connected, *self._visitors] if self._visitors else [*self._connected]
+
     def _grants(self, user: str, client: str, profile: ClientProfile, acl: AclProfile, connected: _Connected) -> Grants:
         """Return what a client is granted, as one object for all clients of the username where that is possible."""
         shared = connected.grants
@@ -291,6 +310,8 @@ class ClientRoster:
         """Apply the current profiles of a user to its connections."""
         username = self._username(user)
         profile, acl = self._profiles[username.client_profile], self._acls[username.acl_profile]
+        for visitor in self._visitors.get(user, ()):
+            visitor.renew(Grants(user, visitor.client, profile, acl, self.denials, self.quota))
         connected = self._connected.get(user)
         if connected is None:
             return

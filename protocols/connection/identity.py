@@ -29,6 +29,7 @@ class Identity(ClientRights):
         self._was_admitted = False  # so its own rights are taken
         self._is_admitted = False
         self._is_closed = False
+        self._is_visitor = False  # it has its place at another broker of this machine
         self.user = ""  # empty: anonymous, or not known yet
         self._roster = roster
         self._further: ClientRights | None = None
@@ -66,6 +67,10 @@ class Identity(ClientRights):
         self.user = principal.user_name
         self._valid_until_ms = principal.valid_until_ms
 
+    def principal(self) -> Principal:
+        """Return who the client has shown to be, and for how long it is let in."""
+        return Principal(self.user, self._valid_until_ms)
+
     def admit(self, client: str, host: str, now_ms: int, *, takes_over: bool = False) -> ClientRights:
         """Give the client its place in the roster, under its name. Raises ClientDenied.
 
@@ -81,6 +86,17 @@ class Identity(ClientRights):
         if self._is_closed:
             self._roster.leave(rights)
         return rights
+
+    def visit(self, principal: Principal, client: str, now_ms: int) -> ClientRights:
+        """Give a client its rights, once, that has its place in the roster of another broker of this machine.
+
+        Here it counts as nobody's connection.
+        """
+        assert not self._was_admitted, "it has its place there"
+        self.authenticated(principal)
+        self._roster.visit(self.user, client, now_ms, self)
+        self._is_visitor = True
+        return self
 
     def check_bind(self, count: int) -> None:
         """Raise BindRefused, counted and told, unless the client, which has `count` flows, may have one more."""
@@ -99,6 +115,8 @@ class Identity(ClientRights):
         rights = self.admitted()
         if rights is not None and not self._is_closed:
             self._roster.leave(rights)
+        if self._is_visitor and not self._is_closed:
+            self._roster.end_visit(self)
         self._is_closed = True
 
     def _leave(self) -> None:

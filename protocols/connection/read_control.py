@@ -25,6 +25,7 @@ class ReadControl:
         self._rights: ClientRights | None = None
         self._busy = False  # a request is being carried out
         self._too_many_unanswered = False
+        self._relay_full = False  # another process takes no more of what is passed on to it
         self._ahead = False  # of its rate
         self.stopped = False  # the client is not read from
 
@@ -68,6 +69,11 @@ class ReadControl:
         self._too_many_unanswered = unanswered_count > UNANSWERED_MAX
         self._decide()
 
+    def relaying(self, is_full: bool) -> None:
+        """Note whether another process, which what the client sends is passed on to, can take no more."""
+        self._relay_full = is_full
+        self._decide()
+
     def resume(self) -> None:
         """A destination can take more, or is waited for no longer. One may be full again by now: its word is spent."""
         self._waits_for = [pressure for pressure in self._waits_for or () if pressure.over] or None
@@ -80,7 +86,7 @@ class ReadControl:
         return self._waits_for is not None
 
     def _decide(self) -> None:
-        stop = self._busy or self._too_many_unanswered or self._ahead or self._waits_for is not None
+        stop = self._busy or self._too_many_unanswered or self._relay_full or self._ahead or self._waits_for is not None
         if stop == self.stopped:
             return
         self.stopped = stop

@@ -12,6 +12,7 @@ from sluicegate.actors.messages.queues import Assignment, Browsed, FlowGone, Flo
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.passed_client import PassedClient
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.flow.codec import codes
@@ -29,7 +30,8 @@ from sluicegate.protocols.flow.codec.frames.session import (
 from sluicegate.protocols.flow.codec.frames.settle import Credit, Settle
 from sluicegate.protocols.flow.codec.frames.subscription import Subscribe
 from sluicegate.protocols.flow.datapath.consuming import check_writable
-from sluicegate.protocols.flow.engine.events import FlowEvent, PeerViolated
+from sluicegate.protocols.flow.datapath.publishing import UNKNOWN_FLOW
+from sluicegate.protocols.flow.engine.events import FlowEvent, FramesRelayed, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED, OPEN
 from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer, FlowServices
 from sluicegate.protocols.flow.publishers.publisher import FencePublisher
@@ -54,6 +56,20 @@ class FlowConnection(FlowPeer, StreamUser):
         self.session_requests = SessionRequests()
         self._unfinished: UnfinishedShare | None = None  # of a frame that is not whole, if much of it has come
         self._is_going = False  # GOAWAY was sent: nothing more is delivered
+        self._visitor: PassedClient | None = None  # who it is, as another broker of this machine has found out
+
+    def visit(self, visitor: PassedClient) -> None:
+        """Serve a publisher of a client that another broker of this machine has, and passes on (`datapath.relaying`).
+
+        Raises ClientDenied when there is no such message VPN. Call it before the stream is opened.
+        """
+        self.enter(self.vpns.named(visitor.vpn, self.services, visitor.name))
+        self._visitor = visitor
+        self.named(visitor.name)
+        rights = self.identity.visit(visitor.principal, visitor.name, self._clock.now_ms())
+        self.publishers.publisher.rights = rights
+        self.read_control.limit(rights)
+        self.engine.join()
 
     # --- the transport ---
 
@@ -63,6 +79,8 @@ class FlowConnection(FlowPeer, StreamUser):
         self.read_control.attach(transport)
         self.subscriptions.write_control.attach(transport)
         self._peer = peer
+        if self._visitor is not None:
+            return
         self.sasl = SaslDialogue(self.vpns, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted)
         self.enter(self.sasl.services)
         self._counters.connected += 1
@@ -128,6 +146,8 @@ class FlowConnection(FlowPeer, StreamUser):
         if self.link is not None:
             self.link.paused()
         self.subscriptions.write_control.writing_paused()
+        if self.relays is not None:
+            self.relays.hold_back(True)
         self._hold_back(True)
 
     def writing_resumed(self) -> None:
@@ -136,6 +156,8 @@ class FlowConnection(FlowPeer, StreamUser):
         if self.link is not None:
             self.link.resumed()
         self.subscriptions.write_control.writing_resumed()
+        if self.relays is not None:
+            self.relays.hold_back(False)
         if not self._is_going:
             self._hold_back(False)
             self._ask_flush()
@@ -165,6 +187,8 @@ class FlowConnection(FlowPeer, StreamUser):
                         self.ids.check_ended(event.flow_id)
                 elif isinstance(event, Credit):
                     self._credit(event)
+                elif isinstance(event, FramesRelayed):
+                    self._relay(event)
                 elif isinstance(event, LinkMessages):
                     take_link_frame(self, event)
                 else:
@@ -217,6 +241,13 @@ class FlowConnection(FlowPeer, StreamUser):
         except FlowBroken as broken:
             self._break(flow_id, broken.code, broken.text)
         self.read_control.published(self.publishers.publisher.pressures, self.publishers.unanswered_count)
+
+    def _relay(self, event: FramesRelayed) -> None:
+        relayed = None if self.relays is None else self.relays.flows.get(event.flow_id)
+        if relayed is None:
+            self._counters.count(self._counters.dropped, UNKNOWN_FLOW, len(event.frames))
+        else:
+            relayed.send(event.frames)
 
     def _credit(self, credit: Credit) -> None:
         flow = self.consumers.flows.get(credit.flow_id)

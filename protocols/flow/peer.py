@@ -42,13 +42,14 @@ from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.connection.sasl import SaslDialogue
 from sluicegate.protocols.flow.codec import codes
-from sluicegate.protocols.flow.codec.frames.session import Error
+from sluicegate.protocols.flow.codec.frames.session import NO_REQUEST, Error
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.datapath.browsing import Browsers
 from sluicegate.protocols.flow.datapath.bulk_reads import BulkReads
 from sluicegate.protocols.flow.datapath.consuming import Consumers, FlowIds
 from sluicegate.protocols.flow.datapath.output import Output
 from sluicegate.protocols.flow.datapath.publishing import PublisherFlow, Publishers
+from sluicegate.protocols.flow.datapath.relaying import PublisherHomes, RelayedPublisher, RelayedPublishers
 from sluicegate.protocols.flow.datapath.subscribing import Subscriptions
 from sluicegate.protocols.flow.engine.engine import FlowEngine
 from sluicegate.protocols.flow.engine.frame_rules import CLOSED
@@ -120,6 +121,7 @@ class FlowServices:
     product: str  # name and version, for WELCOME
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
     links: LinkAcceptor  # of the node, to other brokers
+    homes: PublisherHomes | None  # of named publishers; None: there is one broker on this machine
 
 
 class FlowPeer(Behaviour):
@@ -149,6 +151,7 @@ class FlowPeer(Behaviour):
             client="",
             counters=services.counters,
         )
+        self.relays: RelayedPublishers | None = None  # None until there is one
         self.browsers = Browsers(self.output.flows, cell.runtime.clock.wall_ms, services.counters)
         self.bulk_reads = BulkReads(self.output, services.counters, self.carry_out)
         self.subscriptions = Subscriptions(
@@ -199,6 +202,11 @@ class FlowPeer(Behaviour):
         self.report(CLIENT_CONNECTED, f"flow client at {self.peer_name()} connected")
 
     @property
+    def peer_info(self) -> PeerInfo | None:
+        """Who is at the other end, as far as the transport knows; None before it is there."""
+        return self._peer
+
+    @property
     def is_sibling(self) -> bool:
         """Whether it is another broker of this machine."""
         return self._peer is not None and self._peer.listener == SIBLINGS
@@ -247,6 +255,46 @@ class FlowPeer(Behaviour):
         if flow.named is not None:
             self.services.publishers.inbox.post(ReleasePublisher(flow.named, flow.epoch))
         self.report(CLIENT_FLOW_CLOSED, f"publisher flow {flow.shown()} closed")
+
+    # --- publishers at other brokers of this machine: `RelayUser` ---
+
+    def relay(self, relayed: RelayedPublisher) -> None:
+        """Begin to relay a publisher."""
+        if self.relays is None:
+            self.relays = RelayedPublishers()
+        self.relays.add(relayed)
+
+    def relay_opened(self, relayed: RelayedPublisher) -> None:
+        """Let the client publish: what it sends is passed on from now on."""
+        self.ids.answered(relayed.flow_id)
+        self.engine.relayed = (self.engine.relayed or frozenset()) | {relayed.flow_id}
+
+    def relay_answered(self, relayed: RelayedPublisher, answer: bytes) -> None:
+        """Pass on a frame of the publisher's home."""
+        self.ids.answered(relayed.flow_id)
+        self.send(answer)
+
+    def relay_ended(self, relayed: RelayedPublisher) -> None:
+        """Forget a publisher."""
+        if self.relays is not None:
+            self.relays.flows.pop(relayed.flow_id, None)
+        self.engine.relayed = ((self.engine.relayed or frozenset()) - {relayed.flow_id}) or None
+        self.relay_full()
+
+    def relay_violated(self, error: Error) -> None:
+        """End the connection: the client has violated the protocol."""
+        self.end(error.code, error.text)
+
+    def relay_lost(self, relayed: RelayedPublisher) -> None:
+        """End a publisher whose home has gone, for now."""
+        self.relay_ended(relayed)
+        request_id = NO_REQUEST if relayed.is_open else relayed.request_id
+        text = f"broker {relayed.home} of this machine, which has publisher {relayed.name!r}, has gone"
+        self.refuse_request(relayed.flow_id, request_id, codes.DISABLED, text, RETRY_AFTER_MS)
+
+    def relay_full(self) -> None:
+        """Read from the client no faster than homes read."""
+        self.read_control.relaying(self.relays is not None and self.relays.is_full)
 
     def count_received(self, count: int) -> None:
         """Count messages that the client has published by other frames than PUBLISH."""
@@ -344,6 +392,8 @@ class FlowPeer(Behaviour):
         self.is_released = True
         for publisher in list(self.publishers.flows.values()):
             self.close_publisher(publisher)
+        if self.relays is not None:
+            self.relays.end()
         for consumer in list(self.consumers.flows.values()):
             self.consumers.remove(consumer)
             consumer.queue.inbox.post(UnbindFlow(consumer.urn))

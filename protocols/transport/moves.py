@@ -33,17 +33,26 @@ def relay_stream(
     `data`, which was read of it, goes with the message if both fit. Raises PassageFull and OSError; then nothing has
     changed.
     """
-    here, there = socket.socketpair()
     fits = len(message) + len(data) <= MESSAGE_BYTES_MAX
+    process = open_stream(passage, message + data if fits else message)
+    relay = Relay(peer, process, on_ended)
+    if data and not fits:
+        relay.received(data)
+    return relay
+
+
+def open_stream(passage: Passage, message: bytes) -> TcpStream:
+    """Return one end of a new pair of sockets, whose other end is passed with the message. Nothing is read of it yet.
+
+    Raises PassageFull and OSError.
+    """
+    here, there = socket.socketpair()
     try:
-        passage.send(message + data if fits else message, there.fileno())
+        passage.send(message, there.fileno())
     except PassageFull:
         here.close()
         there.close()
         raise
     there.detach()  # it is closed here
     here.setblocking(False)
-    relay = Relay(peer, TcpStream(running_sockets(), here.detach()), on_ended)
-    if data and not fits:
-        relay.received(data)
-    return relay
+    return TcpStream(running_sockets(), here.detach())

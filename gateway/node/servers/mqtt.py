@@ -8,7 +8,6 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.node import Mqtt
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
-from sluicegate.gateway.node.siblings import CLIENT
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import session_queue
 from sluicegate.protocols.mqtt.client import MqttServices
@@ -16,6 +15,7 @@ from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
 from sluicegate.protocols.mqtt.reception import Reception
 from sluicegate.protocols.transport.interface import ConnectionFactory
+from sluicegate.protocols.transport.passed_peer import MQTT_CLIENT
 
 LEVEL3_CLIENT_ID_CHARS = 23  # the standard's limit for 3.1
 
@@ -46,7 +46,7 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
             self.reception = Reception(
                 self._siblings,
                 self._connect,
-                kind=CLIENT,
+                kind=MQTT_CLIENT,
                 limits=_limits(services.config.mqtt),
                 counters=self.counters,
                 unfinished=services.unfinished,
@@ -62,7 +62,7 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         """Open the listeners, and take clients from other brokers of this machine. Raises CannotStart."""
         await super().start()
         if self._siblings is not None:
-            self._siblings.take_clients(self.adopt)
+            self._siblings.take_clients(MQTT_CLIENT, self.adopt)
 
     async def stop(self, *, within_s: float) -> None:
         """Accept no more clients, disconnect those there are, and wait until they are gone, for `within_s` at most."""

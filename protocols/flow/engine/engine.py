@@ -30,6 +30,7 @@ from sluicegate.protocols.flow.codec.frame import (
     VERSION_MAJOR,
     Frame,
     cut_frame,
+    frame_head,
     missing_bytes,
 )
 from sluicegate.protocols.flow.codec.frames.cursor import CURSOR_FRAMES, read_cursor_frame
@@ -57,11 +58,12 @@ from sluicegate.protocols.flow.codec.limits import (
     AUTHENTICATIONS_MAX,
     DEFLATED_BYTES_MAX,
     FRAME_BYTES_MAX,
+    HEAD_BYTES,
     PREFACE_BYTES,
     SILENT_INTERVALS_MAX,
     UNAUTHENTICATED_FRAME_BYTES_MAX,
 )
-from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, PeerViolated
+from sluicegate.protocols.flow.engine.events import DeliveriesReceived, FlowEvent, FramesRelayed, PeerViolated
 from sluicegate.protocols.flow.engine.frame_rules import (
     AUTHENTICATING,
     CLOSED,
@@ -80,6 +82,7 @@ from sluicegate.protocols.transport.loop.uninitialised_bytes import Uninitialise
 
 BUFFERED_BYTES_MAX: Final = 524_288  # of a client that sends on while its credentials are checked
 CLOSE_TIMEOUT_MS: Final = 5_000  # how long the peer has to answer our CLOSE
+NEVER_MS: Final = 1 << 48
 
 # What was waited for when a connection is not open in time, by phase.
 MISSING_AT_GATEWAY: Final = ("no preface of the flow protocol", "no HELLO", "no authentication")
@@ -115,6 +118,7 @@ class FlowEngine:
         self.silence_ms_max = 0  # of the peer, before it counts as gone; 0: three intervals
         self._is_gateway = is_gateway
         self.compresses = False  # bodies may be compressed, either way; once the connection is open
+        self.relayed: frozenset[int] | None = None  # publishers whose PUBLISH frames are events as they are
         self.saved_received = 0  # bytes that compression has kept off the wire, since the owner took note of them
         self.saved_sent = 0
         self._deflated_bytes_max = DEFLATED_BYTES_MAX if is_gateway else FRAME_BYTES_MAX
@@ -274,6 +278,12 @@ class FlowEngine:
                 return events
         return self._resume(wall_ms)
 
+    def join(self) -> None:
+        """Gateway: begin open, and without keep-alive: another broker of this machine passes on frames of a client."""
+        assert self.phase == BEFORE_PREFACE, "nothing was read"
+        self.phase = OPEN
+        self.keep_alive_ms = self.silence_ms_max = NEVER_MS
+
     def close(self, code: int, text: str, now_ms: int) -> None:
         """Close the connection; the peer's CLOSE, or the end of its patience, brings the event Close."""
         if self.phase in (CLOSING, CLOSED):
@@ -332,6 +342,10 @@ class FlowEngine:
             if frame.flags & COMPRESSED:
                 frame, its = self._inflated(frame, data)
             if frame.kind == frames.PUBLISH and self.phase == OPEN:
+                if self.relayed is not None and frame.flow_id in self.relayed:
+                    run = None
+                    _relay(frame, its, events)
+                    continue
                 before = run
                 run = read_publish(frame, its, wall_ms, before, self._topics)
                 if run is not before:
@@ -471,6 +485,20 @@ class FlowEngine:
         self.phase = CLOSED
         self.drop()
         events.append(PeerViolated(code, text))
+
+
+def _relay(frame: Frame, data: bytes, events: list[FlowEvent]) -> None:
+    """Add a frame that another broker decodes to the last event, if that is of the same flow, else to a new one."""
+    last = events[-1] if events else None
+    if not isinstance(last, FramesRelayed) or last.flow_id != frame.flow_id:
+        last = FramesRelayed(frame.flow_id)
+        events.append(last)
+    if frame.fields_at >= HEAD_BYTES:
+        last.frames.append(data[frame.fields_at - HEAD_BYTES : frame.end])
+    else:  # it was compressed, and lies there without its head
+        fields_bytes = frame.body_at - frame.fields_at
+        head = frame_head(frame.kind, frame.flags, frame.flow_id, fields_bytes, frame.end - frame.body_at)
+        last.frames.append(head + data[frame.fields_at : frame.end])
 
 
 def _no_preface(data: bytes, is_gateway: bool) -> str:

@@ -44,8 +44,23 @@ class PeerViolated:
         return f"PeerViolated({self.code:#06x}, {self.text!r})"
 
 
+@final
+class FramesRelayed:
+    """PUBLISH frames of one publisher that another broker of this machine has, whole and in wire order."""
+
+    __slots__ = ("flow_id", "frames")
+
+    def __init__(self, flow_id: int) -> None:
+        self.flow_id = flow_id
+        self.frames: list[bytes] = []
+
+    def __repr__(self) -> str:
+        return f"FramesRelayed(flow {self.flow_id}, {sum([len(frame) for frame in self.frames])} bytes)"
+
+
 FlowEvent: TypeAlias = (
     PublishesReceived
+    | FramesRelayed
     | DeliveriesReceived
     | PubAck
     | Credit

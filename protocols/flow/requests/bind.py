@@ -17,18 +17,21 @@ from sluicegate.actors.messages.queues import (
     UnbindFlow,
 )
 from sluicegate.messaging.bulk.durable_cursors import QUEUE_IN_USE
+from sluicegate.messaging.clients.homes import publisher_key
 from sluicegate.messaging.clients.rights import PUBLISHER_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.observability.events import CLIENT_FLOW_OPENED
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selector
+from sluicegate.protocols.connection.passed_client import PassedClient
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.flow import Bind, Bound, OpenPub, PubOpened
 from sluicegate.protocols.flow.codec.limits import WINDOW_MAX
 from sluicegate.protocols.flow.datapath.browsing import BrowserFlow
 from sluicegate.protocols.flow.datapath.consuming import ConsumerFlow
 from sluicegate.protocols.flow.datapath.publishing import PublisherFlow
+from sluicegate.protocols.flow.datapath.relaying import RelayedPublisher
 from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer
 from sluicegate.protocols.flow.publishers.publisher import (
     ClaimPublisher,
@@ -38,6 +41,9 @@ from sluicegate.protocols.flow.publishers.publisher import (
     ReleasePublisher,
     TooManyPublishers,
 )
+from sluicegate.protocols.transport.moves import open_stream
+from sluicegate.protocols.transport.passage import PassageFull
+from sluicegate.protocols.transport.passed_peer import PUBLISHER, encode_peer
 
 PROTOCOL: Final = "flow"
 
@@ -57,11 +63,16 @@ _FOR_NOW: Final = frozenset({ENDPOINT_DISABLED, MAX_BIND_COUNT_EXCEEDED, QUEUE_I
 async def open_publisher(peer: FlowPeer, request: OpenPub) -> None:
     """Answer OPEN_PUB."""
     named: NamedPublisher | None = None
-    try:
-        peer.identity.rights.check_publisher_flow(len(peer.publishers.flows))
-    except ClientDenied as denied:
-        peer.refuse_request(request.flow_id, request.request_id, codes.TOO_MANY, denied.text, None)
-        return
+    rights = peer.identity.admitted()
+    if rights is not None:  # else another broker of this machine has asked
+        relayed_count = 0 if peer.relays is None else len(peer.relays.flows)
+        try:
+            rights.check_publisher_flow(len(peer.publishers.flows) + relayed_count)
+        except ClientDenied as denied:
+            peer.refuse_request(request.flow_id, request.request_id, codes.TOO_MANY, denied.text, None)
+            return
+        if request.name and _relay_publisher(peer, request):
+            return
     window_max = peer.services.limits.window
     window = min(request.window or window_max, window_max, WINDOW_MAX)
     if request.name:
@@ -97,6 +108,35 @@ async def open_publisher(peer: FlowPeer, request: OpenPub) -> None:
     )
     peer.send(opened.encode())
     peer.report(CLIENT_FLOW_OPENED, f"publisher flow {flow.shown()} opened")
+
+
+def _relay_publisher(peer: FlowPeer, request: OpenPub) -> bool:
+    """Have a named publisher served at its home, if that is another broker of this machine; return whether it is."""
+    homes, client = peer.services.homes, peer.peer_info
+    if homes is None or client is None:
+        return False
+    home = homes.publisher_homes.home_of(publisher_key(peer.identity.vpn, request.name))
+    if home == homes.publisher_homes.here:
+        return False
+    passage = homes.passage_to(home)
+    if passage is None or not passage.is_open:
+        _refuse_for_now(peer, request, f"broker {home} of this machine, which has publisher {request.name!r}, is away")
+        return True
+    visitor = PassedClient(peer.identity.vpn, peer.client, peer.identity.principal())
+    message = PUBLISHER + encode_peer(client, visitor.encode(request.encode()))
+    try:
+        stream = open_stream(passage, message)
+    except PassageFull as full:
+        _refuse_for_now(peer, request, f"broker {home} of this machine, which has publisher {request.name!r}: {full}")
+    except OSError as error:
+        _refuse_for_now(peer, request, f"no socket for publisher {request.name!r} to broker {home}: {error}")
+    else:
+        peer.relay(RelayedPublisher(peer, request, home, stream))
+    return True
+
+
+def _refuse_for_now(peer: FlowPeer, request: OpenPub, text: str) -> None:
+    peer.refuse_request(request.flow_id, request.request_id, codes.DISABLED, text, RETRY_AFTER_MS)
 
 
 async def bind(peer: FlowPeer, request: Bind) -> None:

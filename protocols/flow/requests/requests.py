@@ -102,6 +102,8 @@ def _take_flow_id(peer: FlowPeer, flow_id: int, request_id: int) -> bool:
     flows_max = peer.services.limits.flows_max
     endpoints = (peer.publishers, peer.consumers, peer.browsers, peer.bulk_reads)
     flows_count = sum([len(endpoint.flows) for endpoint in endpoints])
+    if peer.relays is not None:
+        flows_count += peer.relays.open_count
     if peer.ids.pending_count + flows_count > flows_max:
         text = f"a connection has at most {flows_max} flows"
         peer.refuse_request(flow_id, request_id, codes.TOO_MANY, text, RETRY_AFTER_MS)
@@ -115,6 +117,10 @@ def _end_flow(peer: FlowPeer, event: FlowEnd) -> None:
         publisher = peer.publishers.flows.get(flow_id)
         if publisher is not None:
             peer.close_publisher(publisher)
+        relayed = None if peer.relays is None else peer.relays.flows.get(flow_id)
+        if relayed is not None and relayed.is_open:
+            relayed.send([FlowEnd(event.kind, flow_id, event.request_id, False).encode()])
+            return  # its home answers
     else:
         consumer = peer.consumers.flows.get(flow_id)
         if consumer is not None:

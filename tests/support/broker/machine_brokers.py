@@ -50,7 +50,7 @@ class MachineBrokers:
         holdings = {}
         for broker in brokers:
             node = broker.make_node()
-            holdings[broker.number] = holdings_of(node.services.recovered.vpns, broker.siblings.homes)
+            holdings[broker.number] = holdings_of(node.services.recovered.vpns, broker.siblings)
         for broker in self.all:
             for number, held in holdings.items():
                 broker.siblings.learn(number, held)

@@ -5,11 +5,11 @@ import socket
 
 import pytest
 
-from sluicegate.gateway.node.siblings import CLIENT, LINK, Holdings, SiblingAway, Siblings
+from sluicegate.gateway.node.siblings import Holdings, SiblingAway, Siblings
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
 from sluicegate.protocols.transport.passage import make_pair
-from sluicegate.protocols.transport.passed_peer import encode_peer
+from sluicegate.protocols.transport.passed_peer import LINK, MQTT_CLIENT, encode_peer
 from support.network.event_loops import RunOnLoop
 from support.network.recording_port import until
 
@@ -73,11 +73,11 @@ def test_sockets_that_come_before_the_node_takes_them_wait(run: RunOnLoop) -> No
             served.close()
 
         passes(LINK)
-        passes(CLIENT + encode_peer(PEER, b"CONNECT"))
+        passes(MQTT_CLIENT + encode_peer(PEER, b"CONNECT"))
         await until(lambda: len(siblings._early) == 2)
-        siblings.take_clients(lambda fd, peer, data: takes("client", fd, peer, data))
+        siblings.take_clients(MQTT_CLIENT, lambda fd, peer, data: takes("client", fd, peer, data))
         siblings.take_links(lambda fd, peer, data: takes("link", fd, peer, data))
-        passes(CLIENT + encode_peer(PEER, b"later"))
+        passes(MQTT_CLIENT + encode_peer(PEER, b"later"))
         await until(lambda: len(came) == 3)
         assert [(kind, peer.listener, peer.host, data) for kind, peer, data in came] == [
             ("client", "mqtt", "192.0.2.1", b"CONNECT"),
@@ -96,7 +96,7 @@ def test_sockets_that_the_node_never_takes_are_closed_as_it_stops(run: RunOnLoop
         ours, theirs = make_pair()
         siblings.met(2, ours)
         client, served = socket.socketpair()
-        socket.send_fds(theirs, [CLIENT + encode_peer(PEER, b"")], [served.fileno()])
+        socket.send_fds(theirs, [MQTT_CLIENT + encode_peer(PEER, b"")], [served.fileno()])
         served.close()
         await until(lambda: len(siblings._early) == 1)
         siblings.close()
