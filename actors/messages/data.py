@@ -29,16 +29,28 @@ _NOTHING_FURTHER: Final[list[tuple[int, int]]] = []
 class Append:
     """Add a batch to the partition. `publication` is None for queues that are never written."""
 
-    def __init__(self, batch: MessageBatch, publication: Publication | None, rows: list[int] | None) -> None:
+    def __init__(
+        self,
+        batch: MessageBatch,
+        publication: Publication | None,
+        rows: list[int] | None,
+        earlier: list[tuple[int, int]] | None = None,
+    ) -> None:
         self.batch = batch
         self.publication = publication
         self.rows = rows  # rows of the publication's batch that `batch` consists of; None: all
+        # Rows of `batch` that were delivered before, at another broker, and how many deliveries have failed.
+        self.earlier = earlier
 
     def in_order(self, order: list[int]) -> "Append":
         """Return the same message with the rows of its batch in another order."""
         rows = self.rows
         its_rows = order if rows is None else [rows[row] for row in order]
-        return Append(self.batch.select(order), self.publication, its_rows)
+        earlier = self.earlier
+        if earlier is not None:
+            failed_counts = dict(earlier)
+            earlier = [(at, failed_counts[row]) for at, row in enumerate(order) if row in failed_counts]
+        return Append(self.batch.select(order), self.publication, its_rows, earlier)
 
 
 @final

@@ -81,6 +81,7 @@ from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.recovery import StoredPartition, redelivered_ranges
 from sluicegate.messaging.partitions.rules.expiry import deadline_ms
 from sluicegate.messaging.partitions.rules.in_flight import in_flight_of
+from sluicegate.messaging.partitions.rules.moves import restore_deliveries
 from sluicegate.messaging.partitions.state.effects import Delivery
 from sluicegate.messaging.partitions.state.flows import Flow
 from sluicegate.messaging.partitions.state.rescale_holds import RescaleHolds
@@ -241,6 +242,8 @@ class Partition(Behaviour):
         if order is not None:
             message = message.in_order(order)
         first = self._ledger.append(message.batch, message.publication)
+        if message.earlier is not None:
+            restore_deliveries(self._ledger, first, message.earlier)
         publication = message.publication
         if self._log.active:
             self._log.append(first, message.batch, publication)

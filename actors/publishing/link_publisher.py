@@ -17,7 +17,7 @@ from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED
 from sluicegate.messaging.network.choices import has_choices, targets_in, without_choices
-from sluicegate.messaging.network.link import SUBSCRIBERS, LinkTargets
+from sluicegate.messaging.network.link import NEVER_DELIVERED, SUBSCRIBERS, LinkTargets
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
@@ -93,13 +93,14 @@ class LinkPublisher(Publisher):
             direct = {subscriber: _unless_all(batch, rows) for subscriber, rows in gathered.direct.items()}
             lost_count = self._space.arrived_unmatched_count - before
             self._space.arrived_unmatched_count = before
+        earlier = {} if targets is None else _deliveries_before(targets)
         taken = self._admitted(queues, batch, is_counted=neighbor in self._siblings)
         if taken is None:
             return NO_ROOM
         if self._space.tracing is not None:
             self._space.tracing.arrived(batch, neighbor)
         self._space.arrived_unmatched_count += lost_count
-        found = self._put(taken, batch, row, address, token)
+        found = self._put(taken, batch, earlier, row, address, token)
         for subscriber, rows in direct.items():
             self._post_direct(subscriber, batch if rows is None else batch.select(rows))
         for group, own_rows in groups.items():
@@ -166,11 +167,12 @@ class LinkPublisher(Publisher):
         self,
         taken: "list[_Taken]",
         batch: MessageBatch,
+        earlier: dict[int, int],
         row: Callable[[], tuple[bytes, bytes]],
         address: Address,
         token: int,
     ) -> int:
-        """Put rows into queues, in one publication."""
+        """Put rows into queues, in one publication. `earlier`: rows that were delivered before, with failures."""
         parts: list[tuple[QueueTarget, int, list[int] | None, MessageBatch]] = []
         for queue, rows, part in taken:
             if queue.gate.verdict_of_moved(part) == ADMITTED:
@@ -187,7 +189,11 @@ class LinkPublisher(Publisher):
             publication.rows_can_wait = True
         for queue, number, rows, part in parts:
             own = publication if queue.durable else None
-            queue.partitions[number].address.post(Append(part, own, rows))
+            of_part: list[tuple[int, int]] | None = None
+            if earlier:
+                its_rows = range(batch.count) if rows is None else rows
+                of_part = [(at, earlier[each]) for at, each in enumerate(its_rows) if each in earlier]
+            queue.partitions[number].address.post(Append(part, own, rows, of_part))
         return SETTLED if publication is None else STORING
 
     def deliver(self, batch: MessageBatch, targets: LinkTargets, neighbor: str) -> None:
@@ -373,6 +379,11 @@ def _reserved_singly(gate: QueueGate, part: MessageBatch) -> int:
         over_count += gate.verdict_of_moved(one) != ADMITTED
         gate.reserve(one)
     return over_count
+
+
+def _deliveries_before(targets: list[LinkTargets]) -> dict[int, int]:
+    """Return the rows whose messages were delivered before, from a queue that moves, and how often that failed."""
+    return {row: each.failed_count for row, each in enumerate(targets) if each.failed_count != NEVER_DELIVERED}
 
 
 def _taken_singly(queue: QueueTarget, batch: MessageBatch, rows: list[int]) -> "list[_Taken]":

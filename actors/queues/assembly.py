@@ -146,7 +146,7 @@ def _begin_move(core: QueueCore, move: QueueMove) -> None:
     """Have a queue take part in a move from the start on."""
     core.moving = move.refusal(core.config.name)
     if move.stage == RECEIVING:
-        core.target.gate.ingress_enabled = True  # what its home has taken it takes
+        core.target.gate.set_ingress_of_move(enabled=True)  # what its home has taken it takes
 
 
 def facts_of(handle: LocalQueue) -> QueueFacts | None:

@@ -190,7 +190,7 @@ class QueueCore(QueueState):
         gate, rules, access = self.target.gate, self.rules, self.access
         gate.usage_bytes_max = config.spool_bytes_max()
         gate.message_bytes_max = config.max_msg_size
-        gate.ingress_enabled = config.ingress_enabled
+        gate.set_ingress(enabled=config.ingress_enabled)
         gate.reject_behavior = REJECT_BEHAVIORS[config.reject_msg_to_sender_on_discard_behavior]
         _set_rules(rules, config)
         self.target.key_source = rules.key_source = key_source_from(config.partition_key_source)

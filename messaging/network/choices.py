@@ -12,12 +12,14 @@ from typing import Final
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.network.interest import text_of
-from sluicegate.messaging.network.link import SUBSCRIBERS, GroupKey, LinkTargets
+from sluicegate.messaging.network.link import NEVER_DELIVERED, SUBSCRIBERS, GroupKey, LinkTargets
 from sluicegate.messaging.topics.syntax import Syntax, TopicError, parse_filter
 
 _FOR_SUBSCRIBERS: Final = 0x01
 _FOR_ONE: Final = 0x02
 _FOR_QUEUE: Final = 0x04  # the rest is its name
+_WAS_DELIVERED: Final = 0x08  # before the name: how many deliveries have failed
+_FAILED_COUNT: Final = struct.Struct(">I")
 _GROUP: Final = struct.Struct(">BHH")  # whether its filter is in MQTT's syntax, bytes of its name and its filter
 
 
@@ -26,7 +28,10 @@ def targets_value(targets: LinkTargets) -> bytes:
     if targets == SUBSCRIBERS:
         return b""
     if targets.queue:
-        return bytes((_FOR_QUEUE,)) + targets.queue.encode("utf-8")
+        queue = targets.queue.encode("utf-8")
+        if targets.failed_count == NEVER_DELIVERED:
+            return bytes((_FOR_QUEUE,)) + queue
+        return bytes((_FOR_QUEUE | _WAS_DELIVERED,)) + _FAILED_COUNT.pack(targets.failed_count) + queue
     flags = (_FOR_SUBSCRIBERS if targets.subscribers else 0) | (_FOR_ONE if targets.deliver_to_one else 0)
     pieces = [bytes((flags,))]
     for name, topic_filter in targets.groups:
@@ -42,7 +47,7 @@ def targets_in(value: bytes) -> LinkTargets:
     if not value:
         return SUBSCRIBERS
     if value[0] & _FOR_QUEUE:
-        return for_queue(value[1:].decode("utf-8"))
+        return _queue_in(value)
     groups: list[GroupKey] = []
     at = 1
     while at < len(value):
@@ -67,9 +72,18 @@ def targets_in(value: bytes) -> LinkTargets:
     )
 
 
-def for_queue(name: str) -> LinkTargets:
+def _queue_in(value: bytes) -> LinkTargets:
+    if not value[0] & _WAS_DELIVERED:
+        return for_queue(value[1:].decode("utf-8"))
+    if len(value) < 1 + _FAILED_COUNT.size:
+        raise ValueError(f"targets of {len(value)} bytes, without the count of failed deliveries")
+    failed_count: int = _FAILED_COUNT.unpack_from(value, 1)[0]
+    return for_queue(value[1 + _FAILED_COUNT.size :].decode("utf-8"), failed_count)
+
+
+def for_queue(name: str, failed_count: int = NEVER_DELIVERED) -> LinkTargets:
     """Return the targets of a message of a queue that is being moved to the neighbor."""
-    return LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue=name)
+    return LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue=name, failed_count=failed_count)
 
 
 def with_choices(

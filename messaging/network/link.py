@@ -11,6 +11,7 @@ from mypy_extensions import mypyc_attr
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.topics.syntax import TopicFilter
 
+NEVER_DELIVERED: Final = -1
 GroupKey = tuple[str, TopicFilter]  # share name and filter: together they identify a shared group
 
 
@@ -22,15 +23,22 @@ class LinkTargets:
     deliver-always subscriptions for the former, and all subscriptions for the latter.
     """
 
-    __slots__ = ("deliver_to_one", "groups", "queue", "subscribers")
+    __slots__ = ("deliver_to_one", "failed_count", "groups", "queue", "subscribers")
 
     def __init__(
-        self, *, subscribers: bool, deliver_to_one: bool, groups: tuple[GroupKey, ...], queue: str = ""
+        self,
+        *,
+        subscribers: bool,
+        deliver_to_one: bool,
+        groups: tuple[GroupKey, ...],
+        queue: str = "",
+        failed_count: int = NEVER_DELIVERED,
     ) -> None:
         self.subscribers = subscribers  # clients and queues that subscribe to the topic, each once
         self.deliver_to_one = deliver_to_one  # one client, of those with the best priority there
         self.groups = groups  # one member of each
         self.queue = queue  # the queue of this name alone, which is being moved there; empty: none
+        self.failed_count = failed_count  # deliveries from that queue that have failed, or NEVER_DELIVERED
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -39,6 +47,7 @@ class LinkTargets:
             and self.deliver_to_one == other.deliver_to_one
             and self.groups == other.groups
             and self.queue == other.queue
+            and self.failed_count == other.failed_count
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared only

@@ -227,7 +227,8 @@ class QueueGate:
         self.usage_count_max = usage_count_max
         self.low_priority_count_max: i64 = NO_LIMIT  # from this count on, messages of low priority are refused
         self.reject_behavior = reject_behavior
-        self.ingress_enabled = True
+        self.ingress_enabled = True  # set by `set_ingress`
+        self._ingress_of_move: bool | None = None
         self.ended = False  # the queue was deleted: its messages count for nothing any more
         self.usage_bytes: i64 = 0
         self.usage_count: i64 = 0
@@ -239,6 +240,16 @@ class QueueGate:
         self.low_priority_threshold = Threshold(no_listener)
         self.usage_exceeded = Exceedance(no_refusal_listener)
         self.low_priority_exceeded = Exceedance(no_refusal_listener)
+
+    def set_ingress(self, *, enabled: bool) -> None:
+        """Have the queue take messages or not, by its configuration; while it moves, that comes first."""
+        of_move = self._ingress_of_move
+        self.ingress_enabled = enabled if of_move is None else of_move
+
+    def set_ingress_of_move(self, *, enabled: bool | None, configured: bool = True) -> None:
+        """Have the queue take messages or not, whatever its configuration says; None: again as `configured`."""
+        self._ingress_of_move = enabled
+        self.set_ingress(enabled=configured)
 
     def usage_of(self, batch: MessageBatch) -> i64:
         """Return the usage of these messages in this queue."""

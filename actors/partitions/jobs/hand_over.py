@@ -31,7 +31,8 @@ class HandOverJob(MoveJob):
         super().__init__(context, [(ledger.floor, ledger.next_sequence)], takes_out=True)
         self.answer: LoopFuture[HandedOver] = LoopFuture()
         self._order = order
-        self._targets = targets_value(for_queue(order.queue))
+        self._never_delivered = targets_value(for_queue(order.queue))
+        self._failed_counts: dict[int, int] = {}  # by sequence, of picked messages that may have been delivered
         self._done = HandedOver()
         self._picked_count = 0
         self._picked_bytes = 0
@@ -46,6 +47,9 @@ class HandOverJob(MoveJob):
         if not begin_move(self.context.ledger, sequence, sequence + 1):
             self._hold_up("in_flight")
             return False
+        ledger = self.context.ledger
+        if batch.possible_duplicate or ledger.was_delivered(sequence):
+            self._failed_counts[sequence] = ledger.failures.get(sequence, 0)
         self.in_hand.add(sequence, sequence + 1)
         self._picked_count += 1
         self._picked_bytes += int(batch.payload_bytes) // batch.count
@@ -56,9 +60,11 @@ class HandOverJob(MoveJob):
         return self._order.target
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
-        """Return the message's headers, with the queue that it is for."""
+        """Return the message's headers, with the queue that it is for, and how often it was delivered."""
         changed = (_PLAIN if headers is None else headers).copy()
-        changed.link_targets = self._targets
+        changed.link_targets = self._never_delivered
+        if sequence in self._failed_counts:
+            changed.link_targets = targets_value(for_queue(self._order.queue, self._failed_counts[sequence]))
         return changed
 
     def _changed(self, picked: Picked, rows: list[int], wall_ms: int) -> MessageBatch:

@@ -207,7 +207,7 @@ class QueueDirectory(LoopActor):
                 move=row.move,
             )
             if is_shut(row.move):
-                handle.target.gate.ingress_enabled = False
+                handle.target.gate.set_ingress_of_move(enabled=False)
             self._queues.put(handle)
             rows += missing_rows(row, self._owners)
             if row.rescale is not None:

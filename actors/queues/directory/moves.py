@@ -35,7 +35,8 @@ def put_in_force(services: QueueServices, handle: LocalQueue, move: QueueMove | 
         handle.cell.inbox.post(SetMoving(text))
     if move is None or move.stage == MOVING:
         config = handle.definition.config
-        handle.target.gate.ingress_enabled = config.ingress_enabled  # at once: what has waited for it may come now
+        # At once: what has waited for it may come now.
+        handle.target.gate.set_ingress_of_move(enabled=None, configured=config.ingress_enabled)
         handle.cell.inbox.post(Reconfigure(config))
 
 
@@ -47,7 +48,7 @@ def shut_for_commit(handle: LocalQueue) -> bool:
     gate = handle.target.gate
     if gate.usage_count > 0:
         return False
-    gate.ingress_enabled = False
+    gate.set_ingress_of_move(enabled=False)
     return True
 
 

@@ -4,6 +4,9 @@ A move has two steps. `begin_move` takes a message out of delivery: no consumer 
 place in the journal or in a page is kept. One commit puts it into the other queue and settles it here, in the same
 record; then `commit_move` removes it. If the other queue does not take it, `abort_move` makes it available again.
 
+A message that comes from another broker, with a queue that moves, brings along how often it was delivered there
+(`restore_deliveries`).
+
 See also: why and where to a message moves (messaging.message.dead_lettering, the actors), and what is written
 (storage.commit.planner).
 """
@@ -47,3 +50,16 @@ def drop_moving(ledger: LedgerState, first: int, end: int, reason: str, *, by_re
     """Drop `[first, end)`: there is no dead message queue for it, or (`by_refusal`) that did not take it."""
     for start, stop in ledger.end_move(first, end):
         ledger.discard_for_good(start, stop, reason + TO_DMQ_FAILED if by_refusal else reason)
+
+
+def restore_deliveries(ledger: LedgerState, first: int, earlier: list[tuple[int, int]]) -> None:
+    """Note that messages which have just been numbered from `first` on were delivered before, at another broker.
+
+    `earlier` has pairs: the place among them, and how many deliveries have failed.
+    """
+    ledger.advance_cursor()  # so that those behind the cursor that were never delivered are known
+    for place, failed_count in earlier:
+        sequence = first + place
+        ledger.undelivered.discard(sequence, sequence + 1)
+        if failed_count > 0:
+            ledger.failures[sequence] = failed_count

@@ -240,7 +240,8 @@ class Mover:
         try:
             await self._set(QueueMove(COMMITTING, self.to))
         except (StoreRefused, UpdateRefused):
-            self._handle.target.gate.ingress_enabled = self._handle.definition.config.ingress_enabled
+            configured = self._handle.definition.config.ingress_enabled
+            self._handle.target.gate.set_ingress_of_move(enabled=None, configured=configured)
             await self._release_all()
             raise
         try:

@@ -7,34 +7,12 @@ import pytest
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import UpdateRefused
 from sluicegate.protocols.mqtt.codec.properties import MESSAGE_EXPIRY_INTERVAL, USER_PROPERTY
-from sluicegate.protocols.network.moves.moves import VpnMoves
 from support.broker.linked_brokers import Brokers, until
+from support.broker.moving_queues import moved, moves
 from support.broker.named_queues import create, shows
 from support.broker.operator_views import counted, event_texts
 from support.broker.remote_queues import consumer, cut, heal, payloads, publish, queue_at_b
 from support.flow.client import FlowClient
-
-
-def moves(network: Brokers, broker: str) -> VpnMoves:
-    [found] = [each.vpn for each in next(iter(network[broker].node.links.links.neighbors.values())).vpns]
-    return found.moves
-
-
-async def moved(network: Brokers, queue: str = "q", *, at: str = "b", to: str = "a") -> None:
-    """Move a queue, and wait until all brokers know."""
-    await moves(network, at).begin(queue, to)
-    await is_moved(network, queue, at=at, to=to)
-
-
-async def is_moved(network: Brokers, queue: str = "q", *, at: str = "b", to: str = "a") -> None:
-    def is_over() -> bool:
-        old = moves(network, at)
-        return queue not in old.movers and queue not in old.moved
-
-    await until(is_over, f"the move of {queue} to {to}")
-    assert network[to].node.default.space.has_queue(queue)
-    for broker in network.by_name.values():
-        assert broker.node.default.space.held is None
 
 
 async def test_a_queue_moves_with_its_messages_in_their_order(network: Brokers) -> None:

@@ -1,19 +1,16 @@
 """Operators move queues to other brokers, over the admin port."""
 
-import asyncio
-
 import pytest
 
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.node.figures import QueuesQuery
-from sluicegate.gateway.views.queues.queues import QueueMoveView
 from sluicegate.gateway.views.queues.selections import MessageSelection
 from support.broker.linked_brokers import Brokers, until
+from support.broker.moving_queues import waiting_move, waits_for
 from support.broker.named_queues import create as queue_of
 from support.broker.operator_views import event_texts
 from support.broker.remote_queues import consumer, payloads, publish, queue_at_b
-from support.mqtt.raw_client import DEADLINE_S
 
 
 async def test_an_operator_moves_a_queue_and_sees_it_at_its_new_broker(network: Brokers) -> None:
@@ -28,28 +25,6 @@ async def test_an_operator_moves_a_queue_and_sees_it_at_its_new_broker(network: 
     await until(lambda: network["b"].node.default.space.queue_home("q") is not None, "b knows where it is")
     assert "q" not in [each.name for each in await at_b.list_queues()]
     assert await at_b.list_moves() == []
-
-
-async def waiting_move(brokers: Brokers, count: int) -> NodeOperations:
-    """Begin to move q from b to a while broker c of the network is away; return the operations at b."""
-    await brokers.pair()
-    await brokers.are_linked()
-    operations = NodeOperations(brokers["b"].node)
-    await operations.create_link({"name": "c", "url": ""})
-    await queue_at_b(brokers)
-    await publish(brokers, range(count))
-    await operations.move_queue("q", "a")
-    return operations
-
-
-async def waits_for(operations: NodeOperations, text: str) -> QueueMoveView:
-    """Wait until the only move waits for this."""
-    async with asyncio.timeout(DEADLINE_S):
-        while True:
-            [move] = await operations.list_moves()
-            if text in move.waits_for:
-                return move
-            await asyncio.sleep(0.01)
 
 
 async def test_a_move_waits_for_every_broker_of_the_network_and_says_so(brokers: Brokers) -> None:

@@ -41,12 +41,14 @@ def batch_of(*headers: Headers | None) -> MessageBatch:
         LinkTargets(subscribers=True, deliver_to_one=True, groups=(MQTT,)),
         LinkTargets(subscribers=False, deliver_to_one=False, groups=(MQTT, SMF)),
         LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue="größe"),
+        LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue="größe", failed_count=0),
+        LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue="größe", failed_count=300),
     ],
 )
 def test_targets_are_read_as_they_were_written(targets: LinkTargets) -> None:
     found = targets_in(targets_value(targets))
     assert (found.subscribers, found.deliver_to_one) == (targets.subscribers, targets.deliver_to_one)
-    assert found.queue == targets.queue
+    assert (found.queue, found.failed_count) == (targets.queue, targets.failed_count)
     assert [(name, each.levels) for name, each in found.groups] == [
         (name, each.levels) for name, each in targets.groups
     ]

@@ -5,10 +5,24 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from sluicegate.messaging.message.outcomes import ACCEPTED, DISCARD_NOT_STORED, FAILED, REJECTED, TO_DMQ_FAILED
+from sluicegate.actors.messages.data import Append
+from sluicegate.messaging.message.outcomes import (
+    ACCEPTED,
+    DISCARD_MAX_REDELIVERY,
+    DISCARD_NOT_STORED,
+    FAILED,
+    REJECTED,
+    TO_DMQ_FAILED,
+)
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.paging import page_loaded, pages_written, plan_pages
-from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move, commit_move, drop_moving
+from sluicegate.messaging.partitions.rules.moves import (
+    abort_move,
+    begin_move,
+    commit_move,
+    drop_moving,
+    restore_deliveries,
+)
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from support.cores.messages import batch_of, flow_of, numbered, published, sequences_of, written
 from support.cores.partition_machine import PARTITION_ID, PartitionMachine, some_rules
@@ -242,3 +256,31 @@ def test_a_consumer_that_settles_late_what_is_on_its_way_changes_nothing() -> No
 
     assert ledger.settle(1, 1, 2, ACCEPTED) == 0
     assert ledger.moving.ranges() == [(1, 2)]
+
+
+def test_what_was_delivered_at_another_broker_counts_on_here_and_its_neighbors_are_as_new() -> None:
+    ledger = Ledger(durable=True, rules=DeliveryRules(redelivery_count_max=2))
+    ledger.append(numbered(1), None)
+    first = ledger.append(numbered(3, start=2), None)
+    restore_deliveries(ledger, first, [(0, 0), (2, 2)])
+    ledger.append(numbered(1, start=5), None)
+    ledger.check()
+    ledger.attach(flow_of(1), epoch=1)
+
+    deliveries = ledger.deliver(0)
+
+    assert [(each.first_sequence, each.redelivered, each.delivery_count) for each in deliveries] == [
+        (1, False, 1),
+        (2, True, 1),
+        (3, False, 1),
+        (4, True, 3),
+        (5, False, 1),
+    ]
+    ledger.settle(1, 4, 5, FAILED)
+    assert ledger.effects.discards == {DISCARD_MAX_REDELIVERY: 1}
+    ledger.check()
+
+
+def test_an_append_in_another_order_says_of_the_same_rows_that_they_were_delivered() -> None:
+    order = Append(numbered(3), None, [4, 5, 6], [(0, 7), (2, 1)]).in_order([2, 1, 0])
+    assert (order.rows, order.earlier) == ([6, 5, 4], [(0, 1), (2, 7)])
