@@ -39,6 +39,7 @@ from sluicegate.gateway.config.sections.node import (
 from sluicegate.gateway.config.sections.observability import Events, Log, Metrics, Tracing
 from sluicegate.gateway.config.sections.section import Section
 from sluicegate.gateway.config.sections.security.authentication import Account, Authentication
+from sluicegate.gateway.config.sections.watchdog import Watchdog
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 BROKERS_MAX: Final = 64
@@ -57,6 +58,7 @@ class Config(Section):
 
     node: Node = Node()
     brokers: Brokers = None
+    watchdog: Watchdog = Watchdog()
     data: Data = Data()
     backup: Backup = Backup()
     listeners: Listeners = Listeners()

@@ -33,6 +33,7 @@ RELOADABLE: Final[tuple[str, ...]] = (
     "rest_delivery_points",  # changed ones restart
     "virtual_destinations",  # for the next message
     "vpn",
+    "watchdog",  # for the next heartbeat
 )
 
 

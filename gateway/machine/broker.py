@@ -4,6 +4,7 @@ It reads no configuration and opens no port for operators: both come from the su
 """
 
 import asyncio
+import faulthandler
 import gc
 import logging
 import signal
@@ -48,6 +49,9 @@ from sluicegate.messaging.limits.counts import SharedCounts
 from sluicegate.messaging.observability.events import (
     SYSTEM_ADMIN_COMMAND,
     SYSTEM_ADMIN_QUERY,
+    SYSTEM_BROKER_ENDED,
+    SYSTEM_BROKER_UNRESPONSIVE,
+    SYSTEM_BROKER_UNRESPONSIVE_CLEAR,
     SYSTEM_LOGIN_DENIED,
     SYSTEM_TLS_FAILED,
 )
@@ -63,9 +67,14 @@ from sluicegate.storage.store.store import SpoolStore
 if TYPE_CHECKING:
     from sluicegate.gateway.operations.node import NodeOperations
 
-EVENTS_OF_PORTS: Final = {
-    kind.name: kind for kind in (SYSTEM_ADMIN_COMMAND, SYSTEM_ADMIN_QUERY, SYSTEM_LOGIN_DENIED, SYSTEM_TLS_FAILED)
-}  # that the operators' ports of the supervisor emit
+# What the supervisor and its ports for operators emit.
+EVENTS_OF_SUPERVISOR: Final = {
+    kind.name: kind
+    for kind in (
+        *(SYSTEM_ADMIN_COMMAND, SYSTEM_ADMIN_QUERY, SYSTEM_LOGIN_DENIED, SYSTEM_TLS_FAILED),
+        *(SYSTEM_BROKER_ENDED, SYSTEM_BROKER_UNRESPONSIVE, SYSTEM_BROKER_UNRESPONSIVE_CLEAR),
+    )
+}
 LOCKED_S: Final = 15.0  # how long a broker whose supervisor has died may take to stop; then its spool is in use
 
 log = logging.getLogger("sluicegate.node")
@@ -222,7 +231,7 @@ class BrokerProcess:
             return await self._reload(node, arguments[0])
         if verb == EMIT:
             name, text, details = arguments
-            node.services.runtime.events.emit(EVENTS_OF_PORTS[name], text, details=details)
+            node.services.runtime.events.emit(EVENTS_OF_SUPERVISOR[name], text, details=details)
             return None
         if verb == CALL:
             return await self._call(node, arguments[0])
@@ -272,6 +281,7 @@ def main() -> int:
     """Run the broker. The arguments are the numbers of its two sockets to the supervisor, and of the shared memory."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes, and the supervisor stops us
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # likewise
+    faulthandler.register(signal.SIGUSR2)  # the supervisor sends it to one that hangs: it writes where
     gc.disable()  # until the node is ready: objects made by the start stay, so collecting is wasted work
     control, passages = [socket.socket(fileno=int(number)) for number in sys.argv[1:3]]
     memory = int(sys.argv[3])

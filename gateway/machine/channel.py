@@ -13,13 +13,17 @@ from typing import Any, Final, final
 from sluicegate.gateway.machine.pickling import dumps, loads
 
 LENGTH: Final = struct.Struct("!I")
-ASK, ANSWER, FAILURE = range(3)
+ASK, ANSWER, FAILURE, PING, PONG = range(5)
 
 Serve = Callable[[str, tuple[Any, ...]], Awaitable[object]]
 
 
 class ChannelClosed(Exception):
     """The other process has closed the channel, or died."""
+
+
+class Unanswered(ChannelClosed):
+    """The other process does not answer; it may yet carry out what it was asked."""
 
 
 @final
@@ -33,6 +37,7 @@ class Channel:
         self._serve = serve
         self._asked: dict[int, asyncio.Future[Any]] = {}  # requests without an answer, by number
         self._number = 0
+        self._pinged = False  # and has not answered yet
         self._tasks: set[asyncio.Task[None]] = set()
         loop = asyncio.get_running_loop()
         self.closed: asyncio.Future[None] = loop.create_future()  # done when the other end is gone
@@ -57,6 +62,18 @@ class Channel:
             return await answer
         finally:
             self._asked.pop(number, None)
+
+    def ping(self) -> bool:
+        """Return whether the other end has answered the last ping; if so, ping it again."""
+        if self._pinged:
+            return False
+        self._pinged = True
+        self._write((PING, 0))
+        return True
+
+    def give_up(self) -> None:
+        """Have the requests that are under way fail with Unanswered. What is answered later is ignored."""
+        self._fail(Unanswered)
 
     def close(self) -> None:
         """Close this end. Requests that are under way fail with ChannelClosed. Idempotent."""
@@ -83,6 +100,12 @@ class Channel:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return
+        if kind == PING:
+            self._write((PONG, 0))
+            return
+        if kind == PONG:
+            self._pinged = False
+            return
         answer = self._asked.get(number)
         if answer is not None and not answer.done():
             if kind == ANSWER:
@@ -105,7 +128,10 @@ class Channel:
         self._writer.close()
         for task in self._tasks:
             task.cancel()
+        self._fail(ChannelClosed)
+
+    def _fail(self, kind: type[ChannelClosed]) -> None:
         for answer in self._asked.values():
             if not answer.done():
-                answer.set_exception(ChannelClosed())
+                answer.set_exception(kind())
         self._asked.clear()

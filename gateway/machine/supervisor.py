@@ -12,12 +12,13 @@ from contextlib import ExitStack, suppress
 from typing import Any, Final, final
 
 from sluicegate.gateway.config.model import Config
-from sluicegate.gateway.machine.channel import Channel, ChannelClosed
+from sluicegate.gateway.machine.channel import Channel, ChannelClosed, Unanswered
 from sluicegate.gateway.machine.messages import BEGIN, EMIT, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
 from sluicegate.gateway.machine.operations.events import MergedEvents
 from sluicegate.gateway.machine.operations.machine import MachineOperations
 from sluicegate.gateway.machine.ports import MachinePorts
 from sluicegate.gateway.machine.shared_memory import make_memory, words_of
+from sluicegate.gateway.machine.watchdog import HEARTBEAT_S, Heartbeats, Step
 from sluicegate.gateway.node.environment import ProcessUsage, process_usage
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.observability.metrics.metric import Sample
@@ -26,6 +27,12 @@ from sluicegate.gateway.process.run import first_commands, warn_of_unusable_list
 from sluicegate.gateway.views.errors import CannotStart, opening, reading_configuration
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.limits.counts import clear_table
+from sluicegate.messaging.observability.events import (
+    SYSTEM_BROKER_ENDED,
+    SYSTEM_BROKER_UNRESPONSIVE,
+    SYSTEM_BROKER_UNRESPONSIVE_CLEAR,
+    EventKind,
+)
 from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind
 from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
@@ -52,17 +59,37 @@ class Broker:
         self.endpoints: list[tuple[str, str]] = []
         self.unusable_listeners: dict[str, list[str]] = {}  # on which no client can log in, by message VPN
         self.is_ready = False  # it takes traffic
+        self.heartbeats = Heartbeats()
+        self.config: Config | None = None  # of the machine, as it was told to the broker
         self.restarts_count = 0
+        self.unresponsive_count = 0
+        self.killed_count = 0
         self.backoff: Final = Backoff(first_s=RESTART_FIRST_S, max_s=RESTART_MAX_S)
 
     def usage(self) -> ProcessUsage | None:
         """Return memory and processor time; None while there is no process."""
         return None if self.process is None else process_usage(self.process.pid)
 
+    @property
+    def absence(self) -> str:
+        """Why it cannot be asked: it `is not running`, or `does not answer`; empty while it can."""
+        if self.heartbeats.is_unresponsive:
+            return "does not answer"
+        return "" if self.is_ready else "is not running"
+
     async def ask(self, verb: str, *arguments: Any) -> Any:
-        """Ask the broker. Raises ChannelClosed if it does not run, and what it raises."""
+        """Ask the broker. Raises ChannelClosed if it does not run, Unanswered if it hangs, and what it raises.
+
+        So nobody waits for one that hangs, but as long as it takes to find that out.
+        """
+        if self.heartbeats.is_unresponsive:
+            raise Unanswered(verb)
+        return await self.ask_patiently(verb, *arguments)
+
+    async def ask_patiently(self, verb: str, *arguments: Any) -> Any:
+        """Ask the broker, though it may hang: it will answer later. Raises as `ask`, and Unanswered when it hangs."""
         if self.channel is None:
-            raise ChannelClosed(f"broker {self.name} is not running")
+            raise ChannelClosed(verb)
         return await self.channel.ask(verb, *arguments)
 
 
@@ -104,6 +131,7 @@ class Supervisor:
             await self._ports.bind()
             for broker in self.brokers:
                 self._spawn(self._keep_running(broker))
+            self._spawn(self._watch())
             await self._until_ready()
             if not self._stopping.is_set():
                 await self._ports.open(MachineOperations(self, events=self.events))
@@ -151,7 +179,8 @@ class Supervisor:
                 return
             lasted_ms = int((loop.time() - started_s) * 1000)
             delay_ms = broker.backoff.next_ms(lasted_ms, random.random())  # no secret
-            log.error("broker %s has ended (%s); it is started again in %d ms", broker.name, how, delay_ms)
+            text = f"broker {broker.name} has ended ({how}); it is started again in {delay_ms} ms"
+            self._report(SYSTEM_BROKER_ENDED, text)
             broker.restarts_count += 1
             self.events.forget(broker.name)
             with suppress(TimeoutError):
@@ -166,12 +195,14 @@ class Supervisor:
         broker.process = process
         broker.passage = Passage(passage, take=lambda message, fd: os.close(fd))
         broker.channel = await Channel.over(control, lambda verb, given: self._serve(broker, verb, given))
+        broker.heartbeats = Heartbeats()
         try:
             code = await process.wait()
             return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         finally:
             clear_table(self._words, broker.number - 1, len(self.names), keeps_spool=True)
             broker.is_ready = False
+            broker.heartbeats = Heartbeats()
             broker.holdings = None
             broker.process = None
             broker.passage.close()
@@ -191,6 +222,7 @@ class Supervisor:
 
     async def _serve(self, broker: Broker, verb: str, given: tuple[Any, ...]) -> object:
         if verb == BEGIN:
+            broker.config = self._config
             return Start(broker.number, self.names, self._config_of(broker))
         if verb == RESTORED:
             return await self._restored(broker, *given)
@@ -230,8 +262,8 @@ class Supervisor:
             await asyncio.wait(telling, timeout=LEARN_S)
 
     async def _tell(self, other: Broker, number: int, holdings: Holdings) -> None:
-        with suppress(ChannelClosed):  # it hears of it when it is started again
-            await other.ask(LEARN, number, holdings)
+        with suppress(ChannelClosed):  # it hears of it when it is started again, or goes on
+            await other.ask_patiently(LEARN, number, holdings)
 
     def _meet(self, one: Broker, other: Broker) -> None:
         """Give two brokers a passage to each other, once both have read their spools."""
@@ -241,6 +273,44 @@ class Supervisor:
         with suppress(PassageFull):
             one.passage.send(str(other.number).encode(), here.detach())
             other.passage.send(str(one.number).encode(), there.detach())
+
+    # --- brokers that hang ---
+
+    async def _watch(self) -> None:
+        """Watch the brokers that take traffic. While one starts it may be busy for long, with what its spool has."""
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), HEARTBEAT_S)
+            for broker in self.brokers:
+                if broker.is_ready and broker.channel is not None and broker.process is not None:
+                    settings = self._config.watchdog
+                    step = broker.heartbeats.beat(answered=broker.channel.ping(), settings=settings)
+                    self._follow(step, broker, broker.channel, broker.process)
+
+    def _follow(self, step: Step | None, broker: Broker, channel: Channel, process: asyncio.subprocess.Process) -> None:
+        settings = self._config.watchdog
+        if step is Step.UNRESPONSIVE:
+            broker.unresponsive_count += 1
+            channel.give_up()
+            text = f"broker {broker.name} has not answered for {settings.unresponsive_s} s"
+            then = f"; it is killed after {settings.kill_s} s" if settings.kill_s else ""
+            self._report(SYSTEM_BROKER_UNRESPONSIVE, text + then)
+        elif step is Step.CLEAR:
+            self._report(SYSTEM_BROKER_UNRESPONSIVE_CLEAR, f"broker {broker.name} answers again")
+            if broker.config is not self._config:  # it was not told of a reload
+                self._spawn(self._reload_late(broker))
+        elif step is Step.DUMP:
+            process.send_signal(signal.SIGUSR2)
+        elif step is Step.KILL:
+            broker.killed_count += 1
+            log.error("broker %s has not answered for %d s; it is killed", broker.name, settings.kill_s)
+            process.kill()
+
+    async def _reload_late(self, broker: Broker) -> None:
+        try:
+            await self._reload_broker(broker)
+        except Exception as error:
+            log.error("broker %s has not taken over the configuration: %r", broker.name, error)
 
     # --- reload, stop ---
 
@@ -255,9 +325,16 @@ class Supervisor:
             self._config = config
             views: list[ReloadView] = []
             for broker in self.brokers:
-                with suppress(ChannelClosed):  # it begins with the new one
-                    views.append(await broker.ask(RELOAD, self._config_of(broker)))
+                with suppress(ChannelClosed):  # it begins with the new one, or is told of it when it answers again
+                    views.append(await self._reload_broker(broker))
             return views
+
+    async def _reload_broker(self, broker: Broker) -> ReloadView:
+        """Put the configuration in force in one broker. Raises as `ask`."""
+        config = self._config
+        view: ReloadView = await broker.ask(RELOAD, self._config_of(broker))
+        broker.config = config
+        return view
 
     async def _reload_on_signal(self) -> None:
         try:
@@ -289,7 +366,7 @@ class Supervisor:
 
     async def _ask_to_stop(self, broker: Broker) -> None:
         with suppress(ChannelClosed):
-            await broker.ask(STOP)
+            await broker.ask_patiently(STOP)
 
     # --- for operators ---
 
@@ -297,7 +374,12 @@ class Supervisor:
         """Return the samples of the supervisor: a few of each broker."""
         samples: list[Sample] = []
         for broker in self.brokers:
-            values = {"up": float(broker.is_ready), "restarts_total": broker.restarts_count}
+            values = {
+                "up": float(not broker.absence),
+                "restarts_total": broker.restarts_count,
+                "unresponsive_total": broker.unresponsive_count,
+                "killed_total": broker.killed_count,
+            }
             usage = broker.usage()
             if usage is not None:
                 values |= {"memory_bytes": usage.memory_bytes, "cpu_seconds_total": usage.cpu_ms_total / 1000}
@@ -306,10 +388,14 @@ class Supervisor:
             ]
         return samples
 
+    def _report(self, kind: EventKind, text: str) -> None:
+        """Report an event of the supervisor."""
+        self._spawn(self._emit(kind.name, text, None))
+
     async def _emit(self, name: str, text: str, details: dict[str, str] | None) -> None:
         """Have the first broker that runs emit an event; without one it is in the log of this process."""
         for broker in self.brokers:
-            if broker.is_ready:
+            if not broker.absence:
                 with suppress(ChannelClosed):
                     await broker.ask(EMIT, name, text, details)
                     return

@@ -73,6 +73,10 @@ SYSTEM_LOGIN_DENIED: Final = EventKind("SYSTEM_AUTHENTICATION_SESSION_DENIED", N
 SYSTEM_ADMIN_COMMAND: Final = EventKind("SYSTEM_ADMIN_COMMAND", INFO, limited=False)
 # Ours: what an operator read, or was not permitted to read. Consoles and scripts ask every few seconds.
 SYSTEM_ADMIN_QUERY: Final = EventKind("SYSTEM_ADMIN_QUERY", INFO, audit_only=True)
+# Ours: of several brokers on one machine.
+SYSTEM_BROKER_UNRESPONSIVE: Final = EventKind("SYSTEM_BROKER_UNRESPONSIVE", WARNING)
+SYSTEM_BROKER_UNRESPONSIVE_CLEAR: Final = EventKind("SYSTEM_BROKER_UNRESPONSIVE_CLEAR", INFO)
+SYSTEM_BROKER_ENDED: Final = EventKind("SYSTEM_BROKER_ENDED", ERROR)
 # Ours: Solace's brokers have these in their command log.
 SYSTEM_VPN_CREATED: Final = EventKind("SYSTEM_VPN_CREATE", NOTICE)
 SYSTEM_VPN_DELETED: Final = EventKind("SYSTEM_VPN_DELETE", NOTICE)

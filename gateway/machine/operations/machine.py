@@ -3,10 +3,12 @@
 Lists are joined, and totals added up.
 """
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
-from sluicegate.gateway.machine.channel import ChannelClosed
 from sluicegate.gateway.machine.operations.bridges import BridgeOperations
 from sluicegate.gateway.machine.operations.definitions import DefinitionOperations
 from sluicegate.gateway.machine.operations.events import MergedEvents
@@ -21,7 +23,7 @@ from sluicegate.gateway.machine.operations.merging import (
     merged_subscriptions,
 )
 from sluicegate.gateway.machine.operations.queues import QueueOperations
-from sluicegate.gateway.machine.operations.rules import Machine
+from sluicegate.gateway.machine.operations.rules import AskedBroker, BrokerAway, Machine
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.operations.interface import NodeInterface
 from sluicegate.gateway.views.clients.clients import ClientQuery, ClientsView
@@ -34,6 +36,8 @@ from sluicegate.gateway.views.node.spool import SpoolView
 from sluicegate.gateway.views.queues.explanations import ExampleMessage, PublishExplanation
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueInvalid
+
+HEALTH_S: Final = 0.8  # for a broker to answer a probe: those of Kubernetes wait for a second by default
 
 
 class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations, NodeInterface):
@@ -97,16 +101,18 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
 
     async def disconnect_client(self, name: str) -> None:
         """Disconnect a client, of whichever brokers it is one."""
-        missing: ClientNotFound | None = None
+        problem: ClientNotFound | BrokerAway | None = None
         found = False
         for broker in self._running():
             try:
                 await self._at(broker, "disconnect_client", name)
                 found = True
             except ClientNotFound as error:
-                missing = error
-        if not found and missing is not None:
-            raise missing
+                problem = problem or error
+            except BrokerAway as error:
+                problem = error
+        if not found and problem is not None:
+            raise problem
 
     async def actor_tree(self) -> Sequence[ActorView]:
         """Return the actors of all brokers: each broker's name is the root of its own."""
@@ -120,7 +126,7 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
                     broker.name,
                     await self._at(broker, "events", after=self._events.last_of(broker.name), limit=limit),
                 )
-            except ChannelClosed:
+            except BrokerAway:
                 continue
         return self._events.recent(after, limit)
 
@@ -137,19 +143,26 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
 
     async def metrics_snapshot(self) -> Sequence[Sample]:
         """Return the samples of all brokers, each with the broker's name, and those of the supervisor."""
-        answers = await self._all("metrics_snapshot")
+        answers: list[tuple[AskedBroker, Sequence[Sample]]] = []
+        with suppress(Refused):  # those of the supervisor say that no broker answers
+            answers = await self._all("metrics_snapshot")
         return [*_of_brokers((broker.name, samples) for broker, samples in answers), *self._machine.samples()]
 
     async def health(self) -> Health:
         """Return whether the machine works and accepts traffic: while at least one broker does, it does."""
-        answers: dict[str, Health] = {}
-        for broker in self._machine.brokers:
-            if broker.is_ready:
-                try:
-                    answers[broker.name] = await self._at(broker, "health")
-                except ChannelClosed:
-                    continue
-        return merged_health([broker.name for broker in self._machine.brokers], answers)
+
+        async def of(broker: AskedBroker) -> Health | str:
+            if broker.absence:
+                return broker.absence
+            try:
+                health: Health = await asyncio.wait_for(self._at(broker, "health"), HEALTH_S)
+            except (BrokerAway, TimeoutError):
+                return broker.absence or f"has not answered within {HEALTH_S:g} s"
+            return health
+
+        brokers = self._machine.brokers
+        answers = await asyncio.gather(*[of(broker) for broker in brokers])
+        return merged_health({broker.name: answer for broker, answer in zip(brokers, answers, strict=True)})
 
 
 def _of_brokers(answers: Iterable[tuple[str, Sequence[Sample]]]) -> list[Sample]:

@@ -152,9 +152,20 @@ def merged_reload(views: Sequence[ReloadView]) -> ReloadView:
     )
 
 
-def merged_health(brokers: Sequence[str], answers: Mapping[str, Health]) -> Health:
-    """Return the health of the machine. It takes traffic while one broker does: the others come back by themselves."""
-    away = [f"broker {name} is not running" for name in brokers if name not in answers]
-    reasons = [f"broker {name}: {reason}" for name, health in answers.items() for reason in health.reasons]
-    ready = any(health.ready for health in answers.values())
-    return Health(live=all(health.live for health in answers.values()), ready=ready, reasons=(*away, *reasons))
+def merged_health(answers: Mapping[str, Health | str]) -> Health:
+    """Return the health of the machine. An answer is the health of a broker, or why that has not answered.
+
+    The machine takes traffic while one broker does: the supervisor brings the others back.
+    """
+    reasons: list[str] = []
+    for name, answer in answers.items():
+        if isinstance(answer, Health):
+            reasons += [f"broker {name}: {reason}" for reason in answer.reasons]
+        else:
+            reasons.append(f"broker {name} {answer}")
+    answered = [answer for answer in answers.values() if isinstance(answer, Health)]
+    return Health(
+        live=all(health.live for health in answered),
+        ready=any(health.ready for health in answered),
+        reasons=tuple(reasons),
+    )

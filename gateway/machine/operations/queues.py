@@ -46,8 +46,8 @@ class QueueOperations(Rules):
         if home not in names:
             raise QueueInvalid(HOME, f"{home!r} is no broker of this machine", ", ".join(names))
         broker = self._machine.brokers[names.index(str(home))]
-        if not broker.is_ready:
-            raise Refused(f"broker {home} is not running")
+        if broker.absence:
+            raise Refused(f"broker {home} {broker.absence}")
         return broker
 
     @staticmethod
@@ -120,7 +120,7 @@ class QueueOperations(Rules):
         """Return messages oldest first, and then new ones as they arrive."""
         broker = self._running()[0]
         options = (("partition", partition), ("after", after), ("selector", selector))
-        number: int = await broker.ask(FOLLOW, Call(self._vpn, "follow_queue", (name,), options))
+        number: int = await self._asked(broker, FOLLOW, Call(self._vpn, "follow_queue", (name,), options))
         return self._followed(broker, number)
 
     @staticmethod
@@ -130,9 +130,9 @@ class QueueOperations(Rules):
                 for message in messages:
                     yield message
         except ChannelClosed:
-            return  # the broker has ended, and so have its queues
+            return  # the broker has ended or hangs, and so do its queues
         finally:
-            if broker.is_ready:
+            if not broker.absence:
                 await broker.ask(END, number)
 
     async def take_messages(self, name: str, action: str, selection: MessageSelection) -> TakenView:
@@ -181,11 +181,11 @@ class QueueOperations(Rules):
 
     async def delete_cursor(self, name: str, cursor: str) -> None:
         """Delete a durable cursor."""
-        await self._first("delete_cursor", name, cursor)
+        await self._at_any("delete_cursor", name, cursor)
 
     async def add_batch(self, name: str, cursor: str, batch: ReaderBatch) -> None:
         """Count a batch that the reader of a durable cursor reports."""
-        await self._first("add_batch", name, cursor, batch)
+        await self._at_any("add_batch", name, cursor, batch)
 
     async def list_selectors(self) -> Sequence[DurableSelectorView]:
         """Return the durable selectors, by queue and subscriber."""

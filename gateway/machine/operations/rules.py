@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
-from sluicegate.gateway.machine.channel import ChannelClosed
+from sluicegate.gateway.machine.channel import ChannelClosed, Unanswered
 from sluicegate.gateway.machine.messages import CALL, Call
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, Refused
@@ -19,11 +19,18 @@ class AskedBroker(Protocol):
         """Its name."""
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it takes traffic."""
+    def absence(self) -> str:
+        """Why it cannot be asked: it `is not running`, or `does not answer`; empty while it can."""
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
-        """Have it carry out a request. Raises ChannelClosed if it does not run, and what it raises."""
+        """Have it carry out a request. Raises ChannelClosed if it ends, Unanswered if it hangs; and what it raises."""
+
+
+class BrokerAway(Refused):
+    """The broker that was asked has ended, or does not answer: what has become of the request is not known."""
+
+    def __init__(self, broker: str, how: str) -> None:
+        super().__init__(f"broker {broker} {how}; try again in a moment")
 
 
 Undo = Callable[[AskedBroker], Awaitable[object]]  # takes a change back at one broker
@@ -51,41 +58,69 @@ class Rules:
         self._vpn = vpn
 
     async def _at(self, broker: AskedBroker, operation: str, *given: Any, **options: Any) -> Any:
-        """Carry out an operation at one broker."""
-        return await broker.ask(CALL, Call(self._vpn, operation, given, tuple(options.items())))
+        """Carry out an operation at one broker. Raises BrokerAway."""
+        return await self._asked(broker, CALL, Call(self._vpn, operation, given, tuple(options.items())))
+
+    @staticmethod
+    async def _asked(broker: AskedBroker, verb: str, *arguments: Any) -> Any:
+        """Have a broker carry out a request. Raises BrokerAway, and what it raises."""
+        try:
+            return await broker.ask(verb, *arguments)
+        except Unanswered:
+            raise BrokerAway(broker.name, "does not answer, and may carry it out later") from None
+        except ChannelClosed:
+            raise BrokerAway(broker.name, "has ended meanwhile") from None
 
     def _running(self) -> list[AskedBroker]:
-        """Return the brokers that take traffic. Raises Refused if there is none."""
-        found = [broker for broker in self._machine.brokers if broker.is_ready]
+        """Return the brokers that take traffic and answer. Raises Refused if there is none."""
+        found = [broker for broker in self._machine.brokers if not broker.absence]
         if not found:
-            raise Refused("no broker of this machine is running; try again in a moment")
+            raise Refused(f"{self._why_away()}; try again in a moment")
         return found
 
     def _every(self) -> list[AskedBroker]:
-        """Return all brokers. Raises Refused unless all are running."""
-        if away := self._away():
-            raise Refused(f"the change has to reach every broker, and {', '.join(away)} is not running; try again")
+        """Return all brokers. Raises Refused unless all can be asked."""
+        if away := self._why_away():
+            raise Refused(f"the change has to reach every broker, and {away}; try again")
         return list(self._machine.brokers)
 
     def _away(self) -> list[str]:
-        """Return the names of the brokers that take no traffic."""
-        return [broker.name for broker in self._machine.brokers if not broker.is_ready]
+        """Return the names of the brokers that cannot be asked."""
+        return [broker.name for broker in self._machine.brokers if broker.absence]
+
+    def _why_away(self) -> str:
+        """Return which brokers cannot be asked, and why; empty if all can."""
+        return ", ".join([f"{broker.name} {broker.absence}" for broker in self._machine.brokers if broker.absence])
 
     async def _first(self, operation: str, *given: Any, **options: Any) -> Any:
-        """Carry out at one broker what all of them would answer alike."""
+        """Return what any of the brokers can answer."""
+        away: BrokerAway | None = None
+        for broker in self._running():
+            try:
+                return await self._at(broker, operation, *given, **options)
+            except BrokerAway as error:
+                away = error
+        assert away is not None, "a broker was asked"
+        raise away
+
+    async def _at_any(self, operation: str, *given: Any, **options: Any) -> Any:
+        """Carry out at one broker a change that it takes to where it belongs, once."""
         return await self._at(self._running()[0], operation, *given, **options)
 
     async def _all(self, operation: str, *given: Any, **options: Any) -> list[tuple[AskedBroker, Any]]:
-        """Carry out at all brokers that run; one that dies meanwhile is left out."""
+        """Carry out at all brokers that run; one that ends or hangs meanwhile is left out. Raises Refused."""
 
         async def at(broker: AskedBroker) -> tuple[AskedBroker, Any] | None:
             try:
                 return broker, await self._at(broker, operation, *given, **options)
-            except ChannelClosed:
+            except BrokerAway:
                 return None
 
         answers = await asyncio.gather(*[at(broker) for broker in self._running()])
-        return [each for each in answers if each is not None]
+        found = [each for each in answers if each is not None]
+        if not found:
+            raise Refused("no broker of this machine has answered; try again in a moment")
+        return found
 
     async def _joined(self, operation: str, *given: Any, **options: Any) -> list[Any]:
         """Return the lists of all brokers, one behind the other."""
@@ -94,14 +129,19 @@ class Rules:
     async def _where_it_is(self, operation: str, *given: Any, **options: Any) -> tuple[AskedBroker, Any]:
         """Carry out at the broker that has the object of the operation. Raises NotFound if none has it."""
         missing: NotFound | None = None
+        away: BrokerAway | None = None
         for broker in self._running():
             try:
                 return broker, await self._at(broker, operation, *given, **options)
             except NotFound as error:
                 missing = missing or error
-        assert missing is not None, "a broker is running"
-        if away := self._away():
-            raise Refused(f"{missing}; not running: {', '.join(away)}")
+            except BrokerAway as error:
+                away = error
+        if away is not None:
+            raise away
+        assert missing is not None, "a broker has answered"
+        if others := self._why_away():
+            raise Refused(f"{missing}; {others}")
         raise missing
 
     async def _at_home(self, operation: str, *given: Any, **options: Any) -> Any:

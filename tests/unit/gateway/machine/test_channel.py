@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sluicegate.gateway.config.load import load
-from sluicegate.gateway.machine.channel import Channel, ChannelClosed
+from sluicegate.gateway.machine.channel import Channel, ChannelClosed, Unanswered
 from sluicegate.gateway.views.errors import QueueNotFound
 from sluicegate.messaging.queues.definition import QueueInvalid
 
@@ -87,6 +87,42 @@ def test_who_waits_for_an_end_that_closes_is_told() -> None:
         with pytest.raises(ChannelClosed):
             await one.ask("again")
         one.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_request_that_hangs_is_given_up_and_a_later_answer_is_ignored() -> None:
+    async def scenario() -> None:
+        later = asyncio.Event()
+
+        async def answers_late(verb: str, arguments: tuple[Any, ...]) -> object:
+            if verb == "wait":
+                await later.wait()
+            return verb
+
+        one, other = await channels(nothing, answers_late)
+        waiting = asyncio.create_task(one.ask("wait"))
+        assert await one.ask("began") == "began"
+        one.give_up()
+        with pytest.raises(Unanswered):
+            await waiting
+        later.set()
+        assert await one.ask("again") == "again"
+        one.close()
+        other.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_ping_is_answered_by_the_end_that_runs() -> None:
+    async def scenario() -> None:
+        one, other = await channels(nothing, echo)
+        assert one.ping()
+        assert not one.ping()  # the other end has not run yet
+        assert await one.ask("go") == ("go", ())
+        assert one.ping()
+        one.close()
+        other.close()
 
     asyncio.run(scenario())
 
