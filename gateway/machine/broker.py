@@ -12,6 +12,7 @@ import socket
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, final
 
@@ -24,16 +25,22 @@ from sluicegate.gateway.machine.messages import (
     END,
     FAILED,
     FOLLOW,
+    GONE,
     LEARN,
+    LEARN_RELEASED,
     NEXT,
     READY,
+    RELEASED,
     RELOAD,
     RESTORED,
+    RETIRING,
     STOP,
+    WAITING,
     Call,
     Go,
     Start,
 )
+from sluicegate.gateway.machine.retiring import Retirement
 from sluicegate.gateway.machine.shared_memory import MachineLock, words_of
 from sluicegate.gateway.node.environment import Environment, OperatorPorts
 from sluicegate.gateway.node.node import Node, open_store
@@ -42,7 +49,7 @@ from sluicegate.gateway.node.siblings import Holdings, Siblings
 from sluicegate.gateway.process.brokers import broker_place
 from sluicegate.gateway.process.operator_ports import IMPORTED, make_operations
 from sluicegate.gateway.process.run import collect_from_now_on, freeze, make_node, prepare, unusable_listeners
-from sluicegate.gateway.views.errors import CannotStart
+from sluicegate.gateway.views.errors import CannotStart, LinkNotFound
 from sluicegate.gateway.views.node.runtime import ReloadView
 from sluicegate.messaging.clients.homes import publisher_key
 from sluicegate.messaging.limits.counts import SharedCounts
@@ -151,7 +158,7 @@ class BrokerProcess:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
         start: Start = await channel.ask(BEGIN)
-        siblings = self._siblings = Siblings(start.number, start.names)
+        siblings = self._siblings = Siblings(start.number, start.names, start.count)
         meeting = Passage(passages, take=lambda message, fd: siblings.met(int(message), socket.socket(fileno=fd)))
         try:
             counts = SharedCounts(
@@ -182,12 +189,19 @@ class BrokerProcess:
             await node.stop()  # cleanly, so that the next start need not flag all messages as redelivered
             raise
         self._node = node
-        await channel.ask(READY, node.endpoints(), unusable_listeners(node, config))
+        for number in await channel.ask(READY, node.endpoints(), unusable_listeners(node, config)):
+            await self._forget(node, number)
         collect_from_now_on()
         node.failed.add_done_callback(lambda _: self._stopping.set())
-        settling = asyncio.create_task(self._settle(limits))
+        working = [asyncio.create_task(self._settle(limits))]
+        if siblings.is_retired:
+            tell_left = partial(channel.ask, RETIRING)
+            tell_released = partial(channel.ask, RELEASED)
+            retirement = Retirement(node, siblings, tell_left=tell_left, tell_released=tell_released)
+            working.append(asyncio.create_task(retirement.run()))
         await self._stopping.wait()
-        settling.cancel()
+        for task in working:
+            task.cancel()
         if node.failed.done():
             log.error("the broker cannot continue: %r", node.failed.result())
             store.close()
@@ -220,13 +234,18 @@ class BrokerProcess:
         if verb == STOP:
             self._stopping.set()
             return None
-        if verb == LEARN:
+        if verb in (LEARN, LEARN_RELEASED):
             assert self._siblings is not None, "it has told what it has"
-            self._siblings.learn(*arguments)
+            (self._siblings.learn if verb == LEARN else self._siblings.released)(*arguments)
             return None
         node = self._node
         if node is None:
             raise CannotStart("the broker is starting")
+        if verb == WAITING:
+            return await node.links.waiting_for(arguments[0])
+        if verb == GONE:
+            await self._forget(node, arguments[0])
+            return None
         if verb == RELOAD:
             return await self._reload(node, arguments[0])
         if verb == EMIT:
@@ -242,6 +261,14 @@ class BrokerProcess:
         assert verb == END, verb
         await self._streams.end(arguments[0])
         return None
+
+    async def _forget(self, node: Node, number: int) -> None:
+        """Forget a retired broker that has ended for good. Nothing waits for it."""
+        assert self._siblings is not None, "the node runs"
+        self._siblings.gone(number)
+        node.links.configure()
+        with suppress(LinkNotFound):  # that was done before
+            await node.links.forget(self._siblings.names[number - 1], force=True)
 
     @staticmethod
     async def _reload(node: Node, config: Config) -> ReloadView:

@@ -9,13 +9,19 @@ from sluicegate.gateway.node.siblings import Holdings
 # What a broker asks of the supervisor.
 BEGIN: Final = "begin"  # -> Start
 RESTORED: Final = "restored"  # Holdings -> Go: it has read its spool; answered when all others have as well
-READY: Final = "ready"  # endpoints, listeners that admit nobody by message VPN: it takes traffic
+# endpoints, listeners that admit nobody by message VPN -> numbers of retired brokers that have ended: it takes traffic
+READY: Final = "ready"
 FAILED: Final = "failed"  # text, advice: it cannot start
+RETIRING: Final = "retiring"  # Left: what a retired broker still has; whenever that changes
+RELEASED: Final = "released"  # client identifiers: a retired broker has no sessions of them any more
 
 # What the supervisor asks of a broker.
 STOP: Final = "stop"
 RELOAD: Final = "reload"  # Config -> ReloadView
 LEARN: Final = "learn"  # number, Holdings: what another broker has, which was started again
+LEARN_RELEASED: Final = "learn_released"  # number, client identifiers: another broker has no sessions of them any more
+WAITING: Final = "waiting"  # name of another broker -> how many messages wait for it
+GONE: Final = "gone"  # number: a retired broker has ended for good
 CALL: Final = "call"  # Call -> what the operation returns
 FOLLOW: Final = "follow"  # Call -> number of a stream of what the operation yields
 NEXT: Final = "next"  # number of a stream -> a list of what comes next; empty: it has ended
@@ -29,7 +35,8 @@ class Start:
     """What a broker begins with."""
 
     number: int
-    names: tuple[str, ...]  # of all brokers of the machine
+    names: tuple[str, ...]  # of all brokers of the machine, retired ones last
+    count: int  # of those that are not retired
     config: Config  # its own
 
 
@@ -39,6 +46,15 @@ class Go:
     """A broker may open its ports."""
 
     holdings: dict[int, Holdings]  # of the other brokers, by number
+
+
+@final
+@dataclass(frozen=True)
+class Left:
+    """What a retired broker still has."""
+
+    objects_count: int  # queues, sessions, publishers and others; 0: it can be removed
+    obstacles: tuple[str, ...] = ()  # what does not go by itself, and why
 
 
 @final

@@ -9,11 +9,29 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from typing import Any, Final, final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed, Unanswered
-from sluicegate.gateway.machine.messages import BEGIN, EMIT, FAILED, LEARN, READY, RELOAD, RESTORED, STOP, Go, Start
+from sluicegate.gateway.machine.messages import (
+    BEGIN,
+    EMIT,
+    FAILED,
+    GONE,
+    LEARN,
+    LEARN_RELEASED,
+    READY,
+    RELEASED,
+    RELOAD,
+    RESTORED,
+    RETIRING,
+    STOP,
+    WAITING,
+    Go,
+    Left,
+    Start,
+)
 from sluicegate.gateway.machine.operations.events import MergedEvents
 from sluicegate.gateway.machine.operations.machine import MachineOperations
 from sluicegate.gateway.machine.ports import MachinePorts
@@ -22,7 +40,7 @@ from sluicegate.gateway.machine.watchdog import HEARTBEAT_S, Heartbeats, Step
 from sluicegate.gateway.node.environment import ProcessUsage, process_usage
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.observability.metrics.metric import Sample
-from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided
+from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided, remove_folder
 from sluicegate.gateway.process.run import first_commands, warn_of_unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart, opening, reading_configuration
 from sluicegate.gateway.views.node.runtime import ReloadView
@@ -39,6 +57,7 @@ from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pa
 
 LEARN_S: Final = 5.0  # for brokers to take note of another's holdings; one that stands still holds none up for longer
 STOP_S: Final = 30.0  # for a broker to stop; a process that has not by then is killed
+LOOK_AGAIN_S: Final = 0.2  # whether a retired broker that has nothing left can end
 RESTART_FIRST_S, RESTART_MAX_S = 0.2, 30.0  # delays before a broker that has died is started again
 MODULE: Final = "sluicegate.gateway.machine.broker"
 
@@ -49,9 +68,12 @@ log = logging.getLogger("sluicegate.machine")
 class Broker:
     """One broker as the supervisor sees it: its process, while there is one, and how to reach it."""
 
-    def __init__(self, number: int, name: str) -> None:
+    def __init__(self, number: int, name: str, *, is_retired: bool) -> None:
         self.number: Final = number
         self.name: Final = name
+        self.is_retired: Final = is_retired  # it runs until the others have what it has
+        self.left: Left | None = None  # of a retired one, while it runs
+        self.has_ended = False  # for good
         self.process: asyncio.subprocess.Process | None = None
         self.channel: Channel | None = None
         self.passage: Passage | None = None
@@ -95,16 +117,20 @@ class Broker:
 
 @final
 class Supervisor:
-    """All brokers of the machine."""
+    """All brokers of the machine, also retired ones: it is to have fewer, and these still have data."""
 
-    def __init__(self, config: Config, count: int, *, read: Callable[[], Config]) -> None:
-        """`read` reads the configuration again."""
+    def __init__(self, config: Config, count: int, total: int, *, read: Callable[[], Config]) -> None:
+        """Run `count` brokers, and retired ones up to `total`. `read` reads the configuration again."""
         self._config = config
         self._read = read
-        self.names: Final = broker_names(config.node.name, count)
-        self.brokers: Final = [Broker(number, name) for number, name in enumerate(self.names, 1)]
+        self._count: Final = count
+        self._names: Final = broker_names(config.node.name, total)
+        self.brokers: Final = [
+            Broker(number, name, is_retired=number > count) for number, name in enumerate(self._names, 1)
+        ]
+        self._gone: list[int] = []  # numbers of retired brokers that have ended for good
         self._listener_ports: dict[str, int] = {}  # by name
-        self._memory: Final = make_memory(count)  # what brokers use of limits that are the machine's
+        self._memory: Final = make_memory(total)  # what brokers use of limits that are the machine's
         self._words: Final = words_of(self._memory)
         self._reserved: list[socket.socket] = []  # hold these ports, and do not listen
         self._all_restored = asyncio.Event()
@@ -134,6 +160,7 @@ class Supervisor:
             self._spawn(self._watch())
             await self._until_ready()
             if not self._stopping.is_set():
+                self._spawn(self._retire())
                 await self._ports.open(MachineOperations(self, events=self.events))
                 self._announce(announce)
                 await self._stopping.wait()
@@ -175,7 +202,7 @@ class Supervisor:
         while not self._stopping.is_set():
             started_s = loop.time()
             how = await self._run_once(broker)
-            if self._stopping.is_set():
+            if self._stopping.is_set() or broker.has_ended:
                 return
             lasted_ms = int((loop.time() - started_s) * 1000)
             delay_ms = broker.backoff.next_ms(lasted_ms, random.random())  # no secret
@@ -200,10 +227,11 @@ class Supervisor:
             code = await process.wait()
             return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         finally:
-            clear_table(self._words, broker.number - 1, len(self.names), keeps_spool=True)
+            clear_table(self._words, broker.number - 1, len(self._names), keeps_spool=not broker.has_ended)
             broker.is_ready = False
             broker.heartbeats = Heartbeats()
             broker.holdings = None
+            broker.left = None
             broker.process = None
             broker.passage.close()
             broker.channel.close()
@@ -223,13 +251,19 @@ class Supervisor:
     async def _serve(self, broker: Broker, verb: str, given: tuple[Any, ...]) -> object:
         if verb == BEGIN:
             broker.config = self._config
-            return Start(broker.number, self.names, self._config_of(broker))
+            return Start(broker.number, self._names, self._count, self._config_of(broker))
         if verb == RESTORED:
             return await self._restored(broker, *given)
         if verb == READY:
             broker.endpoints, broker.unusable_listeners = given
             broker.is_ready = True
             log.info("broker %s takes traffic", broker.name)
+            return tuple(self._gone)
+        if verb == RETIRING:
+            self._note_left(broker, *given)
+            return None
+        if verb == RELEASED:
+            await self._released(broker, *given)
             return None
         assert verb == FAILED, verb
         if not self._failure.done():
@@ -238,8 +272,8 @@ class Supervisor:
         return None
 
     def _config_of(self, broker: Broker) -> Config:
-        count = len(self.brokers)
-        return config_of_broker(divided(self._config, count), broker.number, count, self._listener_ports)
+        divided_config = divided(self._config, len(self._names))
+        return config_of_broker(divided_config, broker.number, self._count, self._listener_ports)
 
     async def _restored(self, broker: Broker, holdings: Holdings) -> Go:
         """Have a broker meet the others that run; at the first start, once all have read their spools."""
@@ -312,6 +346,68 @@ class Supervisor:
         except Exception as error:
             log.error("broker %s has not taken over the configuration: %r", broker.name, error)
 
+    # --- retired brokers ---
+
+    @staticmethod
+    def _note_left(broker: Broker, left: Left) -> None:
+        known = () if broker.left is None else broker.left.obstacles
+        for obstacle in left.obstacles:
+            if obstacle not in known:
+                log.warning("retired broker %s still has: %s", broker.name, obstacle)
+        broker.left = left
+
+    async def _released(self, broker: Broker, client_ids: tuple[str, ...]) -> None:
+        """Have all know the clients of which a retired broker has no session any more."""
+        if broker.holdings is not None:
+            broker.holdings = replace(broker.holdings, sessions=broker.holdings.sessions.difference(client_ids))
+        for each in self.brokers:
+            with suppress(ChannelClosed):  # it hears what the broker has when it is started again
+                await each.ask_patiently(LEARN_RELEASED, broker.number, client_ids)
+
+    async def _retire(self) -> None:
+        """End the retired brokers, the last one first, each as soon as it has nothing left."""
+        retired = [broker for broker in self.brokers if broker.is_retired]
+        if not retired:
+            return
+        log.info("retired: %s; what they have is moved to the others", ", ".join(each.name for each in retired))
+        for broker in reversed(retired):
+            while not await self._can_end(broker):
+                await asyncio.sleep(LOOK_AGAIN_S)
+            await self._end(broker)
+        log.info("all retired brokers have ended")
+
+    async def _can_end(self, broker: Broker) -> bool:
+        """Return whether a retired broker has nothing left, and nothing is on its way to it."""
+        if any(each.absence for each in self.brokers):
+            return False
+        try:
+            waiting = [await each.ask(WAITING, broker.name) for each in self.brokers if each is not broker]
+        except ChannelClosed:
+            return False
+        return not any(waiting) and broker.left is not None and broker.left.objects_count == 0
+
+    async def _end(self, broker: Broker) -> None:
+        """End a retired broker for good: its process, its data, and what the others know of it."""
+        process = broker.process
+        broker.has_ended = True
+        await self._ask_to_stop(broker)
+        if process is not None:
+            try:
+                await asyncio.wait_for(process.wait(), STOP_S)
+            except TimeoutError:
+                process.kill()
+        self.brokers.remove(broker)
+        self._gone.append(broker.number)
+        self.events.forget(broker.name)
+        try:
+            await asyncio.to_thread(remove_folder, self._config.data.path, broker.number)
+        except OSError as error:
+            log.error("retired broker %s has nothing left, and its folder cannot be removed: %s", broker.name, error)
+        for each in self.brokers:
+            with suppress(ChannelClosed, CannotStart):  # it hears of it when it is ready
+                await each.ask_patiently(GONE, broker.number)
+        log.info("retired broker %s has ended: the others have what it had", broker.name)
+
     # --- reload, stop ---
 
     async def reload(self) -> list[ReloadView]:
@@ -380,6 +476,8 @@ class Supervisor:
                 "unresponsive_total": broker.unresponsive_count,
                 "killed_total": broker.killed_count,
             }
+            if broker.left is not None:
+                values["retiring"] = broker.left.objects_count
             usage = broker.usage()
             if usage is not None:
                 values |= {"memory_bytes": usage.memory_bytes, "cpu_seconds_total": usage.cpu_ms_total / 1000}

@@ -62,6 +62,11 @@ class Environment:
     siblings: Siblings | None = None  # the other brokers of this machine, if it has several
     limits: SharedLimits | None = None  # those that hold for all of them together
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether the machine is to have fewer brokers, without this one."""
+        return self.siblings is not None and self.siblings.is_retired
+
 
 MACHINE = Environment()
 

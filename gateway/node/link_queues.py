@@ -5,7 +5,7 @@ They outlive links: a link that is deleted leaves them, and an operator has the 
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from sluicegate.actors.messages.data import SessionRows, StoredAnswer, StoreRefused
@@ -161,12 +161,8 @@ class LinkQueues:
         """
         concerned = [self._message_vpns[each] for each in vpns]
         async with self._making:
-            found: list[tuple[MessageVpn, LocalQueue]] = []
-            for vpn in concerned:
-                handle: LocalQueue | None = await vpn.queues.ask(FindQueue(LINK_PREFIX + neighbor))
-                if handle is not None:
-                    found.append((vpn, handle))
-            count = sum([int(handle.target.gate.usage_count) for _, handle in found])
+            found = await self._queues_for(neighbor, concerned)
+            count = _waiting_in(found)
             if count and not force:
                 raise Refused(f"{count} messages wait for {neighbor}; they are lost with force")
             try:
@@ -180,6 +176,19 @@ class LinkQueues:
                 if kept is not None:
                     linked.forget(neighbor)
                     self._services.spool.inbox.post(SessionRows(kept.rows_to_delete(), None, 0, until_done=True))
+
+    async def waiting_for(self, neighbor: str) -> int:
+        """Return how many messages wait for a neighbor, in all message VPNs."""
+        return _waiting_in(await self._queues_for(neighbor, self._message_vpns.values()))
+
+    @staticmethod
+    async def _queues_for(neighbor: str, vpns: Iterable[MessageVpn]) -> list[tuple[MessageVpn, LocalQueue]]:
+        found: list[tuple[MessageVpn, LocalQueue]] = []
+        for vpn in list(vpns):
+            handle: LocalQueue | None = await vpn.queues.ask(FindQueue(LINK_PREFIX + neighbor))
+            if handle is not None:
+                found.append((vpn, handle))
+        return found
 
     def _vpn(self, vpn: MessageVpn) -> LinkedVpn:
         known = self._linked.get(vpn.name)
@@ -211,3 +220,7 @@ class LinkQueues:
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]
+
+
+def _waiting_in(queues: list[tuple[MessageVpn, LocalQueue]]) -> int:
+    return sum([int(handle.target.gate.usage_count) for _, handle in queues])

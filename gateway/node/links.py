@@ -197,6 +197,10 @@ class NodeLinks:
             raise LinkNotFound(name)
         await self._queues.forget(name, vpns, force=force)
 
+    async def waiting_for(self, name: str) -> int:
+        """Return how many messages wait for a neighbor, in all message VPNs."""
+        return await self._queues.waiting_for(name)
+
     def overruns(self) -> dict[str, int]:
         """Return how many messages of neighbors queues took beyond their limits, by message VPN."""
         return self._queues.overruns()

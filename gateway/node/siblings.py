@@ -6,7 +6,7 @@ sockets, and passes one of these.
 
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -38,13 +38,19 @@ class SiblingAway(OSError):
 
 @final
 class Siblings:
-    """The brokers of this machine. Numbers begin with 1."""
+    """The brokers of this machine. Numbers begin with 1.
 
-    def __init__(self, number: int, names: tuple[str, ...]) -> None:
+    The last of them may be retired: the machine is to have fewer, and they run until others have what they had.
+    """
+
+    def __init__(self, number: int, names: tuple[str, ...], count: int) -> None:
+        """`count` brokers are not retired."""
         self.number: Final = number  # of this broker
         self.names: Final = names  # of all, in the order of their numbers
-        self.homes: Final = Homes(number, len(names))  # of client identifiers
-        self.publisher_homes: Final = Homes(number, len(names))  # of named publishers of the flow protocol
+        self.count: Final = count
+        self.homes: Final = Homes(number, count)  # of client identifiers
+        self.publisher_homes: Final = Homes(number, count)  # of named publishers of the flow protocol
+        self._gone: set[int] = set()  # retired ones that have ended for good
         self._adopts: dict[bytes, Adopt] = {}  # by kind; of others, sockets wait until the node takes them
         self._early: list[tuple[bytes, int, PeerRecord, bytes]] = []
         self._queues: dict[int, dict[str, frozenset[str]]] = {}  # durable ones that brokers have
@@ -58,7 +64,14 @@ class Siblings:
     @property
     def others(self) -> tuple[str, ...]:
         """The names of the other brokers."""
-        return tuple(name for name in self.names if name != self.name)
+        return tuple(
+            name for number, name in enumerate(self.names, 1) if number != self.number and number not in self._gone
+        )
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether this broker is to hand all that it has to the others."""
+        return self.number > self.count
 
     def begin(self, holdings: Mapping[int, Holdings]) -> None:
         """Take note of what all brokers of the machine have, this one included."""
@@ -75,12 +88,30 @@ class Siblings:
         for publisher in holdings.publishers:
             self.publisher_homes.hold(publisher, number)
 
+    def released(self, number: int, client_ids: Iterable[str]) -> None:
+        """A broker has no sessions any more of clients that belong to others."""
+        for client_id in client_ids:
+            self.homes.release(client_id, number)
+
+    def gone(self, number: int) -> None:
+        """A retired broker has ended for good."""
+        self._gone.add(number)
+        self._queues.pop(number, None)
+        self.homes.forget(number)
+        self.publisher_homes.forget(number)
+        passage = self._passages.pop(number, None)
+        if passage is not None:
+            passage.close()
+
     def is_home_of_queue(self, vpn: str, name: str) -> bool:
-        """Return whether a queue of the configuration belongs to this broker: to the one that has it, or should."""
+        """Return whether a queue of the configuration belongs to this broker: to the one that had it at the start.
+
+        One that no broker had belongs to the broker that its name chooses.
+        """
         for number, queues in sorted(self._queues.items()):
             if name in queues.get(vpn, ()):
                 return number == self.number
-        return home_of(name, len(self.names)) == self.number
+        return home_of(name, self.count) == self.number
 
     def dials(self, name: str) -> bool:
         """Return whether this broker, of two, is the one that makes their link."""

@@ -33,6 +33,7 @@ from sluicegate.gateway.config.sections.node import Queues as QueuesSection
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.shared_limits import SharedLimits
+from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
 from sluicegate.gateway.provisioning.bridges import Bridges
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
@@ -304,6 +305,10 @@ class MessageVpn:
         """The number of MQTT sessions."""
         return self._sessions().count
 
+    def session_clients(self) -> list[str]:
+        """Return the identifiers of the clients that have an MQTT session."""
+        return self._sessions().client_ids()
+
     @property
     def session_quota(self) -> SessionQuota:
         """The quota of MQTT sessions, and what is used of it."""
@@ -313,6 +318,13 @@ class MessageVpn:
         sessions = self.sessions.behaviour
         assert isinstance(sessions, SessionDirectory)
         return sessions
+
+    @property
+    def named_publishers_count(self) -> int:
+        """The number of named publishers of the flow protocol, connected or not."""
+        publishers = self.publishers.actor
+        assert isinstance(publishers, PublisherDirectory)
+        return publishers.count
 
     @property
     def queues_count(self) -> int:
@@ -338,8 +350,17 @@ class MessageVpn:
         section, siblings = self.config.queues, self._services.environment.siblings
         if siblings is None:
             return section
-        here = tuple([each for each in section.declared if siblings.is_home_of_queue(self.name, each.config.name)])
+        here = tuple([each for each in section.declared if self._is_home_of(each.config.name, siblings)])
         return section.model_copy(update={"declared": here})
+
+    def _is_home_of(self, queue: str, siblings: Siblings) -> bool:
+        """Return whether a queue of the configuration belongs here. Since the start it may have moved."""
+        if queue in self.queue_targets:
+            return True
+        neighbors = self.space.neighbors
+        if self.is_started and neighbors is not None and neighbors.queues.homes(queue):
+            return False
+        return siblings.is_home_of_queue(self.name, queue)
 
     # --- construction ---
 
@@ -539,6 +560,7 @@ class MessageVpn:
                     clients=self.clients,
                     selectors=self.selectors,
                     network=self.network_clients,
+                    is_retired=services.environment.is_retired,
                 ),
             ),
             name="mqtt-sessions",

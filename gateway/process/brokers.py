@@ -5,7 +5,9 @@ The first has the name and the data folder that a single broker has: so a data f
 
 import math
 import os
+import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -18,6 +20,7 @@ from sluicegate.storage.backup.folder import BROKERS_FOLDER
 
 T = TypeVar("T", bound=NamedSection)
 
+REMOVED_SUFFIX: Final = ".removed"  # of a folder that is being deleted
 CGROUPS: Final = Path("/sys/fs/cgroup")  # control groups, version 2; in a container, the root is the container's own
 
 
@@ -71,21 +74,42 @@ def brokers_in(folder: Path) -> tuple[int, ...]:
     return (1, *sorted(number for number in numbers if number > 1))
 
 
-def check_no_broker_is_left_out(data: Path, count: int) -> None:
-    """Raise CannotStart if a data folder has what more brokers have left there."""
+def total_count(data: Path, count: int) -> int:
+    """Return how many brokers have to run: `count`, and retired ones behind them, which have left data in the folder.
+
+    Raises CannotStart for a folder that cannot be read.
+    """
     try:
-        there_are = brokers_in(data)[-1]
+        finish_removals(data)
+        return max(count, brokers_in(data)[-1])
     except OSError as error:
         raise CannotStart(f"the data folder {data} cannot be used: {error.strerror}") from None
-    if there_are > count:
-        text = f"the data folder {data} has queues and sessions of {there_are} brokers, and only {count} would start"
-        raise CannotStart(text, advice=f"Start it with --brokers {there_are}.")
+
+
+def remove_folder(data: Path, number: int) -> None:
+    """Delete the data of a broker that has nothing left. A start that comes in between finds all of it, or nothing.
+
+    Raises OSError.
+    """
+    finish_removals(data)
+    folder = broker_folder(data, number)
+    folder.rename(folder.with_name(f"{number}{REMOVED_SUFFIX}"))
+    finish_removals(data)
+    with suppress(OSError):  # there are others
+        folder.parent.rmdir()
+
+
+def finish_removals(data: Path) -> None:
+    """Delete what is left of folders whose removal was interrupted. Raises OSError."""
+    for each in (data / BROKERS_FOLDER).glob(f"*{REMOVED_SUFFIX}"):
+        shutil.rmtree(each)
 
 
 def config_of_broker(config: Config, number: int, count: int, ports: Mapping[str, int]) -> Config:
     """Return the configuration of one broker of so many. `ports` are those of listeners that the kernel has picked.
 
-    A bridge, and a REST delivery point, runs at one broker, which its name chooses.
+    A bridge, and a REST delivery point, runs at one broker, which its name chooses; none at a retired broker, whose
+    number is greater than `count`.
     """
 
     def here(named: Iterable[T]) -> tuple[T, ...]:

@@ -17,7 +17,6 @@ from sluicegate.gateway.node.environment import MACHINE, Environment, OperatorPo
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.os_limits import keep_freed_memory, raise_file_limit
 from sluicegate.gateway.observability.logs import set_up_logging
-from sluicegate.gateway.process.brokers import check_no_broker_is_left_out
 from sluicegate.gateway.process.operator_ports import AdminPorts
 from sluicegate.gateway.views.errors import CannotStart
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
@@ -71,7 +70,6 @@ def run(config: Config, *, reload: Callable[[], Config]) -> int:
     The caller disables the garbage collector before importing this module; it is enabled when the node is ready. The
     caller also blocks SIGHUP, which would end the process; it is unblocked once its handler is set. Raises CannotStart.
     """
-    check_no_broker_is_left_out(config.data.path, 1)
     prepare(config)
     return socket_loop.run(_serve(config, reload))
 

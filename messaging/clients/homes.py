@@ -7,8 +7,9 @@ Each identifier has one home, so that its session, and each later connection of 
 is chosen by rendezvous hashing: each broker has a weight for the identifier, and the greatest wins. With one more
 broker only the identifiers move that it wins, and with one less only its own.
 
-A session does not move when the number of brokers changes: the broker that has it tells the others, and stays the
-identifier's home until the session ends.
+A session does not move when there are more brokers: the broker that has it tells the others, and stays the identifier's
+home. With less brokers, those that are left over are retired. They are the home of nothing but the sessions that they
+have, until these are elsewhere.
 """
 
 from collections.abc import Callable
@@ -47,6 +48,8 @@ def assigned_id(draw: Callable[[int], int]) -> str:
 
 def _is_home(client_id: str, broker: int, brokers: int) -> bool:
     """Return whether a broker is the home: mostly a few weights show that it is not."""
+    if broker > brokers:
+        return False
     key = client_id.encode("utf-8", "surrogatepass")
     weight = _weight(key, broker)
     for other in range(1, broker):
@@ -65,15 +68,20 @@ class Homes:
     """The homes of all identifiers, as one broker knows them."""
 
     def __init__(self, here: int, brokers: int) -> None:
-        """`here` is the number of this broker, 1 to `brokers`. Raises ValueError for another."""
-        if not 1 <= here <= brokers:
-            raise ValueError(f"broker {here} of {brokers}; allowed: 1 to {brokers}")
+        """`here` is the number of this broker, from 1 on; above `brokers` it is retired. Raises ValueError below 1."""
+        if here < 1 or brokers < 1:
+            raise ValueError(f"broker {here} of {brokers}; numbers begin with 1")
         self.here: Final = here
         self.brokers: Final = brokers
         self._held: dict[int, set[str]] = {}  # identifiers whose sessions are not where they belong, by broker
 
     def __repr__(self) -> str:
         return f"Homes({self.here} of {self.brokers}, {self.exceptions_count} exceptions)"
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether this broker is the home of nothing but the sessions that it has."""
+        return self.here > self.brokers
 
     @property
     def exceptions_count(self) -> int:
@@ -111,6 +119,7 @@ class Homes:
 
     def assign(self, draw: Callable[[int], int]) -> str:
         """Return an identifier that is at home here, for a client that brings none; `draw` returns random bits."""
+        assert not self.is_retired, "no client without an identifier comes to a retired broker"
         while True:
             client_id = assigned_id(draw)
             if self.belongs_here(client_id):

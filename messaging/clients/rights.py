@@ -27,6 +27,7 @@ LOGINS_BUSY: Final = "logins_busy"
 BUSY: Final = "503 Too Many Logins: more passwords wait to be checked than can be in time; try again later"
 VPN_UNKNOWN: Final = "message_vpn_not_allowed"  # the VPN does not exist, or is not the client's own
 VPN_DOWN: Final = "message_vpn_unavailable"
+BROKER_RETIRED: Final = "broker_retired"  # it has nothing of the client, whose home is another one of this machine
 CONNECT_ACL: Final = "connect_acl"
 USERNAME_SHUT_DOWN: Final = "client_username_shutdown"
 TOO_MANY_CONNECTIONS: Final = "too_many_connections"

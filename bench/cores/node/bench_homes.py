@@ -138,7 +138,7 @@ async def _start(folder: Path, name: str, siblings: Siblings | None) -> Node:
 
 async def _start_two(folder: Path) -> list[Node]:
     """Start two brokers of one machine."""
-    siblings = [Siblings(number, NAMES) for number in (1, 2)]
+    siblings = [Siblings(number, NAMES, len(NAMES)) for number in (1, 2)]
     for each, end, other in zip(siblings, make_pair(), (2, 1), strict=True):
         each.met(other, end)
     return [await _start(folder, each.name, each) for each in siblings]

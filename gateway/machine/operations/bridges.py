@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from sluicegate.gateway.machine.operations.rules import AskedBroker, Rules
+from sluicegate.gateway.machine.operations.rules import AskedBroker, Rules, least_used
 from sluicegate.gateway.views.bridges import BridgeView
 from sluicegate.gateway.views.rest import RestDeliveryPointView
 
@@ -55,7 +55,7 @@ class BridgeOperations(Rules):
         for broker, views in answers:
             if any(each.name == name for each in views):
                 return broker  # which refuses another one
-        return min(answers, key=lambda each: len(each[1]))[0]
+        return least_used(answers)
 
     async def update_bridge(self, name: str, changes: Mapping[str, object]) -> BridgeView:
         """Change a bridge that operators created."""

@@ -162,7 +162,13 @@ class MachineOperations(DefinitionOperations, QueueOperations, BridgeOperations,
 
         brokers = self._machine.brokers
         answers = await asyncio.gather(*[of(broker) for broker in brokers])
-        return merged_health({broker.name: answer for broker, answer in zip(brokers, answers, strict=True)})
+        found = merged_health({broker.name: answer for broker, answer in zip(brokers, answers, strict=True)})
+        left = [
+            f"retired broker {broker.name} still has: {obstacle}"
+            for broker in brokers
+            for obstacle in (() if broker.left is None else broker.left.obstacles)
+        ]
+        return replace(found, reasons=(*found.reasons, *left))
 
 
 def _of_brokers(answers: Iterable[tuple[str, Sequence[Sample]]]) -> list[Sample]:

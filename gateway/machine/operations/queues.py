@@ -6,7 +6,7 @@ from typing import Final
 
 from sluicegate.gateway.machine.channel import ChannelClosed
 from sluicegate.gateway.machine.messages import END, FOLLOW, NEXT, Call
-from sluicegate.gateway.machine.operations.rules import AskedBroker, Rules
+from sluicegate.gateway.machine.operations.rules import AskedBroker, Rules, least_used
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.provisioning.queues import LINK_PREFIX
 from sluicegate.gateway.views.errors import QueueAlreadyExists, Refused
@@ -15,6 +15,7 @@ from sluicegate.gateway.views.queues.explanations import KeyExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
+from sluicegate.messaging.clients.homes import home_of
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 HOME: Final = "home"  # the field of a request to create a queue that names its broker
@@ -42,10 +43,10 @@ class QueueOperations(Rules):
         return any(each.name == name and each.broker in away for each in elsewhere)
 
     def _home_asked_for(self, home: object) -> AskedBroker:
-        names = [broker.name for broker in self._machine.brokers]
-        if home not in names:
-            raise QueueInvalid(HOME, f"{home!r} is no broker of this machine", ", ".join(names))
-        broker = self._machine.brokers[names.index(str(home))]
+        staying = {broker.name: broker for broker in self._machine.brokers if not broker.is_retired}
+        broker = staying.get(str(home))
+        if broker is None:
+            raise QueueInvalid(HOME, f"{home!r} is no broker of this machine, or is retired", ", ".join(staying))
         if broker.absence:
             raise Refused(f"broker {home} {broker.absence}")
         return broker
@@ -162,6 +163,8 @@ class QueueOperations(Rules):
 
     async def move_queue(self, name: str, to: str) -> None:
         """Begin to move a queue to another broker, of this machine or another one."""
+        if any(each.name == to and each.is_retired for each in self._machine.brokers):
+            raise Refused(f"broker {to} is retired: what it has is moved away")
         await self._here_or_anywhere("move_queue", name, to)
 
     async def cancel_move(self, name: str) -> None:
@@ -212,6 +215,9 @@ def _home_for(dead_msg_queue: object, named: Sequence[tuple[AskedBroker, Sequenc
     Dead messages do not cross links.
     """
     for broker, names in named:
-        if dead_msg_queue in names:
+        if dead_msg_queue in names and not broker.is_retired:
             return broker
-    return min(named, key=lambda each: len(each[1]))[0]
+        if dead_msg_queue in names:  # it is moved where its name chooses
+            staying = [each for each, _ in named if not each.is_retired]
+            return staying[home_of(str(dead_msg_queue), len(staying)) - 1]
+    return least_used(named)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from sluicegate.gateway.machine.channel import ChannelClosed, Unanswered
-from sluicegate.gateway.machine.messages import CALL, Call
+from sluicegate.gateway.machine.messages import CALL, Call, Left
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.views.errors import NotFound, QueueNotFound, Refused
 from sluicegate.gateway.views.node.runtime import ReloadView
@@ -21,6 +21,14 @@ class AskedBroker(Protocol):
     @property
     def absence(self) -> str:
         """Why it cannot be asked: it `is not running`, or `does not answer`; empty while it can."""
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether it hands what it has to the others, and then ends: it gets nothing new."""
+
+    @property
+    def left(self) -> Left | None:
+        """What a retired broker still has; None while it does not run, and of others."""
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """Have it carry out a request. Raises ChannelClosed if it ends, Unanswered if it hangs; and what it raises."""
@@ -48,6 +56,14 @@ class Machine(Protocol):
 
     def samples(self) -> list[Sample]:
         """Return the samples of the supervisor itself."""
+
+
+def least_used(found: Sequence[tuple[AskedBroker, Sequence[object]]]) -> AskedBroker:
+    """Return the broker with the fewest objects of a kind, for a new one. Raises Refused."""
+    staying = [each for each in found if not each[0].is_retired]
+    if not staying:
+        raise Refused("the brokers that could have it are not running; try again in a moment")
+    return min(staying, key=lambda each: len(each[1]))[0]
 
 
 class Rules:

@@ -113,9 +113,12 @@ class ProtocolServer(ABC, Generic[C, S]):
         """Return the services that connections to a message VPN use."""
 
     async def start(self) -> None:
-        """Open the listeners. Raises CannotStart for a port that cannot be bound, or an unusable certificate."""
+        """Open the listeners. Raises CannotStart for a port that cannot be bound, or an unusable certificate.
+
+        A retired broker has none: it serves the clients that others pass to it.
+        """
         for name, config in self._services.config.listeners.enabled().items():
-            if name in self.schemes:
+            if name in self.schemes and not self._services.environment.is_retired:
                 with opening(f"listeners.{name}", config.host, config.port):
                     listener = make_listener(
                         name,

@@ -20,6 +20,11 @@ BROKERS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_broker_restarts_total", COUNTER, "Times that the broker was started again because it had ended"),
     Metric("sluicegate_broker_unresponsive_total", COUNTER, "Times that the broker stopped to answer the supervisor"),
     Metric("sluicegate_broker_killed_total", COUNTER, "Times that the broker was killed because it did not answer"),
+    Metric(
+        "sluicegate_broker_retiring",
+        GAUGE,
+        "Queues, sessions and other objects that a retired broker still has; only of retired brokers",
+    ),
     Metric("sluicegate_broker_memory_bytes", GAUGE, "Resident memory of the broker's process"),
     Metric("sluicegate_broker_cpu_seconds_total", COUNTER, "Processor time of the broker's process"),
 )

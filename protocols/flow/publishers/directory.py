@@ -55,6 +55,11 @@ class PublisherDirectory(LoopActor):
             PublishFailed: lambda message: self._answered(message.token, message.reason),
         }
 
+    @property
+    def count(self) -> int:
+        """How many publishers are known, with a connection or without."""
+        return len(self._by_name)
+
     def on_start(self) -> None:
         """Start the sweep for expired publishers."""
         self.cell.after(SWEEP_MS, self._sweep)

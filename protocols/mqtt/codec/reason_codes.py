@@ -6,6 +6,7 @@ Behind them are the two protocol errors: `PeerViolation`, which carries a reason
 from typing import Final, final
 
 from sluicegate.messaging.clients.rights import (
+    BROKER_RETIRED,
     EGRESS_FLOWS,
     ENDPOINT_COUNT,
     LOGINS_BUSY,
@@ -143,6 +144,7 @@ CONNACK_3X: Final[dict[int, int]] = {
 DENIAL_CODES: Final[dict[str, int]] = {
     LOGINS_BUSY: SERVER_BUSY,
     VPN_DOWN: SERVER_UNAVAILABLE,
+    BROKER_RETIRED: SERVER_UNAVAILABLE,
     TOO_MANY_CONNECTIONS: QUOTA_EXCEEDED,
     SUBSCRIPTION_COUNT: QUOTA_EXCEEDED,
     SESSION_COUNT: QUOTA_EXCEEDED,

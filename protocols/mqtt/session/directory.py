@@ -15,7 +15,7 @@ from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone, gather
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
 from sluicegate.actors.runtime.tasks import run
-from sluicegate.messaging.clients.rights import SESSION_OF_ANOTHER, ClientDenied
+from sluicegate.messaging.clients.rights import BROKER_RETIRED, SESSION_OF_ANOTHER, ClientDenied
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.publication import Publication
@@ -71,7 +71,9 @@ class SessionDirectory(Behaviour):
         clients: ClientRoster,
         selectors: Selectors,
         network: NetworkClients,
+        is_retired: bool = False,
     ) -> None:
+        """`is_retired`: there are to be no sessions here but those that there are."""
         self._cell = cell
         self._runtime = cell.runtime
         self._router = router
@@ -80,6 +82,7 @@ class SessionDirectory(Behaviour):
         self._clients = clients
         self._selectors = selectors
         self._network = network
+        self._is_retired = is_retired
         network.directory = cell.inbox
         self._row_prefix = space.row_prefix
         self._sessions: dict[str, Session] = {}
@@ -96,6 +99,10 @@ class SessionDirectory(Behaviour):
     def count(self) -> int:
         """How many sessions there are, with a connection or without."""
         return len(self._sessions)
+
+    def client_ids(self) -> list[str]:
+        """Return whose sessions there are."""
+        return list(self._sessions)
 
     def receive(self, message: Any) -> Any:
         """Handle a claim, or a session that is returned."""
@@ -182,6 +189,9 @@ class SessionDirectory(Behaviour):
         """Give a session that no connection has, or a new one, to the client's connection."""
         present = session is not None
         if session is None:
+            if self._is_retired:
+                text = "503 Broker Retired: the client has no session here; another broker of this machine is its home"
+                raise ClientDenied(BROKER_RETIRED, text)
             session = Session(message.client_id, expiry_s=message.expiry_s, row_prefix=self._row_prefix)
             self._sessions[message.client_id] = session
         else:

@@ -15,14 +15,17 @@ from support.broker.linked_brokers import LinkedBroker, until
 class SiblingBroker(LinkedBroker):
     """One of them. The wire is not judged: a client may begin at one broker, and go on at another."""
 
-    def __init__(self, folder: Path, number: int, names: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    def __init__(
+        self, folder: Path, number: int, names: tuple[str, ...], count: int, settings: tuple[str, ...]
+    ) -> None:
         super().__init__(folder, (f"node.name={names[number - 1]}", *settings))
         self.number = number
         self._names = names
-        self.siblings = Siblings(number, names)
+        self._count = count  # those behind are retired
+        self.siblings = Siblings(number, names, count)
 
     def environment(self) -> Environment:
-        self.siblings = Siblings(self.number, self._names)
+        self.siblings = Siblings(self.number, self._names, self._count)
         return Environment(siblings=self.siblings)
 
     async def stop(self) -> None:
@@ -38,9 +41,12 @@ class SiblingBroker(LinkedBroker):
 class MachineBrokers:
     """Brokers 1 and 2 between start and stop, linked to each other."""
 
-    def __init__(self, folder: Path, *settings: str) -> None:
+    def __init__(self, folder: Path, *settings: str, count: int = 2) -> None:
+        """`count` of them are not retired."""
         names = ("machine-1", "machine-2")
-        self.all = [SiblingBroker(folder / name, number, names, settings) for number, name in enumerate(names, 1)]
+        self.all = [
+            SiblingBroker(folder / name, number, names, count, settings) for number, name in enumerate(names, 1)
+        ]
 
     def __getitem__(self, number: int) -> SiblingBroker:
         return self.all[number - 1]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from support.processes.gateway import STOP_S, GatewayProcess, wait_until
 
+RETIRED_S = 90
 BACK_S = 45  # for a broker that was killed to take traffic again, on a busy machine
 
 
@@ -19,6 +20,24 @@ class MachineProcess(GatewayProcess):
     def up_count(self) -> float:
         """Return how many brokers take traffic."""
         return self.metric("sluicegate_broker_up")
+
+    def broker_folders(self) -> list[int]:
+        """Return the numbers of the brokers that have a folder of their own in the data folder."""
+        folder = self.data / "brokers"
+        return sorted(int(each.name) for each in folder.iterdir() if each.name.isdecimal()) if folder.is_dir() else []
+
+    def until_retired(self, count: int) -> None:
+        """Wait until so many brokers are left, with all that there was."""
+        wait_until(
+            lambda: self.broker_folders() == list(range(2, count + 1)) and self.up_count() == count,
+            within_s=RETIRED_S,
+            what=f"{count} brokers",
+        )
+
+    def payloads(self, queue: str) -> list[str]:
+        """Return the payloads of a queue's messages, oldest first."""
+        answer = self._get(f"/queues/{queue}/messages", limit="1000").raise_for_status()
+        return [str(each["payload"]) for each in answer.json()["messages"]]
 
     def kill_supervisor(self) -> None:
         """Kill the supervisor alone: its brokers notice that it is gone."""

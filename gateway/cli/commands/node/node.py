@@ -62,10 +62,11 @@ def serve(
     loaded = loaded_config(config, data, settings)
     gc.disable()  # until the node is ready: objects made by the start stay, so collecting is wasted work
     from sluicegate.gateway.machine.serve import serve_machine  # late, likewise
+    from sluicegate.gateway.process.brokers import total_count
     from sluicegate.gateway.process.run import run  # late: every other command starts without the broker's code
 
     try:
-        if loaded.brokers is None:
+        if loaded.brokers is None and total_count(loaded.data.path, 1) == 1:
             exit_code = run(loaded, reload=lambda: _reloaded(config, data, settings))
         else:
             exit_code = serve_machine(loaded, reload=lambda: _reloaded(config, data, settings))

@@ -26,7 +26,7 @@ def named_at(home: int) -> str:
 def test_a_queue_belongs_to_the_broker_that_has_it() -> None:
     holdings = {1: NOTHING, 2: Holdings({"sales": frozenset({named_at(1)})}, frozenset()), 3: NOTHING}
     for number in (1, 2, 3):
-        siblings = Siblings(number, NAMES)
+        siblings = Siblings(number, NAMES, len(NAMES))
         siblings.begin(holdings)
         assert siblings.is_home_of_queue("sales", named_at(1)) == (number == 2)
         assert siblings.is_home_of_queue("default", named_at(1)) == (number == 1)
@@ -34,20 +34,20 @@ def test_a_queue_belongs_to_the_broker_that_has_it() -> None:
 
 @pytest.mark.parametrize("home", [1, 2, 3])
 def test_a_queue_that_nobody_has_belongs_to_one_broker(home: int) -> None:
-    homes = [number for number in (1, 2, 3) if Siblings(number, NAMES).is_home_of_queue("default", named_at(home))]
-    assert homes == [home]
+    all_siblings = [Siblings(number, NAMES, len(NAMES)) for number in (1, 2, 3)]
+    assert [each.number for each in all_siblings if each.is_home_of_queue("default", named_at(home))] == [home]
 
 
 def test_of_two_brokers_that_have_a_queue_one_is_its_home() -> None:
     """A copied data folder gives both of them one."""
-    siblings = Siblings(2, NAMES)
+    siblings = Siblings(2, NAMES, len(NAMES))
     both = Holdings({"default": frozenset({"orders"})}, frozenset())
     siblings.begin({2: both, 3: both})
     assert siblings.is_home_of_queue("default", "orders")
 
 
 def test_a_session_stays_at_the_broker_that_has_it_until_that_starts_without() -> None:
-    siblings = Siblings(1, NAMES)
+    siblings = Siblings(1, NAMES, len(NAMES))
     siblings.begin({1: NOTHING, 2: Holdings({}, frozenset({named_at(1), named_at(2)})), 3: NOTHING})
     assert siblings.homes.home_of(named_at(1)) == 2
     assert siblings.homes.exceptions_count == 1
@@ -55,9 +55,28 @@ def test_a_session_stays_at_the_broker_that_has_it_until_that_starts_without() -
     assert siblings.homes.home_of(named_at(1)) == 1
 
 
+def test_a_retired_broker_is_home_of_what_it_has_until_it_has_gone() -> None:
+    holdings = {3: Holdings({"default": frozenset({"orders"})}, frozenset({"a", "b"}), frozenset({"p"}))}
+    staying, retired = Siblings(1, NAMES, 1), Siblings(3, NAMES, 1)
+    for each in (staying, retired):
+        each.begin(holdings)
+    assert (staying.is_retired, retired.is_retired) == (False, True)
+    assert retired.is_home_of_queue("default", "orders")
+    assert not retired.is_home_of_queue("default", "new")
+    assert staying.homes.home_of("a") == 3
+    staying.released(3, ["a"])
+    assert (staying.homes.home_of("a"), staying.homes.home_of("b")) == (1, 3)
+    assert list(staying.others) == ["machine-2", "machine-3"]
+    staying.gone(3)
+    assert staying.homes.home_of("b") == 1
+    assert staying.publisher_homes.home_of("p") == 1
+    assert staying.is_home_of_queue("default", "orders")
+    assert list(staying.others) == ["machine-2"]
+
+
 def test_sockets_that_come_before_the_node_takes_them_wait(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        siblings = Siblings(1, NAMES)
+        siblings = Siblings(1, NAMES, len(NAMES))
         ours, theirs = make_pair()
         siblings.met(2, ours)
         came: list[tuple[str, PeerRecord, bytes]] = []
@@ -92,7 +111,7 @@ def test_sockets_that_come_before_the_node_takes_them_wait(run: RunOnLoop) -> No
 
 def test_sockets_that_the_node_never_takes_are_closed_as_it_stops(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        siblings = Siblings(1, NAMES)
+        siblings = Siblings(1, NAMES, len(NAMES))
         ours, theirs = make_pair()
         siblings.met(2, ours)
         client, served = socket.socketpair()
@@ -109,7 +128,7 @@ def test_sockets_that_the_node_never_takes_are_closed_as_it_stops(run: RunOnLoop
 
 def test_a_broker_is_away_until_it_is_met_and_when_it_has_died(run: RunOnLoop) -> None:
     async def scenario() -> None:
-        siblings = Siblings(1, NAMES)
+        siblings = Siblings(1, NAMES, len(NAMES))
         assert siblings.passage_to(2) is None
         with pytest.raises(SiblingAway):
             siblings.connect("machine-2")

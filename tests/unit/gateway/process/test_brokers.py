@@ -10,13 +10,13 @@ from sluicegate.gateway.process.brokers import (
     broker_folder,
     broker_names,
     brokers_in,
-    check_no_broker_is_left_out,
     config_of_broker,
     count_of,
     divided,
     processors,
+    remove_folder,
+    total_count,
 )
-from sluicegate.gateway.views.errors import CannotStart
 
 DATA = Path("data")
 
@@ -64,12 +64,36 @@ def test_a_broker_has_its_own_name_and_folder_the_picked_ports_and_none_for_oper
     assert config.node.is_named()
 
 
-def test_nobody_starts_with_fewer_brokers_than_have_data(tmp_path: Path) -> None:
+def test_brokers_that_have_data_run_though_fewer_are_asked_for(tmp_path: Path) -> None:
+    assert total_count(tmp_path, 1) == 1
     broker_folder(tmp_path, 3).mkdir(parents=True)
-    check_no_broker_is_left_out(tmp_path, 3)
-    with pytest.raises(CannotStart, match="has queues and sessions of 3 brokers, and only 1 would start") as refused:
-        check_no_broker_is_left_out(tmp_path, 1)
-    assert refused.value.advice == "Start it with --brokers 3."
+    assert [total_count(tmp_path, count) for count in (1, 3, 4)] == [3, 3, 4]
+
+
+def test_the_folder_of_a_retired_broker_goes_as_a_whole(tmp_path: Path) -> None:
+    for number in (2, 3):
+        broker_folder(tmp_path, number).mkdir(parents=True)
+        (broker_folder(tmp_path, number) / "log").write_bytes(b"1")
+    remove_folder(tmp_path, 3)
+    assert [path.name for path in (tmp_path / "brokers").iterdir()] == ["2"]
+    remove_folder(tmp_path, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_removal_that_was_interrupted_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    broker_folder(tmp_path, 2).mkdir(parents=True)
+    interrupted = tmp_path / "brokers" / "3.removed"
+    interrupted.mkdir()
+    (interrupted / "log").write_bytes(b"1")
+    assert total_count(tmp_path, 1) == 2
+    assert not interrupted.exists()
+
+
+def test_a_retired_broker_runs_no_bridges() -> None:
+    settings = ["node.name=edge", "bridges.0.name=b", "data.path=data"]
+    settings += ["bridges.0.remote_url=mqtt://broker.example", "bridges.0.incoming.0.remote_topic=t/#"]
+    config = config_of_broker(load(None, environment={}, settings=settings), 3, 2, {"mqtt": 4711})
+    assert (config.node.name, config.data.path, config.bridges) == ("edge-3", Path("data/brokers/3"), ())
 
 
 def test_each_bridge_and_delivery_point_of_the_configuration_runs_at_one_broker() -> None:

@@ -61,10 +61,20 @@ def test_an_identifier_belongs_to_one_broker(client_id: str, brokers: int) -> No
     assert belongs == [home_of(client_id, brokers)]
 
 
-@pytest.mark.parametrize("here", [0, 3, -1])
-def test_a_broker_is_one_of_those_there_are(here: int) -> None:
-    with pytest.raises(ValueError, match="allowed: 1 to 2"):
-        Homes(here, 2)
+@pytest.mark.parametrize(("here", "brokers"), [(0, 2), (-1, 2), (1, 0)])
+def test_numbers_of_brokers_begin_with_1(here: int, brokers: int) -> None:
+    with pytest.raises(ValueError, match="numbers begin with 1"):
+        Homes(here, brokers)
+
+
+@given(st.text(), BROKERS)
+def test_a_retired_broker_is_the_home_of_what_it_holds_alone(client_id: str, brokers: int) -> None:
+    homes = Homes(brokers + 1, brokers)
+    assert homes.is_retired
+    assert not homes.belongs_here(client_id)
+    assert homes.home_of(client_id) == home_of(client_id, brokers)
+    homes.hold(client_id, homes.here)
+    assert homes.home_of(client_id) == homes.here
 
 
 def test_a_broker_that_has_the_session_is_the_home_until_it_ends() -> None:

@@ -1,0 +1,150 @@
+"""A retired broker, in its own process: it hands its queues to the brokers that stay, and tells what is left.
+
+The number of brokers was lowered, and this one has data. It serves no ports and takes nothing new. Each queue goes to
+the broker that its name chooses among those that stay, by a move as operators begin it. What does not move is told,
+with the reason, and keeps the broker running: nothing is lost by waiting.
+
+See also: `supervisor` (stops a broker that has nothing left, and removes its data).
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, final
+
+from sluicegate.actors.messages.data import StoreRefused
+from sluicegate.actors.messages.directory import LINK, NAMED, SESSION, SHARED, ListQueues, LocalQueue, UpdateRefused
+from sluicegate.actors.messages.router import ListSelectors, SelectorOverview
+from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
+from sluicegate.gateway.machine.messages import Left
+from sluicegate.gateway.node.node import Node
+from sluicegate.gateway.node.siblings import Siblings
+from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.messaging.clients.homes import home_of
+from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.network.moves.moves import VpnMoves
+
+LOOK_S: Final = 0.5
+MOVES_AT_ONCE: Final = 4  # of one message VPN; each has publishers of its topics wait for a moment
+SETTLED_LOOKS: Final = 10  # what is in the way for so many is told: links that come up are not worth a word
+NAMED_MAX: Final = 20  # obstacles of one kind that are named, for a log line that can be read
+
+log = logging.getLogger("sluicegate.machine")
+
+
+@final
+class Retirement:
+    """What a retired broker does beside serving the sessions that it has."""
+
+    def __init__(
+        self,
+        node: Node,
+        siblings: Siblings,
+        *,
+        tell_left: Callable[[Left], Coroutine[Any, Any, object]],
+        tell_released: Callable[[tuple[str, ...]], Coroutine[Any, Any, object]],
+    ) -> None:
+        """`tell_left` tells the supervisor what is left, and `tell_released` whose sessions are not here any more."""
+        self._node = node
+        self._siblings = siblings
+        self._tell_left = tell_left
+        self._tell_released = tell_released
+        self._clients = self._clients_here()
+        self._looks: dict[str, int] = {}  # by obstacle: how often it was there, one time after the other
+
+    async def run(self) -> None:
+        """Hand over until the broker is stopped."""
+        told: Left | None = None
+        while True:
+            clients = self._clients_here()
+            if gone := self._clients - clients:
+                await self._tell_released(tuple(gone))
+            self._clients = clients
+            left = await self._look()
+            if left != told:
+                await self._tell_left(left)
+                told = left
+            await asyncio.sleep(LOOK_S)
+
+    def _clients_here(self) -> frozenset[str]:
+        """Return the identifiers of the clients that have a session here."""
+        return frozenset([each for vpn in self._node.vpns.values() for each in vpn.session_clients()])
+
+    async def _look(self) -> Left:
+        """Begin what can begin; return what is left."""
+        count = 0
+        found: list[str] = []
+        for name, vpn in list(self._node.vpns.items()):
+            where = "" if name == DEFAULT_VPN else f" of message VPN {name}"
+            vpn_count, obstacles = await self._look_at(vpn)
+            count += vpn_count
+            found += [f"{each}{where}" for each in obstacles]
+        count += self._unsent_count()
+        self._looks = {each: self._looks.get(each, 0) + 1 for each in found}
+        obstacles = [each for each, times in self._looks.items() if times >= SETTLED_LOOKS]
+        more = [f"{len(obstacles) - NAMED_MAX} more"] if len(obstacles) > NAMED_MAX else []
+        return Left(count, (*obstacles[:NAMED_MAX], *more))
+
+    async def _look_at(self, vpn: MessageVpn) -> tuple[int, list[str]]:
+        """Begin moves in a message VPN; return how many objects it still has, and what does not go by itself."""
+        moves = self._node.links.moves(vpn)
+        handles: list[LocalQueue] = await vpn.queues.ask(ListQueues())
+        known: list[SelectorOverview] = await vpn.router.ask(ListSelectors())
+        with_selectors = {each.queue for each in known}
+        obstacles: list[str] = []
+        count = len(moves.moved) + len(moves.holds.by_queue)
+        for handle in handles:
+            waiting = int(handle.target.gate.usage_count)
+            if handle.kind == NAMED:
+                count += 1
+                obstacles += await self._move(vpn, moves, handle, has_selectors=handle.name in with_selectors)
+            elif handle.kind == LINK and waiting:
+                count += 1
+                obstacles.append(f"{waiting} messages wait for broker {handle.name.partition('/')[2]}")
+            elif handle.kind in (SESSION, SHARED):
+                count += 1
+        for number, what in (
+            (vpn.sessions_count, "MQTT sessions"),
+            (vpn.named_publishers_count, "named publishers"),
+            (len(vpn.bridges.views()), "bridges that operators created"),
+            (len(vpn.rest.views()), "REST delivery points that operators created"),
+            (await _staged_count(vpn), "staged transactions"),
+        ):
+            if number:
+                count += number
+                obstacles.append(f"{number} {what}")
+        return count, obstacles
+
+    async def _move(self, vpn: MessageVpn, moves: VpnMoves, handle: LocalQueue, *, has_selectors: bool) -> list[str]:
+        """Begin the move of a queue, if it does not move yet; return what is in the way."""
+        name = handle.name
+        mover = moves.movers.get(name)
+        if mover is not None:
+            return [f"queue {name}: {mover.waits_for}"] if mover.waits_for else []
+        if name in moves.moved or len(moves.movers) >= MOVES_AT_ONCE:
+            return []
+        if has_selectors:  # they are the broker's, and would stay behind
+            return [f"queue {name}: it has durable selectors of consumers; delete them"]
+        try:
+            await moves.begin(name, self._new_home(vpn, handle))
+        except (UpdateRefused, StoreRefused) as refusal:
+            return [f"queue {name}: {refusal}"]
+        return []
+
+    def _new_home(self, vpn: MessageVpn, handle: LocalQueue) -> str:
+        """Return the broker for a queue. It goes where its dead message queue goes, if that is here."""
+        dead = handle.definition.config.dead_msg_queue
+        chosen = dead if dead in vpn.queue_targets else handle.name
+        return self._siblings.names[home_of(chosen, self._siblings.count) - 1]
+
+    def _unsent_count(self) -> int:
+        """Return how many links to the brokers that stay have retained messages or interests to exchange."""
+        staying = self._siblings.names[: self._siblings.count]
+        neighbors = self._node.links.links.neighbors
+        links = [link for name in staying if name in neighbors for link in neighbors[name].vpns]
+        return sum([not link.is_up or not link.retained.is_idle for link in links])
+
+
+async def _staged_count(vpn: MessageVpn) -> int:
+    overview: StagingOverview = await vpn.staging.ask(DescribeStaging())
+    return overview.open_count
