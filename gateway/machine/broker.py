@@ -62,6 +62,7 @@ from sluicegate.messaging.observability.events import (
     SYSTEM_LOGIN_DENIED,
     SYSTEM_TLS_FAILED,
 )
+from sluicegate.protocols.amqp.links.subscriptions import container_of
 from sluicegate.protocols.flow.publishers.publisher import ROW_PREFIX, place_of_row
 from sluicegate.protocols.mqtt.session.session import STATE_ROW
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
@@ -284,7 +285,7 @@ class BrokerProcess:
 
 
 def holdings_of(vpns: Mapping[str, StoredVpn], siblings: Siblings) -> Holdings:
-    """Return the queues that a store has, and its sessions and named publishers that do not belong here."""
+    """Return the queues that a store has, and what it has of clients that do not belong here."""
     sessions: set[str] = set()
     publishers: set[str] = set()
     for name, stored in vpns.items():
@@ -294,13 +295,16 @@ def holdings_of(vpns: Mapping[str, StoredVpn], siblings: Siblings) -> Holdings:
             elif key.startswith(ROW_PREFIX):
                 with suppress(ValueError):  # its row cannot be read: the log says so when publishers are restored
                     publishers.add(publisher_key(name, place_of_row(key)[0]))
+    queues = {
+        name: frozenset([queue.definition.config.name for queue in stored_queues(stored.catalog)])
+        for name, stored in vpns.items()
+    }
+    containers = {container_of(name) for names in queues.values() for name in names}
     return Holdings(
-        queues={
-            name: frozenset([queue.definition.config.name for queue in stored_queues(stored.catalog)])
-            for name, stored in vpns.items()
-        },
+        queues=queues,
         sessions=frozenset([each for each in sessions if not siblings.homes.belongs_here(each)]),
         publishers=frozenset([each for each in publishers if not siblings.publisher_homes.belongs_here(each)]),
+        containers=frozenset([each for each in containers if each and not siblings.container_homes.belongs_here(each)]),
     )
 
 

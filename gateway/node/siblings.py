@@ -27,6 +27,7 @@ class Holdings:
     queues: dict[str, frozenset[str]]  # names of durable queues, by message VPN
     sessions: frozenset[str]  # client identifiers of MQTT sessions that belong to other brokers by their names
     publishers: frozenset[str] = frozenset()  # identifiers of named publishers that belong to other brokers
+    containers: frozenset[str] = frozenset()  # AMQP containers with durable subscriptions, likewise
 
 
 Adopt = Callable[[int, PeerRecord, bytes], None]
@@ -49,6 +50,7 @@ class Siblings:
         self.names: Final = names  # of all, in the order of their numbers
         self.count: Final = count
         self.homes: Final = Homes(number, count)  # of client identifiers
+        self.container_homes: Final = Homes(number, count)  # of AMQP containers
         self.publisher_homes: Final = Homes(number, count)  # of named publishers of the flow protocol
         self._gone: set[int] = set()  # retired ones that have ended for good
         self._adopts: dict[bytes, Adopt] = {}  # by kind; of others, sockets wait until the node takes them
@@ -81,12 +83,14 @@ class Siblings:
     def learn(self, number: int, holdings: Holdings) -> None:
         """Take note of what a broker has that was started, in place of what it had before."""
         self._queues[number] = holdings.queues
-        self.homes.forget(number)
-        for client_id in holdings.sessions:
-            self.homes.hold(client_id, number)
-        self.publisher_homes.forget(number)
-        for publisher in holdings.publishers:
-            self.publisher_homes.hold(publisher, number)
+        for homes, held in (
+            (self.homes, holdings.sessions),
+            (self.publisher_homes, holdings.publishers),
+            (self.container_homes, holdings.containers),
+        ):
+            homes.forget(number)
+            for identifier in held:
+                homes.hold(identifier, number)
 
     def released(self, number: int, client_ids: Iterable[str]) -> None:
         """A broker has no sessions any more of clients that belong to others."""
@@ -98,6 +102,7 @@ class Siblings:
         self._gone.add(number)
         self._queues.pop(number, None)
         self.homes.forget(number)
+        self.container_homes.forget(number)
         self.publisher_homes.forget(number)
         passage = self._passages.pop(number, None)
         if passage is not None:

@@ -74,11 +74,11 @@ def _servers(node: Node) -> Iterator[Sample]:
         )
         slow_count += sum(1 for each in connections if each.is_writing_paused)
         yield from _protocol(server.name, server.counters, len(connections), server.listeners)
-    reception = node.mqtt.reception
-    if reception is not None:
-        yield Sample("sluicegate_mqtt_connections_passed_total", reception.passed_count, ("socket",))
-        yield Sample("sluicegate_mqtt_connections_passed_total", reception.relayed_count, ("relay",))
-        yield Sample("sluicegate_mqtt_relays", len(reception.relays))
+        forwarding = server.forwarding
+        if forwarding is not None:
+            yield Sample("sluicegate_connections_passed_total", forwarding.passed_count, (server.name, "socket"))
+            yield Sample("sluicegate_connections_passed_total", forwarding.relayed_count, (server.name, "relay"))
+            yield Sample("sluicegate_connections_relayed", len(forwarding.relays), (server.name,))
     for listener, validity in node.certificates.items():
         yield Sample("sluicegate_certificate_not_before_timestamp_seconds", validity.begins_s, (listener,))
         yield Sample("sluicegate_certificate_not_after_timestamp_seconds", validity.ends_s, (listener,))

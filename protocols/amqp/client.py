@@ -36,6 +36,7 @@ from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.limits import AmqpLimits
 from sluicegate.protocols.amqp.registry import LinkOwner, Registry, SubscriptionQueue
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.forwarding import Forwarding
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.read_control import ReadControl
@@ -72,6 +73,7 @@ class AmqpServices:
     version: str
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
     registry: Registry
+    forwarding: Forwarding | None  # to the homes of containers; None: there is one broker on this machine
     selectors: Selectors
     subscription_queue: Callable[[SubscriptionQueue], QueueDefinition]  # how it is declared
 

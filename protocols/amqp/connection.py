@@ -12,6 +12,7 @@ from sluicegate.actors.messages.queues import Browsed, FlowDrained, FlowGone, Fl
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.inbox import Flushed, Scheduled
 from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.observability.events import CLIENT_FLOW_CLOSED
 from sluicegate.protocols.amqp.client import AmqpClient, AmqpServices, Endpoints
 from sluicegate.protocols.amqp.codec.delivery_states import TRANSACTIONAL, AmqpError
@@ -27,6 +28,7 @@ from sluicegate.protocols.amqp.engine.events import (
     DeliveriesReceived,
     DispositionReceived,
     LinkDetached,
+    OpenAnnounced,
     OpenReceived,
     PeerViolated,
     SaslInitReceived,
@@ -43,7 +45,9 @@ from sluicegate.protocols.amqp.links.attach_sender import attach_publisher
 from sluicegate.protocols.amqp.links.coordinator import coordinators_of
 from sluicegate.protocols.amqp.links.subscriptions import answer_close, end_found_subscription
 from sluicegate.protocols.amqp.types import errors as conditions
+from sluicegate.protocols.connection.forwarding import NotForwarded
 from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.passed_client import PassedClient
 from sluicegate.protocols.connection.sasl import ANONYMOUS_NAME
 from sluicegate.protocols.connection.unwritable import reject_unwritable, report_unwritable
 from sluicegate.protocols.connection.write_control import write_gathered
@@ -62,8 +66,16 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         super().__init__(cell, vpns)
         self.sasl: AmqpSasl | None = None  # None until the transport is there, and when the client is in
         self._transport: ByteTransport | None = None
+        self._passed: PassedClient | None = None  # who it is, as another broker of this machine has found out
         self._flush_requested = False
         self._unfinished: UnfinishedShare | None = None  # of what is not whole, if much of it has come
+
+    def passed(self, client: PassedClient) -> None:
+        """Go on with a client at its open, behind the handshake that another broker of this machine has done.
+
+        Call it before the stream is opened.
+        """
+        self._passed = client
 
     # --- the transport ---
 
@@ -72,6 +84,9 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
         self._transport = transport
         self.read_control.attach(transport)
         self.peer = peer
+        if self._passed is not None:
+            self._join(self._passed, transport)
+            return
         self.enter(self.vpns.of_listener(peer.listener))
         self._counters.connected += 1
         self.sasl = AmqpSasl(self, peer)
@@ -83,6 +98,20 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             mechanisms=mechanisms,
             allows_bare=ANONYMOUS_NAME in mechanisms,
         )
+        if self.services.forwarding is not None:
+            self.engine.stop_at_open()
+
+    def _join(self, client: PassedClient, transport: ByteTransport) -> None:
+        try:
+            self.enter(self.vpns.named(client.vpn, self.services, ""))
+        except ClientDenied:  # its message VPN has been deleted meanwhile
+            transport.abort()
+            return
+        self.identity.authenticated(client.principal)
+        limits, container_id = self.services.limits, self.services.container_id
+        now_ms = self._clock.now_ms()
+        self.engine = AmqpEngine(limits, now_ms, container_id=container_id, mechanisms=[], allows_bare=False)
+        self.engine.join()
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client."""
@@ -213,6 +242,8 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             self._session_ended(event.session)
         elif isinstance(event, OpenReceived):
             self._open(event.peer)
+        elif isinstance(event, OpenAnnounced):
+            self._announced(event.container_id)
         elif isinstance(event, SaslInitReceived):
             assert self.sasl is not None, "the transport comes before its bytes"
             self.carry_out(self.sasl.begin(event))
@@ -247,6 +278,28 @@ class AmqpConnection(AmqpClient, Flushed, StreamUser):
             coordinators_of(self).retire(event.session, event.disposition, self._clock.now_ms())
         else:
             self.endpoints.consumers.disposition(event.session, event.disposition)
+
+    def _announced(self, container_id: str) -> None:
+        """Have the client served at the home of its container: here, or by another broker, which reads the open."""
+        forwarding, transport, peer = self.services.forwarding, self._transport, self.peer
+        if transport is None or peer is None:
+            return
+        assert forwarding is not None, "nobody else asked"
+        homes = forwarding.homes
+        home = homes.home_of(container_id) if container_id else homes.here
+        if home == homes.here:
+            self.handle(self.engine.go_on(self._clock.now_ms()))
+            return
+        self.flush()  # the end of the handshake
+        client = PassedClient(self.identity.vpn, "", self.identity.principal())
+        try:
+            forwarding.forward(home, transport, peer, self.engine.unread, about=client.encode(b""))
+        except NotForwarded as error:
+            self.count_refused(error.counter)
+            log.info("client %r at %s refused: %s", container_id, self.peer_name(), error.text)
+            self.end(AmqpError(conditions.CONNECTION_FORCED, error.text))
+        else:
+            self.closed(None)
 
     def _open(self, peer: Open) -> None:
         self.container_id = peer.container_id

@@ -8,10 +8,10 @@ refuses it if it has to. So what has no identifier is served here.
 
 import logging
 from collections.abc import Callable
-from typing import Final, Protocol, final
+from typing import Final, final
 
-from sluicegate.messaging.clients.homes import Homes
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.forwarding import Forwarding, NotForwarded
 from sluicegate.protocols.mqtt.codec.client_id import FIRST_BYTES_MIN, read_client_id
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.codec.packets.connack import encode_refusals
@@ -24,31 +24,10 @@ from sluicegate.protocols.transport.interface import (
     PeerInfo,
     append_piece,
 )
-from sluicegate.protocols.transport.moves import pass_stream, relay_stream
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, Passage, PassageFull
-from sluicegate.protocols.transport.passed_peer import encode_peer
-from sluicegate.protocols.transport.relay import Relay
-from sluicegate.protocols.transport.stream import TcpStream
 from sluicegate.protocols.transport.stream_user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, UnfinishedBytes, UnfinishedShare
 
-# Why a connection was refused, in the counter.
-BROKER_AWAY: Final = "broker_away"  # its home does not run
-BROKER_BUSY: Final = "broker_busy"  # its home takes no more sockets at the moment
-OPEN_FILES: Final = "open_files"  # there was no descriptor for passing it on
-
 log = logging.getLogger("sluicegate.mqtt")
-
-
-class Neighborhood(Protocol):
-    """The other brokers of this machine."""
-
-    @property
-    def homes(self) -> Homes:
-        """The homes of client identifiers."""
-
-    def passage_to(self, broker: int) -> Passage | None:
-        """Return the passage to a broker, None while it does not run."""
 
 
 @final
@@ -57,26 +36,21 @@ class Reception:
 
     def __init__(
         self,
-        neighborhood: Neighborhood,
+        forwarding: Forwarding,
         connect_here: ConnectionFactory,
         *,
-        kind: bytes,
         limits: MqttLimits,
         counters: ProtocolCounters,
         unfinished: UnfinishedBytes,
         later: Callable[[Callable[[], object]], object],
     ) -> None:
-        """`kind` begins the messages that go with sockets. `later` calls back in a turn of its own."""
-        self.neighborhood: Final = neighborhood
+        """`later` calls back in a turn of its own."""
+        self.forwarding: Final = forwarding
         self.connect_here: Final = connect_here
-        self.kind: Final = kind
         self.counters: Final = counters
         self.unfinished: Final = unfinished
         self.later: Final = later
-        self.passed_count = 0  # connections whose sockets were passed on
-        self.relayed_count = 0  # connections whose bytes are relayed, or were
         self.arrivals: dict[Arrival, None] = {}  # whose identifier is not known yet
-        self.relays: dict[Relay, None] = {}
         self.use(limits)
 
     def use(self, limits: MqttLimits) -> None:
@@ -92,12 +66,6 @@ class Reception:
         """Close all connections that are still here: the broker stops."""
         for arrival in list(self.arrivals):
             arrival.end()
-        for relay in list(self.relays):
-            relay.end()
-
-    def relay_ended(self, relay: Relay) -> None:
-        """Forget a relay."""
-        self.relays.pop(relay, None)
 
 
 @final
@@ -157,7 +125,7 @@ class Arrival(StreamUser):
         if transport is None or peer is None:
             return
         self._leave()
-        homes = self._reception.neighborhood.homes
+        homes = self._reception.forwarding.homes
         home = homes.home_of(found.client_id) if found.client_id else homes.here
         if home == homes.here:
             self._serve_here(transport, peer, data)
@@ -183,25 +151,10 @@ class Arrival(StreamUser):
         connection.received(data)
 
     def _serve_at(self, home: int, transport: ByteTransport, peer: PeerInfo, data: bytes, level: int) -> None:
-        reception = self._reception
-        passage = reception.neighborhood.passage_to(home)
-        if passage is None or not passage.is_open:
-            self._refuse(transport, peer, level, BROKER_AWAY, f"broker {home} of this machine, its home, is away")
-            return
-        message = reception.kind + encode_peer(peer, b"")
-        stream: object = transport
         try:
-            if isinstance(stream, TcpStream) and len(message) + len(data) <= MESSAGE_BYTES_MAX:
-                pass_stream(stream, passage, message + data)
-                reception.passed_count += 1
-            else:
-                relay = relay_stream(transport, passage, message, data, reception.relay_ended)
-                reception.relays[relay] = None
-                reception.relayed_count += 1
-        except PassageFull as full:
-            self._refuse(transport, peer, level, BROKER_BUSY, f"broker {home} of this machine, its home: {full}")
-        except OSError as error:
-            self._refuse(transport, peer, level, OPEN_FILES, f"no socket to pass it to broker {home}: {error}")
+            self._reception.forwarding.forward(home, transport, peer, data)
+        except NotForwarded as error:
+            self._refuse(transport, peer, level, error.counter, error.text)
 
     def _refuse(self, transport: ByteTransport, peer: PeerInfo, level: int, counter: str, text: str) -> None:
         """Refuse the client, which may come again at once.

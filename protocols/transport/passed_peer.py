@@ -11,6 +11,7 @@ from sluicegate.protocols.transport.interface import PeerInfo, PeerRecord
 # The first byte of a message through a passage says what its socket is.
 LINK: Final = b"L"  # of a link; nothing stands behind it
 MQTT_CLIENT: Final = b"M"  # of a client; who that is, and what was read of it, stands behind this
+AMQP_CLIENT: Final = b"A"  # of a client that is authenticated: the same, and who it has shown to be
 PUBLISHER: Final = (
     b"P"  # of a publisher of the flow protocol; behind this are its client, and what that has sent for it
 )

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from sluicegate.messaging.clients.homes import home_of, publisher_key
+from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source
 from sluicegate.protocols.flow.codec.frames.publish import PubAck
+from support.amqp.client import AmqpClient
 from support.flow.client import FlowClient, Refused
 from support.processes.gateway import wait_until
 from support.processes.machine import MachineProcess
@@ -80,15 +82,68 @@ def test_a_publisher_stores_nothing_twice_whichever_broker_accepts_it(tmp_path: 
     with MachineProcess(tmp_path, BROKERS) as machine:
         machine.create_queue("q", subscriptions=["t"])
         sent_through = 0
-        pids = machine.broker_pids()
         for _ in range(ROUNDS):
             for _ in range(CONNECTIONS_PER_ROUND):
                 sent_through = max(sent_through, asyncio.run(publish_and_cut(machine, name, kills=None)))
-            sent_through = max(sent_through, asyncio.run(publish_and_cut(machine, name, kills=pids[home - 1])))
-            others = [pid for pid in pids if pid != pids[home - 1]]
-            (pids[home - 1],) = [pid for pid in machine.broker_pids() if pid not in others]
+            victim = machine.broker_pid(home)
+            sent_through = max(sent_through, asyncio.run(publish_and_cut(machine, name, kills=victim)))
         asyncio.run(finish(machine, name, sent_through))
         wait_until(lambda: machine.held_count("q") == sent_through, within_s=BACK_S, what="all messages in the queue")
         payloads = asyncio.run(read(machine, sent_through))
 
     assert payloads == [str(sequence).encode() for sequence in range(1, sent_through + 1)]
+
+
+async def subscribed(machine: MachineProcess, container: str, *, credit: int) -> AmqpClient:
+    """Attach to the container's durable subscription, once its home is back."""
+    source = Source("topic://t", durable=2, expiry_policy=NEVER, distribution_mode=COPY)
+    async with asyncio.timeout(BACK_S):
+        while True:
+            client = await AmqpClient.open(machine.ports["amqp"], container)
+            try:
+                await client.receiver("mine", source, credit=credit)
+            except (AssertionError, asyncio.IncompleteReadError, ConnectionError):  # it was sent away
+                client.vanish()
+                await asyncio.sleep(0.1)
+            else:
+                return client
+
+
+async def confirm(machine: MachineProcess, numbers: range) -> None:
+    """Publish over one connection, and have all confirmed."""
+    async with FlowClient(machine.ports["flow"], name=f"publisher-{numbers.start}") as client:
+        opened = await client.opens_publisher(window=len(numbers))
+        payloads = [str(number).encode() for number in numbers]
+        for sequence, payload in enumerate(payloads, 1):
+            client.publishes(opened.flow_id, [sequence], payload=payload)
+        assert await client.answered(opened.flow_id, len(numbers)) == []
+
+
+@pytest.mark.parametrize("home", [1, 2])
+def test_a_durable_subscription_of_amqp_is_one_over_kills_of_its_home(tmp_path: Path, home: int) -> None:
+    """AMQP 3.5.3. Each message that is confirmed while the client is away comes once."""
+    container = next(each for each in map("container-{}".format, range(100)) if home_of(each, BROKERS) == home)
+
+    async def attach_often(machine: MachineProcess) -> None:
+        for _ in range(CONNECTIONS_PER_ROUND):
+            client = await subscribed(machine, container, credit=0)
+            client.vanish()
+
+    async def drain(machine: MachineProcess, count: int) -> list[bytes]:
+        client = await subscribed(machine, container, credit=10_000)
+        got = [each.payload for each in await client.deliveries(count)]
+        await client.is_quiet()
+        await client.close()
+        return got
+
+    with MachineProcess(tmp_path, BROKERS) as machine:
+        published = 0
+        for _ in range(ROUNDS):
+            asyncio.run(attach_often(machine))
+            asyncio.run(confirm(machine, range(published, published + 50)))
+            machine.kill_broker(machine.broker_pid(home))
+            asyncio.run(attach_often(machine))
+            published += 50
+        got = asyncio.run(drain(machine, published))
+
+    assert sorted(got, key=int) == [str(number).encode() for number in range(published)]

@@ -7,12 +7,17 @@ from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import subscription_queue
 from sluicegate.protocols.amqp.client import AmqpServices
 from sluicegate.protocols.amqp.connection import AmqpConnection
 from sluicegate.protocols.amqp.datapath.transaction import TransactionAccounts
 from sluicegate.protocols.amqp.limits import AmqpLimits
+from sluicegate.protocols.connection.forwarding import Forwarding
+from sluicegate.protocols.connection.passed_client import decode_client
+from sluicegate.protocols.transport.interface import Connection, PeerRecord
+from sluicegate.protocols.transport.passed_peer import AMQP_CLIENT
 
 
 class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
@@ -27,6 +32,29 @@ class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
     def __init__(self, services: NodeServices, message_vpns: Mapping[str, MessageVpn]) -> None:
         self.transactions = TransactionAccounts()
         super().__init__(services, message_vpns)
+
+    def make_forwarding(self, siblings: Siblings) -> Forwarding:
+        """Return how connections reach the homes of their containers."""
+        return Forwarding(AMQP_CLIENT, siblings.container_homes, siblings.passage_to)
+
+    async def start(self) -> None:
+        """Open the listeners, and take clients from other brokers of this machine. Raises CannotStart."""
+        await super().start()
+        siblings = self._services.environment.siblings
+        if siblings is not None:
+            siblings.take_clients(AMQP_CLIENT, self._adopt_client)
+
+    def _adopt_client(self, fd: int, peer: PeerRecord, message: bytes) -> None:
+        """Serve a client that another broker of this machine has authenticated."""
+        client, data = decode_client(message)
+
+        def connect() -> Connection:
+            connection = self._connect()
+            assert isinstance(connection, AmqpConnection), "it was made here"
+            connection.passed(client)
+            return connection
+
+        self.adopt(fd, peer, data, connect=connect)
 
     @property
     def message_bytes_max(self) -> int:
@@ -95,6 +123,7 @@ class AmqpServer(ProtocolServer[AmqpConnection, AmqpServices]):
             version=VERSION,
             allows_plain_unencrypted=amqp.allow_plain_without_tls,
             registry=vpn.amqp_registry,
+            forwarding=self.forwarding,
             selectors=services.selectors,
             subscription_queue=subscription_queue,
         )

@@ -8,8 +8,10 @@ from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.node import Mqtt
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.provisioning.queues import session_queue
+from sluicegate.protocols.connection.forwarding import Forwarding
 from sluicegate.protocols.mqtt.client import MqttServices
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
 from sluicegate.protocols.mqtt.connection import MqttConnection
@@ -42,16 +44,19 @@ class MqttServer(ProtocolServer[MqttConnection, MqttServices]):
         self._siblings = services.environment.siblings
         super().__init__(services, message_vpns)
         self.reception: Reception | None = None  # None: there is one broker on this machine, which serves all clients
-        if self._siblings is not None:
+        if self.forwarding is not None:
             self.reception = Reception(
-                self._siblings,
+                self.forwarding,
                 self._connect,
-                kind=MQTT_CLIENT,
                 limits=_limits(services.config.mqtt),
                 counters=self.counters,
                 unfinished=services.unfinished,
                 later=lambda work: services.runtime.after(0, work),
             )
+
+    def make_forwarding(self, siblings: Siblings) -> Forwarding:
+        """Return how connections reach the homes of their client identifiers."""
+        return Forwarding(MQTT_CLIENT, siblings.homes, siblings.passage_to)
 
     @property
     def connection_factory(self) -> ConnectionFactory:

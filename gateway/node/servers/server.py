@@ -16,9 +16,11 @@ from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.config.sections.listeners import TlsListener
 from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
 from sluicegate.gateway.node.services import NodeServices
+from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.gateway.views.errors import opening
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.forwarding import Forwarding
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns, VpnServices
 from sluicegate.protocols.connection.read_control import ReadControl
@@ -75,6 +77,8 @@ class ProtocolServer(ABC, Generic[C, S]):
         self._services = services
         self._message_vpns = message_vpns  # the node's: it changes while the node runs
         self.counters = ProtocolCounters()
+        siblings = services.environment.siblings
+        self.forwarding = None if siblings is None else self.make_forwarding(siblings)
         self.listeners: dict[str, Listener] = {}
         self.connections = services.runtime.spawn(
             SupervisorActor, kind="listeners", name=self.name, policy=VITAL, parent=services.root
@@ -88,6 +92,10 @@ class ProtocolServer(ABC, Generic[C, S]):
         }  # that may use its port, by listener
         self.vpns: MessageVpns[S]
         self._make_vpns()
+
+    def make_forwarding(self, siblings: Siblings) -> Forwarding | None:
+        """Return how connections reach the other brokers of this machine; None: they stay where they come in."""
+        return None
 
     @property
     @abstractmethod
@@ -146,6 +154,8 @@ class ProtocolServer(ABC, Generic[C, S]):
         self._is_running = False
         for listener in self.listeners.values():
             await listener.stop()
+        if self.forwarding is not None:
+            self.forwarding.end()
         self._ticker.stop()
         for connection in self.open_connections():
             connection.send_away("the gateway stops", node_stops=True)
@@ -153,9 +163,10 @@ class ProtocolServer(ABC, Generic[C, S]):
         while self.connections.children and self._services.clock.now_ms() < deadline:
             await asyncio.sleep(0.01)
 
-    def adopt(self, fd: int, peer: PeerRecord, data: bytes = b"") -> None:
+    def adopt(self, fd: int, peer: PeerRecord, data: bytes = b"", *, connect: ConnectionFactory | None = None) -> None:
         """Serve the peer of an open socket that another process has accepted; `data` is what it has read of it.
 
+        `connect` makes the connection, if that is not an ordinary one.
         The peer is as that process describes it. It has a place of the listener that it names, if that is open here:
         without one left it is closed at once, as at that listener. A stopped server closes it, too.
         """
@@ -163,9 +174,9 @@ class ProtocolServer(ABC, Generic[C, S]):
         if not self._is_running:
             os.close(fd)
         elif listener is None:
-            adopt(fd, peer, self._connect, data, Origin(peer.listener, lambda: None))
+            adopt(fd, peer, connect or self._connect, data, Origin(peer.listener, lambda: None))
         else:
-            listener.adopt(fd, peer, self._connect, data)
+            listener.adopt(fd, peer, connect or self._connect, data)
 
     def reload(self) -> None:
         """Put a changed configuration in force, for new connections."""

@@ -16,12 +16,17 @@ CLIENTS: Final[tuple[Metric, ...]] = (
     Metric("sluicegate_logins_waiting", GAUGE, "Passwords that wait for a check against hashes"),
     Metric("sluicegate_logins_refused_total", COUNTER, "Logins refused without a check of the password", ("reason",)),
     Metric(
-        "sluicegate_mqtt_connections_passed_total",
+        "sluicegate_connections_passed_total",
         COUNTER,
-        "MQTT connections that another broker of this machine serves, accepted here",
-        ("way",),
+        "Connections passed on to other brokers of this machine",
+        ("protocol", "way"),
     ),
-    Metric("sluicegate_mqtt_relays", GAUGE, "MQTT connections relayed to other brokers of this machine"),
+    Metric(
+        "sluicegate_connections_relayed",
+        GAUGE,
+        "Connections relayed to other brokers of this machine",
+        ("protocol",),
+    ),
     Metric(
         "sluicegate_operator_requests_refused_total",
         COUNTER,

@@ -20,14 +20,20 @@ from sluicegate.protocols.amqp.codec.performatives import (
     read_ending,
     read_open,
 )
-from sluicegate.protocols.amqp.engine.events import AmqpEvent, CloseReceived, OpenReceived, PeerViolated
+from sluicegate.protocols.amqp.engine.events import (
+    AmqpEvent,
+    CloseReceived,
+    OpenAnnounced,
+    OpenReceived,
+    PeerViolated,
+)
 from sluicegate.protocols.amqp.engine.handshake import DONE, REFUSED, Handshake
 from sluicegate.protocols.amqp.engine.sessions import Sessions
 from sluicegate.protocols.amqp.limits import IDLE_TIMEOUT_MS_MIN, MIN_MAX_FRAME_SIZE, AmqpLimits
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.decoding import decode, read_fields
 from sluicegate.protocols.amqp.types.errors import CONNECTION, DecodeError, PeerViolation
-from sluicegate.protocols.amqp.types.values import AmqpValue
+from sluicegate.protocols.amqp.types.values import AmqpValue, Described
 
 # How far the connection is.
 HANDSHAKE: Final = 0
@@ -52,6 +58,7 @@ class AmqpEngine:
         self._limits = limits
         self._container_id = container_id  # ours
         self._handshake: Handshake | None = Handshake(mechanisms, allows_bare=allows_bare)  # None once it is over
+        self._stops_at_open = False  # the owner asks first who opens
         self._out: list[bytes] = []
         self.sessions = Sessions(limits, self._out)
         self._rest = b""  # of the last feed: an unfinished frame, or what waits for an answer
@@ -164,6 +171,29 @@ class AmqpEngine:
         self._read_on(events, now_ms)
         return events
 
+    # --- a connection that another process may go on with ---
+
+    def stop_at_open(self) -> None:
+        """Have the peer's open announced before it is read; the owner then calls `go_on`, or takes `unread`."""
+        self._stops_at_open = True
+
+    @property
+    def unread(self) -> bytes:
+        """What has come and is not read yet."""
+        return self._rest
+
+    def go_on(self, now_ms: int) -> list[AmqpEvent]:
+        """Read on behind the announcement of an open."""
+        self._stops_at_open = False
+        events: list[AmqpEvent] = []
+        self._read_on(events, now_ms)
+        return events
+
+    def join(self) -> None:
+        """Begin at the peer's open: another process has done the handshake, and has read nothing behind it."""
+        self.state = OPENING
+        self._handshake = None
+
     # --- the connection ---
 
     def open(self, ours: Open) -> None:
@@ -237,6 +267,12 @@ class AmqpEngine:
                 raise PeerViolation(CONNECTION, conditions.FRAMING_ERROR, text)
         end = len(data)
         frame_bytes_max = self._limits.frame_bytes_max
+        if self._stops_at_open and self.state == OPENING:
+            container_id = _container_of_open(data, pos, end, frame_bytes_max)
+            if container_id is not None:
+                self._rest = data[pos:]
+                events.append(OpenAnnounced(container_id))
+                return
         while self.state not in (HANDSHAKE, CLOSED):
             cut = cut_frame(data, pos, end, frame_bytes_max)
             if cut is None:
@@ -304,3 +340,24 @@ class AmqpEngine:
         self.state = CLOSED
         self._rest = b""
         events.append(PeerViolated(condition, text))
+
+
+def _container_of_open(data: bytes, pos: int, end: int, frame_bytes_max: int) -> str | None:
+    """Return the container id of the open that begins at `pos`; None: it is not whole, or something else is there.
+
+    Heartbeats may be before it. What is wrong is found when it is read.
+    """
+    try:
+        cut = cut_frame(data, pos, end, frame_bytes_max)
+        while cut is not None and cut.body_at == cut.end:
+            cut = cut_frame(data, cut.end, end, frame_bytes_max)
+        if cut is None or cut.kind != AMQP_FRAME:
+            return None
+        value, _ = decode(data, cut.body_at, cut.end)
+        if not isinstance(value, Described) or not isinstance(value.value, list):
+            return None
+        if performative_code(value.descriptor) != OPEN:
+            return None
+        return read_open(value.value).container_id
+    except (DecodeError, PeerViolation):
+        return None

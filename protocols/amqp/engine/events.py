@@ -31,6 +31,14 @@ class SaslResponseReceived:
 
 
 @final
+class OpenAnnounced:
+    """The peer's open has come, and is not read yet: the owner asked for that."""
+
+    def __init__(self, container_id: str) -> None:
+        self.container_id = container_id
+
+
+@final
 class OpenReceived:
     """The peer opened the connection. Ours has to follow, or a close behind it."""
 
@@ -149,6 +157,7 @@ class PeerViolated:
 AmqpEvent: TypeAlias = (
     SaslInitReceived
     | SaslResponseReceived
+    | OpenAnnounced
     | OpenReceived
     | AttachReceived
     | DeliveriesReceived

@@ -9,7 +9,7 @@ before the bar is the name of the subscription.
 
 from dataclasses import replace
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
@@ -118,6 +118,14 @@ def _name_of(client: AmqpClient, link: OutgoingLink, capabilities: list[str]) ->
     owner = _EVERYBODY if is_global else quote(client.container_id, safe="")
     name = _share_name(link) if is_shared else link.name
     return f"{_PREFIX}{owner}/{quote(name, safe='')}"
+
+
+def container_of(queue: str) -> str | None:
+    """Return the container whose subscription has a queue of this name; None: it is none's alone."""
+    owner, separator, _ = queue.removeprefix(_PREFIX).partition("/")
+    if not queue.startswith(_PREFIX) or not separator or owner == _EVERYBODY:
+        return None
+    return unquote(owner)
 
 
 def _share_name(link: OutgoingLink) -> str:

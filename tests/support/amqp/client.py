@@ -6,6 +6,7 @@ unless the test says so. Every wait has a deadline; nothing sleeps.
 """
 
 import asyncio
+import ssl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final, cast
@@ -71,9 +72,10 @@ class AmqpClient:
         desired: list[str] | None = None,
         window: int = INCOMING_WINDOW,
         account: tuple[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> "AmqpClient":
         """Connect, as the user of an account if there is one, and open a session."""
-        client = cls(*await open_closing(port))
+        client = cls(*await open_closing(port, tls=tls))
         try:
             if account is not None:
                 await client._sign_in(*account)

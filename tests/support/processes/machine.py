@@ -2,6 +2,7 @@
 
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 from support.processes.gateway import STOP_S, GatewayProcess, wait_until
@@ -46,6 +47,20 @@ class MachineProcess(GatewayProcess):
         process.wait(STOP_S)
         self._ended()
 
+    def broker_pid(self, number: int) -> int:
+        """Return the process of a broker that runs: the one that has its spool open."""
+        for pid in self.broker_pids():
+            if any(self._broker_of(path) == number for path in _open_files(pid)):
+                return pid
+        raise AssertionError(f"broker {number} is not running")
+
+    def _broker_of(self, path: Path) -> int:
+        """Return the broker that has a file; 0: it is no broker's."""
+        if not path.is_relative_to(self.data):
+            return 0
+        below = path.relative_to(self.data).parts
+        return int(below[1]) if below[0] == "brokers" else 1
+
     def kill_broker(self, pid: int) -> None:
         """Kill one broker, and wait until as many as before take traffic again."""
         restarts = self.metric("sluicegate_broker_restarts_total")
@@ -55,6 +70,14 @@ class MachineProcess(GatewayProcess):
             within_s=BACK_S,
             what="a broker that comes back",
         )
+
+
+def _open_files(pid: int) -> list[Path]:
+    found = []
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it is closed by now
+            found.append(each.readlink())
+    return found
 
 
 def is_running(pid: int) -> bool:

@@ -12,8 +12,9 @@ from websockets.typing import Subprotocol
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.clients.homes import Homes, home_of
 from sluicegate.protocols.connection.counters import ProtocolCounters
+from sluicegate.protocols.connection.forwarding import BROKER_AWAY, BROKER_BUSY, OPEN_FILES, Forwarding
 from sluicegate.protocols.mqtt.codec.limits import MqttLimits
-from sluicegate.protocols.mqtt.reception import BROKER_AWAY, BROKER_BUSY, OPEN_FILES, Reception
+from sluicegate.protocols.mqtt.reception import Reception
 from sluicegate.protocols.transport.interface import ConnectionFactory
 from sluicegate.protocols.transport.listeners import Listener, adopt
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
@@ -62,9 +63,8 @@ class Machine:
         self._other = Passage(theirs, take=self._take)
         self.unfinished = UnfinishedBytes(unfinished_bytes_max)
         self.reception = Reception(
-            self,
+            Forwarding(b"C", self.homes, self.passage_to),
             connect_here or self.here.connect,
-            kind=b"C",
             limits=limits or MqttLimits(),
             counters=self.counters,
             unfinished=self.unfinished,
@@ -98,7 +98,7 @@ async def listening(
     listener = Listener(name="mqtt", host="127.0.0.1", port=0, connect=connect or machine.reception.connect, tls=tls)
     await listener.start()
     yield listener
-    while listener.connection_count or machine.reception.relays or machine.reception.arrivals:
+    while listener.connection_count or machine.reception.forwarding.relays or machine.reception.arrivals:
         await asyncio.sleep(0)
     assert machine.unfinished.used_bytes == 0
     machine.close()
@@ -150,7 +150,7 @@ def test_the_socket_of_another_brokers_client_is_passed_with_what_was_read(run: 
             assert (served.peer.listener, served.peer.host) == ("mqtt", "127.0.0.1")
             assert served.peer.port == writer.get_extra_info("sockname")[1]
             assert listener.connection_count == 0
-            assert (machine.reception.passed_count, machine.reception.relayed_count) == (1, 0)
+            assert (machine.reception.forwarding.passed_count, machine.reception.forwarding.relayed_count) == (1, 0)
             await leaves(writer)
             assert await served.has_closed() is None
         assert machine.here.made == []
@@ -174,7 +174,7 @@ def test_the_bytes_of_a_client_in_tls_are_relayed(run: RunOnLoop, files: TlsFile
             served.transport.write(b"goodbye")
             served.transport.close_after_flush()
             assert await reader.read() == b"goodbye"
-            assert (machine.reception.passed_count, machine.reception.relayed_count) == (0, 1)
+            assert (machine.reception.forwarding.passed_count, machine.reception.forwarding.relayed_count) == (0, 1)
             await leaves(writer)
 
     run(scenario())
@@ -215,7 +215,7 @@ def test_a_connect_larger_than_a_message_between_brokers_is_relayed(run: RunOnLo
                 await writer.drain()
             served = await machine.there.next_opened()
             await served.has_received(packet)
-            assert machine.reception.relayed_count == 1
+            assert machine.reception.forwarding.relayed_count == 1
             await leaves(writer)
             await served.has_closed()
 
@@ -380,6 +380,7 @@ def test_a_broker_that_stops_closes_what_is_in_its_reception(run: RunOnLoop, fil
             while not machine.reception.arrivals:
                 await asyncio.sleep(0)
             machine.reception.end()
+            machine.reception.forwarding.end()
             assert await waiting.read() == b""
             assert await relayed.read() == b""
             assert await served.has_closed() is None
