@@ -89,7 +89,7 @@ from sluicegate.messaging.partitions.suspended_flows import discard_resends
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
-from sluicegate.messaging.routing.destinations import QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWays
 
 log = logging.getLogger("sluicegate.queues")
 
@@ -110,7 +110,7 @@ class Partition(Behaviour):
         partition_id: int,
         queue: Address,
         queue_name: str,
-        targets: dict[str, QueueTarget],
+        ways: QueueWays,
         gate: QueueGate,
         pressure: Pressure,
         limits: PressureLimits,
@@ -152,7 +152,7 @@ class Partition(Behaviour):
             partition_id=partition_id,
             gate=gate,
             reader=reader,
-            targets=targets,
+            ways=ways,
             trace=trace,
             events=events,
         )

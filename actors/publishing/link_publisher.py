@@ -14,6 +14,7 @@ from sluicegate.actors.publishing.publisher import Publisher, in_order, selected
 from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED
 from sluicegate.messaging.network.choices import has_choices, targets_in, without_choices
@@ -116,7 +117,7 @@ class LinkPublisher(Publisher):
             route = self._space.arriving_route(batch.topic_of(row))
             chosen = route if route.choices is None else route.choices.route(batch, row)
             if targets is not None and targets[row].queue:
-                self._gather_moved(gathered, targets[row].queue, row)
+                self._gather_for_queue(gathered, targets[row].queue, row)
             elif targets is not None and targets[row] != SUBSCRIBERS:
                 self._gather(gathered, chosen, batch, [row], targets[row])
             else:
@@ -250,14 +251,20 @@ class LinkPublisher(Publisher):
             lost_count = 0 if groups or found_any else len(rows)
         self._space.arrived_unmatched_count += lost_count
 
-    def _gather_moved(self, gathered: "_Gathered", name: str, row: int) -> None:
-        """Gather a message of a queue that is being moved here: it is for that queue, and for nobody else."""
+    def _gather_for_queue(self, gathered: "_Gathered", name: str, row: int) -> None:
+        """Gather a message that is for one queue, which is being moved here, or is a dead message queue."""
         target = self._targets.get(name)
         if target is not None:
             gathered.queues.setdefault(target, []).append(row)
         else:  # it was deleted, or lost with a backup that was restored
             self._space.arrived_unmatched_count += 1
-            log.error("a message of queue %r, which was being moved here, is lost: there is no such queue", name)
+            log.error("a message for queue %r of this broker is lost: there is no such queue", name)
+
+    def _partition_without_key(self, target: QueueTarget, headers: Headers | None) -> int:
+        """Return one partition for all dead messages, so that they keep their order."""
+        if headers is not None and headers.dead is not None:
+            return 0
+        return super()._partition_without_key(target, headers)
 
     def _gather_subscribers(self, gathered: "_Gathered", route: Route, batch: MessageBatch, rows: list[int]) -> bool:
         """Gather all clients and queues; return whether there are any."""

@@ -13,6 +13,7 @@ from sluicegate.actors.publishing.retain import retain, retain_again
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hashes
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_MOVING, REFUSED_NO_MATCH, REFUSED_NOT_FOUND
@@ -593,6 +594,10 @@ class Publisher:
             {queue: in_order(expanded, rows) for queue, rows in placed.items()}, expanded, token, result
         )
 
+    def _partition_without_key(self, target: QueueTarget, headers: Headers | None) -> int:
+        """Return the number of the partition for a message without a key."""
+        return target.partition_of(self._rng.getrandbits(16))
+
     def _by_partition(
         self, target: QueueTarget, rows: list[int] | None, part: MessageBatch
     ) -> list[tuple[QueueTarget, int, list[int] | None, MessageBatch]]:
@@ -605,12 +610,12 @@ class Publisher:
         for row in range(part.count):
             row_headers = None if headers is None else headers[row]
             if row_headers is not None and row_headers.key_hash >= 0:
-                key_hash = row_headers.key_hash
+                number = target.partition_of(row_headers.key_hash)
             elif found is not None and found[row] >= 0:
-                key_hash = found[row]
+                number = target.partition_of(found[row])
             else:
-                key_hash = self._rng.getrandbits(16)
-            chosen.setdefault(target.partition_of(key_hash), []).append(row)
+                number = self._partition_without_key(target, row_headers)
+            chosen.setdefault(number, []).append(row)
         if len(chosen) == 1:
             return [(target, number, rows, part) for number in chosen]
         return [

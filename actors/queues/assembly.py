@@ -21,7 +21,7 @@ from sluicegate.messaging.bulk.retained_log import RetainedLog
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.network.queue_names import QueueFacts, is_told
+from sluicegate.messaging.network.queue_names import QueueFacts
 from sluicegate.messaging.observability.latency import LatencyHistogram
 from sluicegate.messaging.observability.tracing import Tracing
 from sluicegate.messaging.partitions.ledger import Ledger
@@ -35,6 +35,7 @@ from sluicegate.messaging.queues.definition import QueueConfig, QueueDefinition
 from sluicegate.messaging.queues.moves import RECEIVING, QueueMove
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
 from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWays
 from sluicegate.storage.catalog.queues import PartitionIds
 
 
@@ -58,7 +59,7 @@ class QueueServices:
     partition_addresses: dict[int, Address]  # of durable partitions, shared with the spool actor
     router: Address  # of the message VPN
     clients: ClientRoster  # the clients of the VPN
-    targets: dict[str, QueueTarget]  # every queue, as a target of moves
+    ways: QueueWays  # to every queue, for moves
     cores: dict[str, QueueCore]  # state of every queue, for the directory
     tracing: Tracing | None  # None: no message is traced
     gone: GoneQueues  # totals of deleted queues
@@ -115,7 +116,7 @@ def assemble_queue(
         if durable:
             services.partition_addresses[partition_id] = partition.inbox
         target.partitions.append(PartitionTarget(partition_id, partition.inbox))
-    services.targets[config.name], services.cores[config.name] = target, core
+    services.ways.targets[config.name], services.cores[config.name] = target, core
     return LocalQueue(
         config.name, kind, cell, target.gate, durable, definition, core, definition_lost, target=target, move=move
     )
@@ -151,7 +152,7 @@ def _begin_move(core: QueueCore, move: QueueMove) -> None:
 
 def facts_of(handle: LocalQueue) -> QueueFacts | None:
     """Return what neighbor brokers are told of a queue; None: nothing."""
-    if handle.kind != NAMED or not handle.durable or handle.definition_lost or not is_told(handle.name):
+    if handle.kind != NAMED or not handle.durable or handle.definition_lost:
         return None
     config = handle.definition.config
     return QueueFacts(
@@ -207,7 +208,7 @@ def start_partition(
             partition_id=partition_id,
             queue=queue.inbox,
             queue_name=target.name,
-            targets=services.targets,
+            ways=services.ways,
             gate=target.gate,
             pressure=target.pressure,
             limits=services.pressure,

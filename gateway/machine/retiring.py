@@ -126,16 +126,14 @@ class Retirement:
         if has_selectors:  # they are the broker's, and would stay behind
             return [f"queue {name}: it has durable selectors of consumers; delete them"]
         try:
-            await moves.begin(name, self._new_home(vpn, handle))
+            await moves.begin(name, self._new_home(name))
         except (UpdateRefused, StoreRefused) as refusal:
             return [f"queue {name}: {refusal}"]
         return []
 
-    def _new_home(self, vpn: MessageVpn, handle: LocalQueue) -> str:
-        """Return the broker for a queue. It goes where its dead message queue goes, if that is here."""
-        dead = handle.definition.config.dead_msg_queue
-        chosen = dead if dead in vpn.queue_targets else handle.name
-        return self._siblings.names[home_of(chosen, self._siblings.count) - 1]
+    def _new_home(self, queue: str) -> str:
+        """Return the broker for a queue."""
+        return self._siblings.names[home_of(queue, self._siblings.count) - 1]
 
     def _unsent_count(self) -> int:
         """Return how many links to the brokers that stay have retained messages or interests to exchange."""

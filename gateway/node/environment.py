@@ -67,6 +67,10 @@ class Environment:
         """Whether the machine is to have fewer brokers, without this one."""
         return self.siblings is not None and self.siblings.is_retired
 
+    def sibling_names(self) -> frozenset[str]:
+        """Return the names of the other brokers of this machine."""
+        return frozenset() if self.siblings is None else frozenset(self.siblings.others)
+
 
 MACHINE = Environment()
 

@@ -194,14 +194,14 @@ class LinkQueues:
         known = self._linked.get(vpn.name)
         if known is None or known[0] is not vpn:
             services = self._services
-            siblings = services.environment.siblings
+            siblings = services.environment.sibling_names()
             publisher = LinkPublisher(
                 space=vpn.space,
                 spool=services.spool.inbox,
                 address=self._address,
                 rng=services.runtime.rng,
-                targets=vpn.queue_targets,
-                siblings=frozenset() if siblings is None else frozenset(siblings.others),
+                targets=vpn.ways.targets,
+                siblings=siblings,
             )
             linked = LinkedVpn(
                 name=vpn.name,
@@ -217,6 +217,7 @@ class LinkQueues:
                 credit=services.credit,
                 answerer=self.answerer,
                 clients=vpn.network_clients,
+                siblings=siblings,
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]

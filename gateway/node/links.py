@@ -22,6 +22,7 @@ from sluicegate.gateway.views.errors import LinkAlreadyExists, LinkNotFound, Ref
 from sluicegate.gateway.views.links import LinksView, LinkView, link_view, missing_links
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.routing.local_interest import ExportRules
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.flow.codec.frames.link import Link as Greeting
 from sluicegate.protocols.network.dialed import DialedConnection
@@ -81,6 +82,8 @@ class NodeLinks:
             vpn=self._vpn,
             dial=self._dial,
         )
+        for vpn in message_vpns.values():
+            vpn.ways.awaits_links = bool(self._enabled())
 
     # --- for operators ---
 
@@ -173,7 +176,8 @@ class NodeLinks:
         """Return the settings of a link. Raises OSError and ValueError for a file that cannot be used."""
         settings = link_settings(name, link, broker=self.links.broker)
         if self._siblings is not None and name in self._siblings.others:
-            return replace(settings, dials_sibling=self._siblings.dials(name))
+            rules = ExportRules(to_sibling=True)
+            return replace(settings, dials_sibling=self._siblings.dials(name), export=rules)
         return settings
 
     def _view(self, name: str, link: Link) -> LinkView:
@@ -279,6 +283,8 @@ class NodeLinks:
         """Store what is published for neighbors that are known, before anything is: links begin with `configure`."""
         await self.prepare()
         self._queues.expect(self._enabled())
+        for vpn in self._message_vpns.values():
+            vpn.ways.awaits_links = False
 
     async def prepare(self) -> None:
         """Make the queues of enabled links, or change them as configured. A message VPN without is not linked."""

@@ -52,7 +52,7 @@ from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.network.clients import NetworkClients
 from sluicegate.messaging.observability.events import VPN_STATE_CHANGED
 from sluicegate.messaging.queues.admission import SpoolGate
-from sluicegate.messaging.routing.destinations import QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWays
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.amqp.datapath.sender_recovery import SuspendedSenders
 from sluicegate.protocols.amqp.registry import Registry
@@ -355,7 +355,7 @@ class MessageVpn:
 
     def _is_home_of(self, queue: str, siblings: Siblings) -> bool:
         """Return whether a queue of the configuration belongs here. Since the start it may have moved."""
-        if queue in self.queue_targets:
+        if queue in self.ways.targets:
             return True
         neighbors = self.space.neighbors
         if self.is_started and neighbors is not None and neighbors.queues.homes(queue):
@@ -449,7 +449,7 @@ class MessageVpn:
 
     def _spawn_queues(self, stored: StoredVpn) -> ActorCell:
         services, config = self._services, self._services.config
-        self.queue_targets: dict[str, QueueTarget] = {}  # every queue by its name
+        self.ways = QueueWays({}, self.space, services.environment.sibling_names)
         queue_services = QueueServices(
             broker=self.space.broker,
             runtime=services.runtime,
@@ -464,7 +464,7 @@ class MessageVpn:
             pressure=config.backpressure.limits(),
             temporary_grace_s=self.config.queues.temporary_grace_s,
             partition_addresses=services.partition_addresses,
-            targets=self.queue_targets,
+            ways=self.ways,
             cores={},
             cursors=self._book,
             router=self.router.inbox,

@@ -2,8 +2,8 @@
 
 Most messages in a link queue are for all subscribers of their topic, and say nothing. One that was shared out, to a
 client by Deliver-To-One or to a member of a shared group, says so in its headers: the choice was made once in the
-network, and must be the same after a restart. So does one of a queue that is being moved to the neighbor: it is for
-that queue alone.
+network, and must be the same after a restart. So does one that is for a single queue: of a queue that is being moved to
+the neighbor, or a dead message for a dead message queue there.
 """
 
 import struct
@@ -19,7 +19,10 @@ _FOR_SUBSCRIBERS: Final = 0x01
 _FOR_ONE: Final = 0x02
 _FOR_QUEUE: Final = 0x04  # the rest is its name
 _WAS_DELIVERED: Final = 0x08  # before the name: how many deliveries have failed
+_LIVES: Final = 0x10  # before the name, behind that: how long it lives there
 _FAILED_COUNT: Final = struct.Struct(">I")
+_TTL: Final = struct.Struct(">Q")  # ms
+TTL_MS_MAX: Final = 1 << 53
 _GROUP: Final = struct.Struct(">BHH")  # whether its filter is in MQTT's syntax, bytes of its name and its filter
 
 
@@ -28,10 +31,7 @@ def targets_value(targets: LinkTargets) -> bytes:
     if targets == SUBSCRIBERS:
         return b""
     if targets.queue:
-        queue = targets.queue.encode("utf-8")
-        if targets.failed_count == NEVER_DELIVERED:
-            return bytes((_FOR_QUEUE,)) + queue
-        return bytes((_FOR_QUEUE | _WAS_DELIVERED,)) + _FAILED_COUNT.pack(targets.failed_count) + queue
+        return _queue_value(targets)
     flags = (_FOR_SUBSCRIBERS if targets.subscribers else 0) | (_FOR_ONE if targets.deliver_to_one else 0)
     pieces = [bytes((flags,))]
     for name, topic_filter in targets.groups:
@@ -40,6 +40,17 @@ def targets_value(targets: LinkTargets) -> bytes:
         encoded, text = name.encode("utf-8"), written[0].encode("utf-8")
         pieces += [_GROUP.pack(written[1] is Syntax.MQTT, len(encoded), len(text)), encoded, text]
     return b"".join(pieces)
+
+
+def _queue_value(targets: LinkTargets) -> bytes:
+    flags, before = _FOR_QUEUE, b""
+    if targets.failed_count != NEVER_DELIVERED:
+        flags |= _WAS_DELIVERED
+        before += _FAILED_COUNT.pack(targets.failed_count)
+    if targets.ttl_ms:
+        flags |= _LIVES
+        before += _TTL.pack(targets.ttl_ms)
+    return bytes((flags,)) + before + targets.queue.encode("utf-8")
 
 
 def targets_in(value: bytes) -> LinkTargets:
@@ -73,17 +84,40 @@ def targets_in(value: bytes) -> LinkTargets:
 
 
 def _queue_in(value: bytes) -> LinkTargets:
-    if not value[0] & _WAS_DELIVERED:
-        return for_queue(value[1:].decode("utf-8"))
-    if len(value) < 1 + _FAILED_COUNT.size:
-        raise ValueError(f"targets of {len(value)} bytes, without the count of failed deliveries")
-    failed_count: int = _FAILED_COUNT.unpack_from(value, 1)[0]
-    return for_queue(value[1 + _FAILED_COUNT.size :].decode("utf-8"), failed_count)
+    at, failed_count, ttl_ms = 1, NEVER_DELIVERED, 0
+    try:
+        if value[0] & _WAS_DELIVERED:
+            failed_count = _FAILED_COUNT.unpack_from(value, at)[0]
+            at += _FAILED_COUNT.size
+        if value[0] & _LIVES:
+            ttl_ms = _TTL.unpack_from(value, at)[0]
+            at += _TTL.size
+    except struct.error as error:
+        raise ValueError(f"targets of {len(value)} bytes: {error}") from None
+    if ttl_ms > TTL_MS_MAX:
+        raise ValueError(f"targets with a time to live of {ttl_ms} ms; at most {TTL_MS_MAX} is taken")
+    return for_queue(value[at:].decode("utf-8"), failed_count, ttl_ms)
 
 
-def for_queue(name: str, failed_count: int = NEVER_DELIVERED) -> LinkTargets:
-    """Return the targets of a message of a queue that is being moved to the neighbor."""
-    return LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue=name, failed_count=failed_count)
+def for_queue(name: str, failed_count: int = NEVER_DELIVERED, ttl_ms: int = 0) -> LinkTargets:
+    """Return the targets of a message that is for one queue of the neighbor."""
+    return LinkTargets(
+        subscribers=False, deliver_to_one=False, groups=(), queue=name, failed_count=failed_count, ttl_ms=ttl_ms
+    )
+
+
+def to_queue(headers: Headers | None, name: str, wall_ms: int) -> Headers:
+    """Return the headers of a message on its way to one queue of the neighbor.
+
+    Its time to live begins when it comes to that queue. In the link queue it does not expire.
+    """
+    changed = Headers() if headers is None else headers.copy()
+    ttl_ms = 0
+    if changed.expires_at_ms > 0:
+        ttl_ms = max(1, changed.expires_at_ms - wall_ms)
+        changed.expires_at_ms = 0
+    changed.link_targets = targets_value(for_queue(name, ttl_ms=ttl_ms))
+    return changed
 
 
 def with_choices(
@@ -124,7 +158,7 @@ def has_choices(batch: MessageBatch) -> bool:
 
 
 def without_choices(batch: MessageBatch) -> MessageBatch:
-    """Return a batch without what it says of that."""
+    """Return a batch that has arrived without what it says of that. Times to live begin that are to begin here."""
     stripped: dict[int, Headers] = {}  # by the identity of the headers
     column: list[Headers | None] = []
     for headers in batch.headers() or []:
@@ -135,5 +169,16 @@ def without_choices(batch: MessageBatch) -> MessageBatch:
         if known is None:
             known = stripped[id(headers)] = headers.copy()
             known.link_targets = b""
+            ttl_ms = _ttl_in(headers.link_targets)
+            if ttl_ms:
+                known.expires_at_ms = batch.received_ms + ttl_ms
         column.append(known)
     return batch.with_headers(column)
+
+
+def _ttl_in(value: bytes) -> int:
+    """Return the time to live in headers; 0: there is none, or the targets are unreadable."""
+    try:
+        return targets_in(value).ttl_ms
+    except ValueError:
+        return 0

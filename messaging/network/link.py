@@ -23,7 +23,7 @@ class LinkTargets:
     deliver-always subscriptions for the former, and all subscriptions for the latter.
     """
 
-    __slots__ = ("deliver_to_one", "failed_count", "groups", "queue", "subscribers")
+    __slots__ = ("deliver_to_one", "failed_count", "groups", "queue", "subscribers", "ttl_ms")
 
     def __init__(
         self,
@@ -33,12 +33,14 @@ class LinkTargets:
         groups: tuple[GroupKey, ...],
         queue: str = "",
         failed_count: int = NEVER_DELIVERED,
+        ttl_ms: int = 0,
     ) -> None:
         self.subscribers = subscribers  # clients and queues that subscribe to the topic, each once
         self.deliver_to_one = deliver_to_one  # one client, of those with the best priority there
         self.groups = groups  # one member of each
-        self.queue = queue  # the queue of this name alone, which is being moved there; empty: none
-        self.failed_count = failed_count  # deliveries from that queue that have failed, or NEVER_DELIVERED
+        self.queue = queue  # the queue of this name alone; empty: none
+        self.failed_count = failed_count  # deliveries from a queue that moves that have failed, or NEVER_DELIVERED
+        self.ttl_ms = ttl_ms  # how long the message lives from when it comes to that queue; 0: as its headers say
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -48,6 +50,7 @@ class LinkTargets:
             and self.groups == other.groups
             and self.queue == other.queue
             and self.failed_count == other.failed_count
+            and self.ttl_ms == other.ttl_ms
         )
 
     __hash__ = None  # type: ignore[assignment]  # compared only
@@ -77,8 +80,10 @@ class LinkOutput:
     link's queue, whether the neighbor is there or not.
     """
 
-    def __init__(self, neighbor: str) -> None:
+    def __init__(self, neighbor: str, *, is_sibling: bool = False) -> None:
         self.neighbor: Final = neighbor  # name of the neighbor broker
+        self.is_sibling: Final = is_sibling  # it is another broker of this machine
+        self.has_told = False  # it has told everything that it wants, since this link has begun
         self.is_up = True  # routes that were resolved before a change have to be resolved again
         self.has_queue = False  # the link has a queue for guaranteed messages; the same holds for it
 

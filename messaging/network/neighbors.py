@@ -215,7 +215,7 @@ class NeighborInterest:
         for interest in change.added:
             if interest in held:
                 continue
-            topic_filter = _filter_of(interest)
+            topic_filter = _filter_of(interest, output)
             if topic_filter is None:
                 continue
             self.count += 1
@@ -351,14 +351,14 @@ def stays_local(topic_filter: TopicFilter) -> bool:
     return first.kind in (LITERAL, PREFIX) and first.text.startswith(("$", "#"))
 
 
-def _filter_of(interest: Interest) -> TopicFilter | None:
+def _filter_of(interest: Interest, output: LinkOutput) -> TopicFilter | None:
     """Return the filter of an interest; None for one that no message may cross a link for, or that does not parse."""
     try:
         topic_filter = interest.filter()
     except TopicError:
         return None
     if interest.kind == InterestKind.QUEUE:
-        return topic_filter if is_told(interest.topic_filter) else None
+        return topic_filter if output.is_sibling or is_told(interest.topic_filter) else None
     return None if stays_local(topic_filter) else topic_filter
 
 

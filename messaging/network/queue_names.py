@@ -4,7 +4,8 @@ A durable queue with a name is an interest of its own kind (`InterestKind.QUEUE`
 once, again when it changes, compared by digests after a break, and kept by the store. Its facts are the text in place
 of a share name. They say what a neighbor needs that publishes to the queue, or shows it to operators.
 
-Names that begin with `#` or `$` stay: they are each broker's own, as dead message queues are.
+Names that begin with `#` or `$`, as that of the default dead message queue, are told to the other brokers of this
+machine only: brokers of other machines have such queues of their own.
 
 A name that two brokers have is in conflict: it then means the queue of the broker at hand, and none at other brokers.
 Nobody decides by a clock which of two queues in use is the right one.
@@ -39,13 +40,14 @@ class QueueFacts(NamedTuple):
     egress_enabled: bool
     reject_behavior: int  # of messaging.message.refusals: whether publishers hear of refusals
     is_full: bool = False  # it has refused something for its quota, and still holds more than its lower threshold
+    takes_dead: bool = True  # its broker takes dead messages for it; earlier releases do not
 
     def text(self) -> str:
         """Return the facts as they travel: words, each `name=value`."""
         return (
             f"access={self.access_type} partitions={self.partition_count} size={self.message_bytes_max}"
             f" in={self.ingress_enabled:d} out={self.egress_enabled:d} reject={self.reject_behavior}"
-            f" full={self.is_full:d}"
+            f" full={self.is_full:d} dead={self.takes_dead:d}"
         )
 
     def verdict(self, batch: MessageBatch) -> int:
@@ -53,14 +55,15 @@ class QueueFacts(NamedTuple):
 
         What it would drop without telling the publisher is left to it.
         """
-        found = self._verdict(batch)
+        found = self.refusal(batch)
         return found if found == ADMITTED or refuses_publisher(found, self.reject_behavior) else ADMITTED
 
     def limit(self, verdict: int) -> str:
         """Return the limit of the queue that a verdict refers to; empty where it is not known here."""
         return f"{self.message_bytes_max} bytes" if verdict == REFUSED_MESSAGE_TOO_LARGE else ""
 
-    def _verdict(self, batch: MessageBatch) -> int:
+    def refusal(self, batch: MessageBatch) -> int:
+        """Return ADMITTED, or why the queue would not take these messages, whether their publisher is told or not."""
         if self.is_full:
             return REFUSED_QUEUE_FULL
         limit = self.message_bytes_max
@@ -86,6 +89,7 @@ def facts_in(text: str) -> QueueFacts:
             words["out"] == "1",
             _number(words.get("reject", str(REJECT_NEVER))),
             words.get("full") == "1",
+            words.get("dead") == "1",
         )
     except (KeyError, ValueError):
         raise ValueError(f"a queue is described by {text!r:.100}") from None
@@ -99,7 +103,7 @@ def _number(text: str) -> int:
 
 
 def is_told(name: str) -> bool:
-    """Return whether neighbors hear of a durable queue of this name."""
+    """Return whether brokers of other machines hear of a durable queue of this name."""
     return not name.startswith(("#", "$"))
 
 

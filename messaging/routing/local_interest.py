@@ -12,7 +12,7 @@ from typing import Final, final
 from sluicegate.messaging.network.interest import Change, Interest, InterestCounts, shared, subscribers
 from sluicegate.messaging.network.link import LinkOutput
 from sluicegate.messaging.network.neighbors import stays_local
-from sluicegate.messaging.network.queue_names import queue_interest
+from sluicegate.messaging.network.queue_names import is_told, queue_interest
 from sluicegate.messaging.routing.destinations import Destination, QueueTarget, ShareGroup, Subscription
 from sluicegate.messaging.topics.relations import covers
 from sluicegate.messaging.topics.syntax import TopicFilter, matches, queue_topic
@@ -33,10 +33,17 @@ class ExportRules:
         include: tuple[TopicFilter, ...] = (),
         exclude: tuple[TopicFilter, ...] = (),
         exclude_queues: frozenset[str] = frozenset(),
+        *,
+        to_sibling: bool = False,
     ) -> None:
         self.include = include  # empty: all
         self.exclude = exclude
         self.exclude_queues = exclude_queues
+        self.to_sibling = to_sibling  # to another broker of this machine: names of all durable queues are exported
+
+    def allows_name(self, queue: str) -> bool:
+        """Return whether the name of a durable queue is exported."""
+        return queue not in self.exclude_queues and (self.to_sibling or is_told(queue))
 
     def allows(self, topic_filter: TopicFilter, queue: str) -> bool:
         """Return whether a subscription is exported; `queue` is the named queue that has it, empty for clients."""
@@ -82,7 +89,7 @@ class _Place:
 
     def passes(self, rules: ExportRules, topic_filter: TopicFilter) -> bool:
         """Return whether a link exports it."""
-        return self.queue not in rules.exclude_queues if self.is_name else rules.allows(topic_filter, self.queue)
+        return rules.allows_name(self.queue) if self.is_name else rules.allows(topic_filter, self.queue)
 
     def wants(self, topic_filter: TopicFilter) -> list[Interest]:
         """Return what it wants now."""

@@ -207,6 +207,7 @@ class InterestLink:
         while changes and not (changes[0][0].added or changes[0][0].removed):
             self._in_force(changes.popleft())
         if not changes:
+            self._output.has_told = self._output.has_told or self.receiver.is_complete
             return
         rows = self._kept.interest_rows(changes[0][0])
         if rows:

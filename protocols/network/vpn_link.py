@@ -85,8 +85,8 @@ PACKETS_BYTES_MAX: Final = 1024 * 1024  # a publisher's packets go in one frame;
 class AbsentNeighbor(LinkOutput):
     """A neighbor before its link begins: guaranteed messages are stored for it, and nothing is sent."""
 
-    def __init__(self, neighbor: str) -> None:
-        super().__init__(neighbor)
+    def __init__(self, neighbor: str, *, is_sibling: bool) -> None:
+        super().__init__(neighbor, is_sibling=is_sibling)
         self.is_up = False
 
 
@@ -110,9 +110,10 @@ class LinkedVpn:
         credit: CreditPool[Address],
         answerer: Answerer,
         clients: NetworkClients,
+        siblings: frozenset[str] = frozenset(),
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
-        before."""
+        before. `siblings` are the other brokers of this machine."""
         self.name = name
         self.space = space
         self.router = router
@@ -126,10 +127,17 @@ class LinkedVpn:
         self.answerer = answerer
         self.clients = clients
         self.moves: Final = VpnMoves(
-            queues, broker=space.broker, space=space, spool=spool, kept=kept, answerer=answerer
+            queues,
+            broker=space.broker,
+            space=space,
+            spool=spool,
+            kept=kept,
+            answerer=answerer,
+            siblings=siblings,
         )
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean
+        self._siblings = siblings
         self._linked: dict[str, None] = {}  # neighbors whose link runs, connected or not
         self._arrivals: dict[str, LinkArrivals] = {}
         self._absent: dict[str, AbsentNeighbor] = {}
@@ -144,7 +152,7 @@ class LinkedVpn:
         kept = self.kept[neighbor]
         if kept.queue is None or neighbor in self._absent or neighbor in self._linked:
             return
-        output = self._absent[neighbor] = AbsentNeighbor(neighbor)
+        output = self._absent[neighbor] = AbsentNeighbor(neighbor, is_sibling=neighbor in self._siblings)
         self.space.change_neighbor(output, Change(list(kept.interests), []))
         self.space.keep_for(output, kept.queue.target)
 
@@ -205,7 +213,7 @@ class VpnLink(LinkOutput, Flushed):
         subscribe_wait_ms: int,
         events: Events,
     ) -> None:
-        super().__init__(neighbor)
+        super().__init__(neighbor, is_sibling=rules.to_sibling)
         self.vpn: Final = vpn
         self.mesh: Final = mesh
         self.there: Final = there  # name of the message VPN at the neighbor

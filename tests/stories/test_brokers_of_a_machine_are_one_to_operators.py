@@ -96,11 +96,17 @@ def test_a_queue_comes_where_the_request_says_and_its_name_is_taken_everywhere(m
     assert refused.json()["allowed"] == f"{FIRST}, {SECOND}"
 
 
-def test_a_queue_comes_to_the_dead_message_queue_that_it_names(machine: MachineProcess) -> None:
-    """Dead messages do not cross links: elsewhere they would be deleted."""
-    creates(machine, name="dead", home=SECOND)
-    for number in range(3):
-        assert creates(machine, name=f"q{number}", dead_msg_queue="dead").json()["broker"] == SECOND
+def test_the_dead_message_queue_takes_dead_messages_of_all_brokers(machine: MachineProcess) -> None:
+    assert machine.command("queue", "create", "#DEAD_MSG_QUEUE").returncode == 0
+    assert creates(machine, name="#DEAD_MSG_QUEUE", home=FIRST).status_code == 409
+    for name, home in (("q1", FIRST), ("q2", SECOND)):
+        made = creates(machine, name=name, home=home, subscriptions=[name], respect_ttl_enabled=True, max_ttl=1)
+        assert made.json()["broker"] == home
+        assert machine.command("pub", "--topic", name, "--message", f"of {name}").returncode == 0
+    wait_until(lambda: machine.held_count("#DEAD_MSG_QUEUE") == 2, within_s=ANSWER_S, what="dead messages of both")
+    browsed = machine.command("queue", "browse", "#DEAD_MSG_QUEUE").stdout
+    assert "of q1" in browsed
+    assert "of q2" in browsed
 
 
 def first_knows_of_it(machine: MachineProcess) -> bool:

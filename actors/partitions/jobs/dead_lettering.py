@@ -1,21 +1,26 @@
 """Move dead messages of a partition to the dead message queue, or drop them where that is impossible.
 
-The ledger decides which messages are dead. messaging.message.dead_lettering changes their headers.
+The ledger decides which messages are dead. messaging.message.dead_lettering changes their headers, and
+messaging.routing.queue_ways knows where the dead message queue is: here, or at another broker, to which they go through
+the link queue.
 """
 
 from typing import Any, Final
 
 from sluicegate.actors.partitions.jobs.job import AGAIN_MS_MIN, JobContext, PartitionJob
 from sluicegate.actors.partitions.jobs.move import MoveJob
+from sluicegate.actors.partitions.jobs.pick import ranges_of
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import is_eligible, was_dead_in, with_death
 from sluicegate.messaging.message.headers import DeadLetter, Headers
 from sluicegate.messaging.message.outcomes import DISCARD_EXPIRED, DISCARD_REJECTED
-from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS, REFUSAL_TEXTS
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_COUNTERS, REFUSAL_TEXTS
+from sluicegate.messaging.network.choices import to_queue
 from sluicegate.messaging.observability.events import VPN_DEAD_MSG_LOST
 from sluicegate.messaging.partitions.rules.moves import drop_moving
 from sluicegate.messaging.partitions.state.effects import DeadRange
 from sluicegate.messaging.routing.destinations import QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWay
 
 IN_PROGRESS_MAX: Final = 4000  # messages of a partition that are being moved; the rest waits as ranges
 RETRY_MS: Final = 1000  # between two attempts with a store that fails
@@ -25,9 +30,15 @@ FIRST_PARTITION: Final = 0  # of a partitioned dead message queue: for messages 
 
 def dead_letter(context: JobContext) -> None:
     """Start moves for the ledger's dead messages, as many as may be in progress."""
-    effects = context.ledger.effects
-    target = context.targets.get(context.ledger.rules.dead_msg_queue)
-    if target is None or not target.durable:
+    if context.awaits_way:
+        return
+    effects, name = context.ledger.effects, context.ledger.rules.dead_msg_queue
+    way = context.ways.to(name)
+    if way.waits:
+        context.stuck.held_up([(dead.first, dead.end) for dead in effects.dead], way.waits)
+        AwaitedWay(context)
+        return
+    if way.target is None:
         _report_loss(context)
         for dead in effects.dead:
             drop_moving(context.ledger, dead.first, dead.end, dead.reason, by_refusal=False)
@@ -41,7 +52,7 @@ def dead_letter(context: JobContext) -> None:
         if count > 0:
             context.dead_lettering_count += count
             part = DeadRange(dead.first, dead.first + count, dead.reason, dead.client, dead.cause)
-            DeadLetterMove(context, part, target).begin()
+            DeadLetterMove(context, part, name).begin()
             dead.first += count
         if dead.first < dead.end:
             effects.dead.append(dead)
@@ -77,10 +88,11 @@ def _report_refusal(context: JobContext, dead_msg_queue: str, reason: str, refus
 class DeadLetterMove(MoveJob):
     """Moves messages with the same cause of death. They are out of delivery when it begins."""
 
-    def __init__(self, context: JobContext, dead: DeadRange, target: QueueTarget) -> None:
+    def __init__(self, context: JobContext, dead: DeadRange, dead_msg_queue: str) -> None:
         super().__init__(context, [(dead.first, dead.end)], takes_out=True)
         self._dead = dead
-        self._target = target
+        self._name = dead_msg_queue
+        self._way = QueueWay(None)
         self.in_hand.add(dead.first, dead.end)
         self._last: Headers | None = None  # rows of one publish often share headers: they share the new ones as well
         self._last_count = -1
@@ -90,11 +102,31 @@ class DeadLetterMove(MoveJob):
         """Pick every message."""
         return True
 
+    def complete(self) -> None:
+        """Send the picked messages where the dead message queue is by now: pages may have been read meanwhile."""
+        self._way = self.context.ways.to(self._name)
+        if self._way.target is None:
+            picked, self.picked = self.picked, []
+            for each in picked:
+                self._put_back([each.first + row for row in each.rows if each.first + row in self.in_hand])
+        super().complete()
+
+    def _put_back(self, sequences: list[int]) -> None:
+        """Have the partition dead-letter messages again, at the end of this turn."""
+        dead = self._dead
+        for first, end in ranges_of(sequences):
+            self.in_hand.discard(first, end)
+            self.context.ledger.effects.dead.append(DeadRange(first, end, dead.reason, dead.client, dead.cause))
+
+    def crosses(self, target: QueueTarget) -> bool:
+        """Return whether the dead message queue is at another broker."""
+        return self._way.home is not None
+
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
-        """Return the dead message queue, unless the message must not go there."""
+        """Return the dead message queue or the link queue, unless the message must not go there."""
         eligible = is_eligible(headers, respects_flag=self.context.ledger.rules.respects_eligibility)
-        if eligible and not was_dead_in(None if headers is None else headers.dead, self._target.name):
-            return self._target
+        if eligible and not was_dead_in(None if headers is None else headers.dead, self._name):
+            return self._way.target
         drop_moving(self.context.ledger, sequence, sequence + 1, self._dead.reason, by_refusal=False)
         self.context.stuck.over(sequence, sequence + 1)
         return None
@@ -119,11 +151,39 @@ class DeadLetterMove(MoveJob):
         self._last = headers
         self._last_count = count
         self._renewed = with_death(headers, death, received_ms=received_ms)
+        if self._way.home is not None:
+            self._renewed = to_queue(self._renewed, self._name, wall_ms)
         return self._renewed
+
+    def destination_of(self, target: QueueTarget) -> str:
+        """Return the name of the dead message queue."""
+        return self._name
 
     def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:
         """Return one partition for all messages without key, so that they keep their order."""
         return FIRST_PARTITION
+
+    def _offer(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
+        if self._way.home is None:
+            super()._offer(target, batch, sequences)
+            return
+        verdict, verdict_of_link = self._way.refusal(batch), target.gate.verdict_of_moved(batch)
+        if verdict == ADMITTED and verdict_of_link == ADMITTED:
+            self._publish(target, batch, sequences)
+        elif batch.count > 1 and (verdict != ADMITTED or target.gate.usage_count == 0):
+            self._offer_halves(target, batch, sequences)
+        else:
+            ranges = ranges_of(sequences)
+            for first, end in ranges:
+                self.in_hand.discard(first, end)
+            if verdict != ADMITTED:
+                self.turned_down(ranges, batch.count, REFUSAL_COUNTERS[verdict])
+            else:  # what the link queue has now leaves it
+                self._wait(ranges, f"queue {target.name} has no room: {REFUSAL_TEXTS[verdict_of_link]}")
+
+    def _wait(self, ranges: list[tuple[int, int]], reason: str) -> None:
+        self.context.stuck.held_up(ranges, reason)
+        DeadLetterRetry(self.context, self._dead, ranges, RETRY_MS)
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Count what the dead message queue has taken."""
@@ -133,7 +193,7 @@ class DeadLetterMove(MoveJob):
 
     def turned_down(self, ranges: list[tuple[int, int]], count: int, reason: str) -> None:
         """Drop what the dead message queue refused."""
-        _report_refusal(self.context, self._target.name, self._dead.reason, reason)
+        _report_refusal(self.context, self._name, self._dead.reason, reason)
         for first, end in ranges:
             drop_moving(self.context.ledger, first, end, self._dead.reason, by_refusal=True)
         self._is_over(ranges)
@@ -208,6 +268,24 @@ class DeadLetterRetry(PartitionJob):
     def reloaded(self) -> None:
         """End: in the new ledger they are ready for consumers."""
         self._ranges = []
+
+    def _remind(self) -> None:
+        if id(self) in self.context.jobs:  # else its queue is deleted
+            self.post(self)
+
+
+class AwaitedWay(PartitionJob):
+    """Dead messages that wait until it is known where their queue is. The partition looks again, some time later."""
+
+    def __init__(self, context: JobContext) -> None:
+        super().__init__(context)
+        context.awaits_way = True
+        context.runtime.after(RETRY_MS, self._remind)
+
+    def answered(self, message: Any) -> None:
+        """Have the partition look again at the end of this turn."""
+        self.over()
+        self.context.awaits_way = False
 
     def _remind(self) -> None:
         if id(self) in self.context.jobs:  # else its queue is deleted

@@ -9,9 +9,8 @@ from typing import Final, final
 from sluicegate.actors.messages.operations import HandedOver, HandOver, QueueGone
 from sluicegate.actors.partitions.jobs.job import JobContext
 from sluicegate.actors.partitions.jobs.move import MoveJob
-from sluicegate.actors.partitions.jobs.pick import Picked
 from sluicegate.actors.runtime.asks import LoopFuture
-from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_COUNTERS
 from sluicegate.messaging.network.choices import for_queue, targets_value
@@ -67,11 +66,9 @@ class HandOverJob(MoveJob):
             changed.link_targets = targets_value(for_queue(self._order.queue, self._failed_counts[sequence]))
         return changed
 
-    def _changed(self, picked: Picked, rows: list[int], wall_ms: int) -> MessageBatch:
-        changed = super()._changed(picked, rows, wall_ms)
-        if changed.qos == AT_MOST_ONCE:  # a queue holds it: the link must not lose it
-            changed.qos = AT_LEAST_ONCE
-        return changed
+    def crosses(self, target: QueueTarget) -> bool:
+        """Return that it is the link queue."""
+        return True
 
     def _offer(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
         verdict = target.gate.verdict_of_moved(batch)

@@ -18,11 +18,11 @@ from sluicegate.messaging.observability.events import VPN_DEAD_MSG_STUCK, VPN_DE
 from sluicegate.messaging.partitions.ledger import Ledger
 from sluicegate.messaging.partitions.trace import QueueTrace
 from sluicegate.messaging.queues.admission import QueueGate
-from sluicegate.messaging.routing.destinations import QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWays
 
 AGAIN_MS_MIN: Final = 1000  # delay of the next attempt
 AGAIN_MS_MAX: Final = 60_000
-NOT_STORED_REPORT_MS: Final = 10_000  # a store that fails for so long is reported for each partition that waits for it
+HELD_UP_REPORT_MS: Final = 10_000  # what holds messages up for so long is reported for each partition that waits
 
 
 @final
@@ -55,9 +55,13 @@ class StuckDeadLetters:
 
     def not_stored(self, ranges: list[tuple[int, int]], reason: str) -> None:
         """Record messages that the store refused in their dead message queue."""
+        self.held_up(ranges, f"the store refuses them in their dead message queue: {reason}")
+
+    def held_up(self, ranges: list[tuple[int, int]], reason: str) -> None:
+        """Record messages that have to wait."""
         lasted_ms, _ = self._add(ranges)
-        if lasted_ms >= NOT_STORED_REPORT_MS:
-            self._report(f"the store refuses them in their dead message queue: {reason}")
+        if lasted_ms >= HELD_UP_REPORT_MS:
+            self._report(reason)
 
     def over(self, first: int, end: int) -> None:
         """Record that messages are no longer moving."""
@@ -104,7 +108,7 @@ class JobContext:
         partition_id: int,
         gate: QueueGate,
         reader: StoreReader | None,
-        targets: dict[str, QueueTarget],
+        ways: QueueWays,
         trace: QueueTrace | None,
         events: Events,
     ) -> None:
@@ -118,11 +122,12 @@ class JobContext:
         self.partition_id = partition_id
         self.gate = gate  # of the queue itself
         self.reader = reader
-        self.targets = targets  # every queue of the node by name
+        self.ways = ways  # to every queue
         self.trace = trace  # None: this queue is not traced
         self.requests = ConsumerRequests()  # of the partition: its turn's end answers them
         self.jobs: dict[int, PartitionJob] = {}
         self.dead_lettering_count = 0  # messages moving to the dead message queue
+        self.awaits_way = False  # dead messages wait until it is known where their queue is
         self.events = events
         self.loss_reported = False  # an event says that dead messages are lost for want of a dead message queue
         self.refusal_reported = False  # an event says that it refuses them; none has arrived there since

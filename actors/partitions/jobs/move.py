@@ -10,7 +10,7 @@ from typing import Any, final
 from sluicegate.actors.messages.data import Append, Confirmed, PublishFailed
 from sluicegate.actors.partitions.jobs.job import JobContext
 from sluicegate.actors.partitions.jobs.pick import Picked, PickJob, ranges_of
-from sluicegate.messaging.message.batch import MessageBatch
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hash_in
 from sluicegate.messaging.message.publication import Publication
@@ -59,6 +59,14 @@ class MoveJob(PickJob):
     def partition_for(self, target: QueueTarget, headers: Headers | None) -> int:
         """Return the number of the partition for a message without a key, or ANY_PARTITION."""
         return ANY_PARTITION
+
+    def crosses(self, target: QueueTarget) -> bool:
+        """Return whether the target is the queue of a link, through which a message goes to a queue elsewhere."""
+        return False
+
+    def destination_of(self, target: QueueTarget) -> str:
+        """Return the name of the queue that messages go to, for traces."""
+        return target.name
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Handle messages that are in the other queue, and no longer here if they were taken out."""
@@ -129,10 +137,10 @@ class MoveJob(PickJob):
             else:
                 rows_by_target.setdefault(target, []).append(row)
         for target, rows in rows_by_target.items():
-            changed = self._changed(picked, rows, wall_ms)
+            changed = self._changed(picked, rows, wall_ms, crosses=self.crosses(target))
             self._offer(target, changed, [picked.first + row for row in rows])
 
-    def _changed(self, picked: Picked, rows: list[int], wall_ms: int) -> MessageBatch:
+    def _changed(self, picked: Picked, rows: list[int], wall_ms: int, *, crosses: bool) -> MessageBatch:
         """Return a batch of these rows as they arrive in the other queue now."""
         batch = picked.batch
         payloads = batch.payloads()
@@ -146,7 +154,7 @@ class MoveJob(PickJob):
             topics=None if topics is None else [topics[row] for row in rows],
             payloads=chosen,
             headers=headers if any(each is not None for each in headers) else None,
-            qos=batch.qos,
+            qos=max(batch.qos, AT_LEAST_ONCE) if crosses else batch.qos,  # a queue holds it: no link must lose it
             retain=False,
             publisher=batch.publisher,
             received_ms=wall_ms,
@@ -163,13 +171,16 @@ class MoveJob(PickJob):
             self.in_hand.discard(sequences[0], sequences[0] + 1)
             self.turned_down(ranges_of(sequences), 1, REFUSAL_COUNTERS[verdict])
         else:
-            middle = batch.count // 2
-            for start, stop in ((0, middle), (middle, batch.count)):
-                self._offer(target, batch.select(list(range(start, stop))), sequences[start:stop])
+            self._offer_halves(target, batch, sequences)
+
+    def _offer_halves(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
+        middle = batch.count // 2
+        for start, stop in ((0, middle), (middle, batch.count)):
+            self._offer(target, batch.select(list(range(start, stop))), sequences[start:stop])
 
     def _publish(self, target: QueueTarget, batch: MessageBatch, sequences: list[int]) -> None:
         if self.context.trace is not None and self._takes_out:
-            self.context.trace.moved(batch, target.name, batch.received_ms)
+            self.context.trace.moved(batch, self.destination_of(target), batch.received_ms)
         rows_by_partition: dict[int, list[int]] = {}
         for row in range(batch.count):
             rows_by_partition.setdefault(self._partition_of(target, batch, row), []).append(row)

@@ -120,7 +120,7 @@ class OperatorAction(MoveJob):
         if self._order.target is not None or self._order.action != REDRIVE:
             return self._order.target
         dead = None if headers is None else headers.dead
-        return None if dead is None else self.context.targets.get(dead.queue)
+        return None if dead is None else self.context.ways.targets.get(dead.queue)
 
     def _hindrance(self, headers: Headers | None) -> str:
         """Return why a message cannot be sent, or an empty text."""

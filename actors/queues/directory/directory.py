@@ -640,7 +640,7 @@ class QueueDirectory(LoopActor):
         """End a queue: no message reaches it any more, and its flows and messages are gone."""
         self._services.gone.add(handle.name, last_overview(self._services.cores.pop(handle.name)))
         self._queues.remove(handle.name)
-        del self._services.targets[handle.name]
+        del self._services.ways.targets[handle.name]
         self._rescales.drop(handle, self._rescales.pending(handle.name))
         self._router.inbox.post(SetQueueTopics(handle.target, [], []))
         handle.target.gate.close()

@@ -6,22 +6,19 @@ See also: who drives a move, and the brokers' agreement (protocols.network.moves
 from sluicegate.actors.messages.directory import NAMED, LocalQueue, UpdateRefused
 from sluicegate.actors.messages.queues import Reconfigure, SetMoving
 from sluicegate.actors.queues.assembly import QueueServices
-from sluicegate.messaging.network.queue_names import is_told
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, QueueMove
 
 
 def check_may_move(services: QueueServices, handle: LocalQueue) -> None:
     """Raise UpdateRefused, with the reason, for a queue that cannot move to another broker."""
     core, name = services.cores[handle.name], handle.name
-    feeding = [each for each, other in services.cores.items() if other.rules.dead_msg_queue == name]
     reasons = (
-        (handle.kind != NAMED or not is_told(name), f"{name!r} is the broker's own: only queues of clients move"),
+        (handle.kind != NAMED, f"{name!r} is the broker's own: only queues of clients move"),
         (not handle.durable, f"{name!r} is temporary: only durable queues move"),
         (handle.definition_lost, f"the definition of {name!r} was lost: decide about it first"),
         (core.rescale is not None, f"the number of partitions of {name!r} is changing: try again later"),
         (core.retention.on(), f"{name!r} keeps messages for readers: set its retention to 0 first"),
         (bool(services.cursors.of(name)), f"{name!r} has durable cursors: delete them first"),
-        (bool(feeding), f"{name!r} is the dead message queue of {', '.join(sorted(feeding))}, which would stay here"),
     )
     for applies, text in reasons:
         if applies:

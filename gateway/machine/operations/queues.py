@@ -15,7 +15,6 @@ from sluicegate.gateway.views.queues.explanations import KeyExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
-from sluicegate.messaging.clients.homes import home_of
 from sluicegate.messaging.queues.definition import QueueInvalid
 
 HOME: Final = "home"  # the field of a request to create a queue that names its broker
@@ -31,7 +30,7 @@ class QueueOperations(Rules):
         named = await self._all("queue_names")
         if any(name in names for _, names in named) or await self._is_at_one_away(name):
             raise QueueAlreadyExists(str(name))
-        broker = self._home_asked_for(asked[HOME]) if HOME in asked else _home_for(wanted.get("dead_msg_queue"), named)
+        broker = self._home_asked_for(asked[HOME]) if HOME in asked else least_used(named)
         return self._view_of(broker.name, await self._at(broker, "create_queue", wanted, durable=durable))
 
     async def _is_at_one_away(self, name: object) -> bool:
@@ -207,17 +206,3 @@ class QueueOperations(Rules):
         _, explained = await self._here_or_anywhere("explain_key", queue, key)
         found: KeyExplanation = explained
         return found
-
-
-def _home_for(dead_msg_queue: object, named: Sequence[tuple[AskedBroker, Sequence[str]]]) -> AskedBroker:
-    """Return the broker for a new queue: that of the dead message queue that it names, else the one with the fewest.
-
-    Dead messages do not cross links.
-    """
-    for broker, names in named:
-        if dead_msg_queue in names and not broker.is_retired:
-            return broker
-        if dead_msg_queue in names:  # it is moved where its name chooses
-            staying = [each for each, _ in named if not each.is_retired]
-            return staying[home_of(str(dead_msg_queue), len(staying)) - 1]
-    return least_used(named)

@@ -137,8 +137,7 @@ class QueueOperations:
         handles: list[LocalQueue] = await self._vpn.queues.ask(ListQueues())
         handles = [each for each in handles if not each.is_received]  # the broker that they come from lists them
         wanted = [each for each in handles if of_client is None or of_client in each.state.clients()]
-        durable = {each.name for each in handles if each.durable}
-        return [self._view(handle, overview, durable) for handle, overview in await overviews_of(wanted)]
+        return [self._view(handle, overview) for handle, overview in await overviews_of(wanted)]
 
     async def list_network_queues(self) -> Sequence[NetworkQueueView]:
         """Return the queues of neighbor brokers."""
@@ -377,17 +376,15 @@ class QueueOperations:
         return handle
 
     async def _shown(self, handle: LocalQueue) -> QueueView:
-        dead: LocalQueue | None = await self._vpn.queues.ask(FindQueue(handle.definition.config.dead_msg_queue))
-        durable = {dead.name} if dead is not None and dead.durable else set()
-        return self._view(handle, await overview_of(handle), durable)
+        return self._view(handle, await overview_of(handle))
 
-    def _view(self, handle: LocalQueue, overview: QueueOverview, durable: set[str]) -> QueueView:
-        """Return a queue as operators see it; `durable` has the name of its dead message queue if that exists."""
+    def _view(self, handle: LocalQueue, overview: QueueOverview) -> QueueView:
+        """Return a queue as operators see it."""
         now_ms = self._node.services.clock.now_ms()
         rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
         incarnation = incarnation_text(self._node.services.recovered.incarnation)
         view = queue_view(handle, overview, incarnation, rate, now_ms=now_ms)
-        warning = lost_dead_messages(view, durable, self._vpn.name)
+        warning = lost_dead_messages(view, self._vpn.ways, self._vpn.name)
         return replace(view, warnings=(warning,)) if warning else view
 
 

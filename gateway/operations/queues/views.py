@@ -1,6 +1,6 @@
 """Make views of what queues and cursors answer about themselves and their messages."""
 
-from collections.abc import Container, Iterable
+from collections.abc import Iterable
 
 from sluicegate.actors.messages.directory import LocalQueue
 from sluicegate.actors.messages.partitions import BrowsedMessage
@@ -27,6 +27,7 @@ from sluicegate.messaging.message.outcomes import TO_DMQ_FAILED
 from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
+from sluicegate.messaging.routing.queue_ways import QueueWays
 
 
 def queue_view(handle: LocalQueue, overview: QueueOverview, incarnation: str, rate: float, *, now_ms: int) -> QueueView:
@@ -80,10 +81,13 @@ def queue_view(handle: LocalQueue, overview: QueueOverview, incarnation: str, ra
     )
 
 
-def lost_dead_messages(view: QueueView, durable: Container[str], vpn: str) -> str:
-    """Return a warning if dead messages of a queue are lost: its dead message queue is not among the durable ones."""
+def lost_dead_messages(view: QueueView, ways: QueueWays, vpn: str) -> str:
+    """Return a warning if dead messages of a queue are lost: no way leads to a dead message queue."""
     dead = view.config.dead_msg_queue
-    if not (view.durable and is_named(view.name) and dead) or dead in durable:
+    if not (view.durable and is_named(view.name) and dead):
+        return ""
+    way = ways.to(dead)
+    if way.target is not None or way.waits:
         return ""
     return (
         f"the dead message queue {dead} does not exist, so messages that are rejected, expire or fail too often are "

@@ -19,7 +19,8 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict
+from sluicegate.messaging.network.queue_names import is_told
+from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict, is_named
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, RECEIVING, MovedQueue, QueueMove
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.network.kept import KeptLink
@@ -60,7 +61,9 @@ class VpnMoves:
         spool: Address,
         kept: dict[str, KeptLink],
         answerer: Answerer,
+        siblings: frozenset[str],
     ) -> None:
+        """`siblings` are the other brokers of this machine."""
         self.links: dict[str, MoveRequests] = {}  # by neighbor
         self.movers: dict[str, Mover] = {}  # by queue
         self.moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
@@ -72,6 +75,7 @@ class VpnMoves:
         self._space = space
         self._kept = kept
         self._answerer = answerer
+        self._siblings = siblings
         self._has_resumed = False  # what the store has of moves is known here
         self._becoming: dict[str, None] = {}  # queues that are about to have their home here
         self.holds: Final = QueueHolds(queues.runtime, broker=broker, space=space, spool=spool, kept=kept)
@@ -167,6 +171,8 @@ class VpnMoves:
         """Begin to move a queue to another broker. Raises UpdateRefused: it cannot move there, or not now."""
         if queue in self.movers or queue in self.moved:
             raise UpdateRefused(f"queue {queue!r} is being moved already")
+        if is_named(queue) and not is_told(queue) and not self._siblings.issuperset(self.links):
+            raise UpdateRefused(f"only brokers of this machine know queue {queue!r}, and there are links to others")
         if to == self._broker:
             raise UpdateRefused(f"queue {queue!r} is at broker {to!r} already")
         link = self.links.get(to)

@@ -96,15 +96,13 @@ async def test_publishers_go_on_during_a_move_and_nothing_is_lost_or_reordered(n
         ("q", "nobody", "there is no link to broker 'nobody'"),
         ("#link/a", "a", "only queues of clients move"),
         ("kept", "a", "keeps messages for readers"),
-        ("dead", "a", "is the dead message queue of q"),
         ("there", "a", "does not take queue 'there'"),
     ],
 )
 async def test_a_queue_that_cannot_move_is_refused_with_the_reason(
     network: Brokers, queue: str, to: str, reason: str
 ) -> None:
-    await queue_at_b(network, dead_msg_queue="dead")
-    await create(network["b"], "dead")
+    await queue_at_b(network)
     await create(network["b"], "kept", retention_size_mb=1)
     await create(network["a"], "there")
     await create(network["b"], "there")

@@ -20,6 +20,8 @@ from sluicegate.messaging.partitions.paging import MemoryBudget
 from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure, PressureLimits
+from sluicegate.messaging.routing.queue_ways import QueueWays
+from sluicegate.messaging.routing.routes import TopicSpace
 
 ENDLESS = 1 << 40
 
@@ -89,7 +91,7 @@ def spawned_partition(
             partition_id=1,
             queue=queue or cell.inbox,
             queue_name="q",
-            targets={},
+            ways=QueueWays({}, TopicSpace(), frozenset),
             gate=gate,
             pressure=pressure or Pressure(high_bytes=ENDLESS, low_bytes=0),
             limits=limits or PressureLimits(high_bytes=ENDLESS, low_bytes=0, stall_ms=1000),

@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -250,7 +250,7 @@ class GatewayProcess:
 
     def queue(self, name: str) -> dict[str, object]:
         """Return the admin port's view of a queue."""
-        return self._get(f"/queues/{name}").json()  # type: ignore[no-any-return]  # an object, by the API
+        return self._get(f"/queues/{quote(name, safe='')}").json()  # type: ignore[no-any-return]  # an object, by the API
 
     def held_count(self, name: str) -> int:
         """Return the number of messages in a queue, in flight or not."""

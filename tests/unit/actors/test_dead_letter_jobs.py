@@ -20,6 +20,8 @@ from sluicegate.messaging.partitions.state.flows import DeliveryRules
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.destinations import PartitionTarget, QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWays
+from sluicegate.messaging.routing.routes import TopicSpace
 from support.cores.lone_actors import Idle, spawned
 from support.cores.messages import flow_of, numbered
 
@@ -71,7 +73,7 @@ class Graveyard:
             partition_id=1,
             gate=endless_gate(),
             reader=None,
-            targets={DMQ: target},
+            ways=QueueWays({DMQ: target}, TopicSpace(), frozenset),
             trace=None,
             events=self.events,
         )
@@ -159,7 +161,7 @@ def test_halves_are_all_of_it_and_about_as_large(steps: list[tuple[int, int]]) -
 
 
 def no_queue_is_there_any_more(graveyard: Graveyard) -> None:
-    del graveyard.place.targets[DMQ]
+    del graveyard.place.ways.targets[DMQ]
 
 
 def publishers_are_heeded_now(graveyard: Graveyard) -> None:
@@ -167,7 +169,7 @@ def publishers_are_heeded_now(graveyard: Graveyard) -> None:
 
 
 def the_queue_takes_nothing(graveyard: Graveyard) -> None:
-    graveyard.place.targets[DMQ].gate.ingress_enabled = False
+    graveyard.place.ways.targets[DMQ].gate.ingress_enabled = False
 
 
 @pytest.mark.parametrize(
@@ -227,7 +229,7 @@ def test_a_store_that_refused_dead_messages_for_a_moment_is_no_event(graveyard: 
 
 def test_refused_dead_messages_are_reported_once_until_some_arrive(graveyard: Graveyard) -> None:
     """And at most once a minute, where the dead message queue is full most of the time."""
-    gate = graveyard.place.targets[DMQ].gate
+    gate = graveyard.place.ways.targets[DMQ].gate
     for takes, moment_ms, reported_count in (
         (False, 1_000, 1), (False, 2_000, 1), (True, 3_000, 1), (False, 4_000, 1), (False, 62_000, 2)
     ):  # fmt: skip

@@ -173,7 +173,7 @@ class Travel:
 
 
 def _count_in(world: Broker) -> int:
-    return int(world.node.default.queue_targets[QUEUE].gate.usage_count)
+    return int(world.node.default.ways.targets[QUEUE].gate.usage_count)
 
 
 def moves_steps_of(seed: int, count: int) -> list[Step]:

@@ -5,9 +5,11 @@ import pytest
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.network.choices import (
+    for_queue,
     has_choices,
     targets_in,
     targets_value,
+    to_queue,
     with_choices,
     without_choices,
 )
@@ -43,18 +45,44 @@ def batch_of(*headers: Headers | None) -> MessageBatch:
         LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue="größe"),
         LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue="größe", failed_count=0),
         LinkTargets(subscribers=False, deliver_to_one=False, groups=(), queue="größe", failed_count=300),
+        for_queue("#DEAD_MSG_QUEUE", ttl_ms=86_400_000),
+        for_queue("q", 3, 1_000),
     ],
 )
 def test_targets_are_read_as_they_were_written(targets: LinkTargets) -> None:
     found = targets_in(targets_value(targets))
     assert (found.subscribers, found.deliver_to_one) == (targets.subscribers, targets.deliver_to_one)
-    assert (found.queue, found.failed_count) == (targets.queue, targets.failed_count)
+    assert (found.queue, found.failed_count, found.ttl_ms) == (targets.queue, targets.failed_count, targets.ttl_ms)
     assert [(name, each.levels) for name, each in found.groups] == [
         (name, each.levels) for name, each in targets.groups
     ]
 
 
-@pytest.mark.parametrize("value", ["00 01", "00 00 0001 0005 63", "00 00 0001 0001 63 00"])
+@pytest.mark.parametrize(
+    ("targets", "value"),
+    [
+        (for_queue("q"), "04 71"),
+        (for_queue("q", 2), "0c 00000002 71"),
+        (for_queue("q", ttl_ms=1_000), "14 00000000000003e8 71"),
+        (for_queue("q", 2, 1_000), "1c 00000002 00000000000003e8 71"),
+    ],
+)
+def test_targets_are_stored_as_in_earlier_releases(targets: LinkTargets, value: str) -> None:
+    """Messages wait in a link queue over an update."""
+    assert targets_value(targets) == bytes.fromhex(value)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "00 01",
+        "00 00 0001 0005 63",
+        "00 00 0001 0001 63 00",
+        "0c 0000",
+        "14 000000000003e8",
+        "14 ffffffffffffffff 71",
+    ],
+)
 def test_damaged_targets_are_found(value: str) -> None:
     with pytest.raises(ValueError, match=r"targets|shared group"):
         targets_in(bytes.fromhex(value))
@@ -82,3 +110,15 @@ def test_the_store_keeps_choices_and_a_neighbor_takes_them_off() -> None:
     assert not has_choices(plain)
     assert plain.headers() == [Headers(), None, Headers(priority=7)]
     assert encode_batch(plain)[0] == 2, "as earlier releases write it"
+
+
+def test_the_life_of_a_message_for_one_queue_begins_where_it_arrives() -> None:
+    """In the link queue it has no time to live that could end there."""
+    dead = Headers(expires_at_ms=5_000, priority=7)
+    waiting = to_queue(dead, "q", wall_ms=1_000)
+    assert (waiting.expires_at_ms, waiting.priority) == (0, 7)
+    arrived = without_choices(batch_of(waiting, None).arriving(90_000))
+    (first, second) = arrived.headers() or []
+    assert first is not None
+    assert (first.expires_at_ms, first.link_targets, first.priority, second) == (94_000, b"", 7, None)
+    assert dead.expires_at_ms == 5_000, "the message in its own queue is as it was"
