@@ -1,0 +1,203 @@
+"""Three replicas, a stream that stores appends late, twice or never, and a judge: the model's actions in random order.
+
+`tests/models/replicated_log` has the same actions and promises, and is checked exhaustively within small bounds; here
+it is the code that takes them.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sluicegate.storage.replication.messages import Begin
+from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
+
+COPIES_MAX: Final = 6
+BEGIN: Final = Begin(incarnation=7, broker="edge")
+
+
+class Stream:
+    """What the servers agree on. `checks`: whether an append has to name the last sequence."""
+
+    def __init__(self, *, checks: bool) -> None:
+        self.messages = [first_message(BEGIN, 0)]
+        self._checks = checks
+
+    def append(self, append: Append) -> int | None:
+        """Return the sequence at which it is stored, None when it is refused."""
+        if self._checks and append.expected != len(self.messages):
+            return None
+        self.messages.append(append.data)
+        return len(self.messages)
+
+    def at(self, sequence: int) -> bytes | None:
+        """Return the message at a sequence, None beyond the end."""
+        return self.messages[sequence - 1] if sequence <= len(self.messages) else None
+
+
+class Copy(NamedTuple):
+    """An append under way, and whether its answer will be heard."""
+
+    by: int
+    append: Append
+    is_answered: bool
+
+
+class Cluster:
+    """Replicas of one broker, and what their publishers were told."""
+
+    def __init__(self, seed: int, *, checks: bool = True, make: Callable[[str], Replica] | None = None) -> None:
+        self.rng: Final = random.Random(seed)
+        self.stream: Final = Stream(checks=checks)
+        self._make: Final = make or (lambda name: Replica(name, "0"))
+        self.replicas = [self._make(name) for name in "abc"]
+        self.records: list[list[Record]] = [[], [], []]  # of each replica
+        self.told: list[bytes] = []
+        self.refused: list[bytes] = []
+        self._key = 0
+        self._copies: list[Copy] = []
+        self._proposed: list[Record | None] = [None, None, None]
+        self._count = 0
+
+    def step(self) -> None:
+        """Take one random action."""
+        actions: list[Callable[[int], None]] = [
+            *[self._store] * 8,
+            self._lose,
+            *[self.read] * 8,
+            *[self._append_epoch] * 2,
+            *[self._propose] * 4,
+            self._retry,
+            *[self._look] * 2,
+        ]
+        if self.rng.random() < 0.03:
+            actions = [self._take_key, self._restart]
+        self.rng.choice(actions)(self.rng.randrange(len(self.replicas)))
+
+    def judge(self) -> None:
+        """Check what is promised, against a reader that reads the whole stream."""
+        reader = Replica("judge", "0")
+        history = [
+            record
+            for sequence, data in enumerate(self.stream.messages, start=1)
+            if (record := reader.read(sequence, data)) is not None
+        ]
+        stored = [record.data for record in history]
+        for data in self.told:
+            assert stored.count(data) == 1, f"{data!r} was confirmed, and is in the log {stored.count(data)} times"
+        for data in self.refused:
+            assert data not in stored, f"{data!r} was refused, and is in the log"
+        for replica, records in zip(self.replicas, self.records, strict=True):
+            assert records == history[: len(records)], f"replica {replica.name} has another history"
+
+    # --- the stream ---
+
+    def _send(self, by: int, appends: list[Append]) -> None:
+        for append in appends:
+            if len(self._copies) < COPIES_MAX:
+                self._copies.append(Copy(by, append, self.rng.random() < 0.7))
+
+    def _store(self, _: int) -> None:
+        if not self._copies:
+            return
+        place = 0 if self.rng.random() < 0.7 else self.rng.randrange(len(self._copies))
+        by, append, is_answered = self._copies.pop(place)
+        sequence = self.stream.append(append)
+        if is_answered and self.replicas[by].role is Role.OWNER:
+            self._answered(by, append, sequence)
+
+    def _answered(self, by: int, append: Append, sequence: int | None) -> None:
+        replica = self.replicas[by]
+        if sequence is not None and replica.is_waiting() and replica.confirm(append, sequence):
+            self._confirmed(by)
+
+    def _lose(self, _: int) -> None:
+        if self._copies:
+            self._copies.pop(self.rng.randrange(len(self._copies)))
+
+    # --- the replicas ---
+
+    def _take_key(self, who: int) -> None:
+        if self.replicas[who].role is Role.STANDBY:
+            self._key += 1
+            self.replicas[who].take_key(self._key)
+
+    def _append_epoch(self, who: int) -> None:
+        replica = self.replicas[who]
+        if replica.role is Role.TAKING and replica.read_through:
+            append = replica.append_epoch(len(self.stream.messages), time_ms=0)
+            if append is not None:
+                self._send(who, [append])
+
+    def _propose(self, who: int) -> None:
+        replica = self.replicas[who]
+        if replica.role is Role.OWNER and not replica.is_waiting():
+            self._count += 1
+            record = b"record %d" % self._count * self.rng.choice([1, 1, 150_000])
+            self._proposed[who] = Record(replica.next_number(), record)
+            self._send(who, replica.propose(record, time_ms=0))
+
+    def _retry(self, who: int) -> None:
+        if self.replicas[who].role is Role.OWNER:
+            self._send(who, self.replicas[who].retry())
+
+    def _look(self, who: int) -> None:
+        replica = self.replicas[who]
+        if replica.role is not Role.OWNER or not replica.is_waiting():
+            return
+        found = self.stream.at(replica.oldest_place())
+        try:
+            if replica.look(found):
+                self._confirmed(who)
+            elif found is None:
+                self.nothing_there(who)
+        except OwnershipLost:
+            self.ownership_lost(who)
+
+    def nothing_there(self, who: int) -> None:
+        """Handle that the leader has nothing at the place of an append: this says nothing of it."""
+
+    def ownership_lost(self, who: int) -> None:
+        """Handle that the leader has something else there: publishers are told nothing."""
+        self._proposed[who] = None
+
+    def _confirmed(self, who: int) -> None:
+        record = self._proposed[who]
+        assert record is not None
+        self._proposed[who] = None
+        self.told.append(record.data)
+        self.records[who].append(record)
+
+    def proposed(self, who: int) -> bytes:
+        """Return the record whose outcome a replica does not know."""
+        record = self._proposed[who]
+        assert record is not None
+        return record.data
+
+    def read(self, who: int) -> None:
+        """Have a replica read one message."""
+        replica = self.replicas[who]
+        data = self.stream.at(replica.read_through + 1)
+        if replica.role is not Role.OWNER and data is not None:
+            record = replica.read(replica.read_through + 1, data)
+            if record is not None:
+                self.records[who].append(record)
+
+    def _restart(self, who: int) -> None:
+        """Start a replica again: with what it has applied, or on an empty disk."""
+        self._proposed[who] = None
+        self.replicas[who] = replica = self._make("abc"[who])
+        if self.records[who] and self.rng.random() < 0.7:
+            replica.resume(self.records[who].pop().number)  # it is read again
+        else:
+            self.records[who] = []
+
+
+def run(seeds: range, steps: int, cluster: Callable[[int], Cluster]) -> None:
+    """Judge many runs, each after its last step and now and then before."""
+    for seed in seeds:
+        running = cluster(seed)
+        for step in range(steps):
+            running.step()
+            if step % 50 == 0:
+                running.judge()
+        running.judge()
