@@ -271,6 +271,7 @@ def _moves(node: Node) -> Iterator[Sample]:
         yield Sample("sluicegate_queue_moves", len(moves.movers), vpn=name)
         yield Sample("sluicegate_queue_moves_total", moves.sent_count, ("sent",), vpn=name)
         yield Sample("sluicegate_queue_moves_total", moves.received_count, ("received",), vpn=name)
+        yield Sample("sluicegate_queue_moves_cancelled_total", moves.cancelled_count, vpn=name)
         yield Sample("sluicegate_queue_move_messages_total", moves.handed_over_count, vpn=name)
         yield Sample("sluicegate_queue_move_holds_total", moves.holds.count, vpn=name)
         yield Sample("sluicegate_queue_move_held_seconds_total", moves.holds.held_ms / 1000, vpn=name)

@@ -107,6 +107,9 @@ VPN_BINDS_HIGH: Final = EventKind("VPN_AD_BIND_COUNT_HIGH", WARNING)
 VPN_BINDS_HIGH_CLEAR: Final = EventKind("VPN_AD_BIND_COUNT_HIGH_CLEAR", INFO)
 VPN_QUEUE_CREATED: Final = EventKind("VPN_AD_QENDPT_CREATE", INFO)
 VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
+# Ours: a queue begins to move to another broker, and stays after all; that it has moved, the two above say.
+VPN_QUEUE_MOVE: Final = EventKind("VPN_AD_QENDPT_MOVE", INFO)
+VPN_QUEUE_MOVE_CANCELLED: Final = EventKind("VPN_AD_QENDPT_MOVE_CANCELLED", INFO)
 # Ours: several brokers of a network have a queue of one name, so each serves its own clients only.
 VPN_QUEUE_NAME_CONFLICT: Final = EventKind("VPN_AD_QENDPT_NAME_CONFLICT", WARNING)
 VPN_QUEUE_NAME_CONFLICT_CLEAR: Final = EventKind("VPN_AD_QENDPT_NAME_CONFLICT_CLEAR", INFO)
@@ -165,6 +168,8 @@ AUDITED: Final = frozenset(
         SYSTEM_VPN_DELETED,
         VPN_QUEUE_CREATED,
         VPN_QUEUE_DELETED,
+        VPN_QUEUE_MOVE,
+        VPN_QUEUE_MOVE_CANCELLED,
         CLIENT_CONNECTED,
         CLIENT_DISCONNECTED,
         CLIENT_BOUND,

@@ -21,6 +21,11 @@ class QueueMove(NamedTuple):
 
     stage: str
     broker: str  # the other one
+    begun_ms: int = 0  # wall clock; 0: not known
+
+    def is_from(self, broker: str) -> bool:
+        """Return whether the queue is being moved here from this broker."""
+        return self.stage == RECEIVING and self.broker == broker
 
     def refusal(self, queue: str) -> str:
         """Return why the queue cannot be used or changed here now, for clients and operators."""

@@ -69,10 +69,10 @@ def _stored_queue(value: bytes) -> StoredQueue:
     return StoredQueue(definition, row["kind"], row["partition_ids"], slots, rescale, is_lost, move)
 
 
-def _move(row: Mapping[str, str]) -> QueueMove:
+def _move(row: Mapping[str, Any]) -> QueueMove:
     if row["stage"] not in STAGES:
         raise ValueError(f"a move in stage {row['stage']!r}")
-    return QueueMove(row["stage"], row["broker"])
+    return QueueMove(row["stage"], row["broker"], int(row["begun_ms"]))
 
 
 def queue_row(stored: StoredQueue) -> TableWrite:
@@ -86,7 +86,7 @@ def queue_row(stored: StoredQueue) -> TableWrite:
     if stored.definition_lost:
         row["definition_lost"] = True
     if stored.move is not None:
-        row["move"] = {"stage": stored.move.stage, "broker": stored.move.broker}
+        row["move"] = stored.move._asdict()
     return TableWrite(Table.CATALOG, QUEUE_ROW + stored.name.encode(), orjson.dumps(row))
 
 

@@ -81,6 +81,8 @@ from sluicegate.messaging.observability.events import (
     VPN_DEFINITION_LOST_CLEAR,
     VPN_QUEUE_CREATED,
     VPN_QUEUE_DELETED,
+    VPN_QUEUE_MOVE,
+    VPN_QUEUE_MOVE_CANCELLED,
     EventKind,
     as_word,
 )
@@ -502,6 +504,11 @@ class QueueDirectory(LoopActor):
                 return
             put_in_force(self._services, handle, move)
             self._queues.put(changed)
+            if handle.move is None and move is not None:
+                self._emit(VPN_QUEUE_MOVE, changed, f"is being moved to broker {as_word(move.broker)}")
+            elif handle.move is not None and handle.move.stage != RECEIVING and move is None:
+                what = f"stays: its move to broker {as_word(handle.move.broker)} was cancelled"
+                self._emit(VPN_QUEUE_MOVE_CANCELLED, changed, what)
             if handle.move is not None and was_received and move is None:
                 how = f"was moved here from broker {as_word(handle.move.broker)}"
                 self._emit(VPN_QUEUE_CREATED, changed, how)
@@ -513,11 +520,11 @@ class QueueDirectory(LoopActor):
         return answer
 
     def _receive_queue(self, message: ReceiveQueue) -> LoopFuture[LocalQueue]:
-        name, move = message.definition.config.name, QueueMove(RECEIVING, message.broker)
+        name, move = message.definition.config.name, QueueMove(RECEIVING, message.broker, self.runtime.clock.wall_ms())
         found = self._queues.by_name.get(name)
         if found is None:
             return self._create(CreateQueue(message.definition, NAMED, durable=True), move=move)
-        if found.move != move:
+        if found.move is None or not found.move.is_from(message.broker):
             raise QueueExists(name)
         answer: LoopFuture[LocalQueue] = LoopFuture()
         made = self._queues.making.get(name)
@@ -528,7 +535,7 @@ class QueueDirectory(LoopActor):
 
     def _drop_received(self, message: DropReceivedQueue) -> LoopFuture[bool] | bool | None:
         handle = self._queues.by_name.get(message.name)
-        if handle is None or handle.move != QueueMove(RECEIVING, message.broker):
+        if handle is None or handle.move is None or not handle.move.is_from(message.broker):
             return None
         count = int(handle.target.gate.usage_count)
         if count:

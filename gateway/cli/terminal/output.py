@@ -1,6 +1,7 @@
 """Output of commands: JSON for programs, tables and counts for people."""
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from typing import Annotated
 
 import orjson
@@ -28,6 +29,11 @@ def as_json_text(value: object) -> str:
 def _view(view: object) -> object:
     """Return a view as a JSON document. Raises PydanticSchemaGenerationError for other objects."""
     return adapter(type(view)).dump_python(view, mode="json")
+
+
+def time_text(wall_ms: int) -> str:
+    """Return a time of the wall clock in milliseconds as text: 2026-11-27T20:15:00Z."""
+    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:

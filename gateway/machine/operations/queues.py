@@ -78,7 +78,8 @@ class QueueOperations(Rules):
         found = [
             self._view_of(broker.name, view) for broker, views in answers for view in views if view.name not in between
         ]
-        return sorted(found, key=lambda view: view.name)
+        there = {view.name for view in found if view.move is None}  # for a moment a queue that moves is at both brokers
+        return sorted([each for each in found if each.move is None or each.name not in there], key=_name)
 
     def _queues_of_links(self) -> tuple[str, ...]:
         """Return the names of the queues of the links between the brokers: they are listed as little as these links."""
@@ -206,3 +207,7 @@ class QueueOperations(Rules):
         _, explained = await self._here_or_anywhere("explain_key", queue, key)
         found: KeyExplanation = explained
         return found
+
+
+def _name(view: QueueView) -> str:
+    return view.name

@@ -180,6 +180,12 @@ LINKS: Final[tuple[Metric, ...]] = (
         ("vpn", "direction"),
     ),
     Metric(
+        "sluicegate_queue_moves_cancelled_total",
+        COUNTER,
+        "Moves of queues to other brokers that operators ended",
+        ("vpn",),
+    ),
+    Metric(
         "sluicegate_queue_move_messages_total",
         COUNTER,
         "Messages handed over to the new brokers of their queues",

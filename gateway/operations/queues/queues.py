@@ -41,6 +41,7 @@ from sluicegate.gateway.operations.queues.views import (
     cursor_view,
     lost_dead_messages,
     message_view,
+    move_view,
     queue_figures,
     queue_view,
     wanted_queues,
@@ -262,10 +263,14 @@ class QueueOperations:
 
     async def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues that are being moved to other brokers."""
-        return [
-            QueueMoveView(each.queue, each.to, each.moved_count, each.left_count, each.is_switching, each.waits_for)
-            for each in self._node.links.moves(self._vpn).overviews()
-        ]
+        return [move_view(each) for each in self._node.links.moves(self._vpn).overviews()]
+
+    def _move_of(self, handle: LocalQueue) -> QueueMoveView | None:
+        """Return how far the move of a queue is."""
+        if handle.move is None:
+            return None
+        overview = self._node.links.moves(self._vpn).overview(handle.name)
+        return None if overview is None else move_view(overview)
 
     async def list_cursors(self, name: str) -> Sequence[CursorView]:
         """Return a queue's durable cursors; the broker that has the queue is asked."""
@@ -384,6 +389,8 @@ class QueueOperations:
         rate = self._vpn.rates.rate(handle.name, overview.totals.accepted_count, now_ms)
         incarnation = incarnation_text(self._node.services.recovered.incarnation)
         view = queue_view(handle, overview, incarnation, rate, now_ms=now_ms)
+        if handle.move is not None:
+            view = replace(view, move=self._move_of(handle))
         warning = lost_dead_messages(view, self._vpn.ways, self._vpn.name)
         return replace(view, warnings=(warning,)) if warning else view
 

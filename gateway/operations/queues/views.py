@@ -16,6 +16,7 @@ from sluicegate.gateway.views.queues.queues import (
     FlowView,
     PartitionStatus,
     PartitionView,
+    QueueMoveView,
     QueueView,
     RebalanceStatus,
     ScaleStatus,
@@ -28,6 +29,7 @@ from sluicegate.messaging.message.refusals import REFUSAL_COUNTERS
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.definition import MEGABYTE, is_named
 from sluicegate.messaging.routing.queue_ways import QueueWays
+from sluicegate.protocols.network.moves.moves import MoveOverview
 
 
 def queue_view(handle: LocalQueue, overview: QueueOverview, incarnation: str, rate: float, *, now_ms: int) -> QueueView:
@@ -192,6 +194,20 @@ def queue_figures(handle: LocalQueue, overview: QueueOverview) -> QueueFigures:
         refused_total=sum(totals.refusals.values()),
         dropped_total=sum(totals.drops.values()),
         rebalance_status=overview.rebalance_status,
+        moving_to="" if handle.move is None else handle.move.broker,
+    )
+
+
+def move_view(overview: MoveOverview) -> QueueMoveView:
+    """Return a move as operators see it."""
+    return QueueMoveView(
+        name=overview.queue,
+        broker=overview.to,
+        begun_ms=overview.begun_ms,
+        moved_count=overview.moved_count,
+        left_count=overview.left_count,
+        switching=overview.is_switching,
+        waits_for=overview.waits_for,
     )
 
 

@@ -63,6 +63,7 @@ class QueueFigures:
     settled_total: int
     discarded_total: int  # messages that left it unconsumed and are in no dead message queue
     rebalance_status: str
+    moving_to: str = ""  # the broker that it is being moved to; empty: it stays
     refused_total: int = 0  # messages refused to their publishers
     dropped_total: int = 0  # messages not taken, without telling their publishers
     to_dmq_total: int = 0  # messages moved to a dead message queue

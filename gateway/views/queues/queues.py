@@ -70,12 +70,36 @@ class FlowView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueueMoveView:
+    """A queue that is being moved from its broker to another one."""
+
+    name: str
+    broker: str  # where it is moved to
+    begun_ms: int  # wall clock
+    moved_count: int  # messages that were handed over
+    left_count: int  # messages that are still at its broker
+    switching: bool = False  # publishers wait for the new broker
+    waits_for: str = ""  # what has to change before it goes on; empty: it goes on
+
+    @property
+    def total_count(self) -> int:
+        """Messages that were handed over, and those that will be."""
+        return self.moved_count + self.left_count
+
+    @property
+    def state(self) -> str:
+        """What it does, in words."""
+        return self.waits_for or ("publishers wait" if self.switching else "goes on")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueView:
     """One queue: its configuration and its present state. Counters start at zero when the node starts."""
 
     config: QueueConfigField
     subscriptions: tuple[str, ...]
     broker: str = ""  # the neighbor that has it; empty: this broker
+    move: QueueMoveView | None = None  # to another broker, in progress
     at_ms: int = 0  # when it was read, on a monotonic clock: for the time between two responses
     durable: bool = True  # False: temporary, kept in memory only
     definition_lost: bool = False  # its attributes are defaults until an operator sets them
@@ -121,18 +145,6 @@ class NetworkQueueView:
     full: bool  # it refuses messages for its quota
     reachable: bool  # there is a link to its broker now
     conflict: tuple[str, ...] = ()  # neighbors with a queue of this name: the name means none of them
-
-
-@dataclass(frozen=True, slots=True)
-class QueueMoveView:
-    """A queue of this broker that is being moved to another one."""
-
-    name: str
-    broker: str  # where it is moved to
-    moved_count: int  # messages that were handed over, since this broker has started
-    left_count: int  # messages that are still here
-    switching: bool  # publishers wait for the new broker
-    waits_for: str  # what has to change before it goes on; empty: it goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

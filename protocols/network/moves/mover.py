@@ -43,7 +43,7 @@ SWITCH_MS_MAX: Final = 5_000  # how long they wait for that, at most
 PASSES_MAX: Final = 20  # over the contents, without getting to so few
 
 # What the brokers ask of each other.
-RECEIVE: Final = "receive"  # old home to new: make the queue; its definition
+RECEIVE: Final = "receive"  # old home to new: make the queue; its definition. Answered with the messages it has
 HOME: Final = "home"  # old home to new: be the home
 STATE: Final = "state"  # old home to new: which are you?
 DROP: Final = "drop"  # old home to new: the queue does not come; refused if it has messages
@@ -79,11 +79,13 @@ class Mover:
     ) -> None:
         self.queue: Final = handle.name
         self.to: Final = to
-        self.moved_count = 0  # messages, since this broker has started
+        self.begun_ms: Final = 0 if handle.move is None else handle.move.begun_ms  # wall clock
+        self.moved_count = 0  # messages that were handed over; at least so many
         self.waits_for = ""  # what has to change before it goes on; empty: it goes on
         self.is_switching = False  # holds are in force
         self.attempt = 0  # number of the latest
         self.moved: MovedQueue | None = None  # it is over: the queue has its new home
+        self.is_cancelled = False  # it is over: the queue stays
         self._runtime = cell.runtime
         self._handle = handle
         self._broker = broker
@@ -117,7 +119,8 @@ class Mover:
                         return
                 if await self._is_cancelled():
                     return
-                await self._ask(RECEIVE, self._handle.definition.to_dict())
+                received = await self._ask(RECEIVE, self._handle.definition.to_dict())
+                self._count_earlier(received)
                 await self._hand_over_most()
                 await self._switch()
                 return
@@ -129,6 +132,11 @@ class Mover:
                 log.exception("move of queue %s to broker %s: a step failed", self.queue, self.to)
                 self.waits_for = "a fault of this broker; its log says more"
             await self._runtime.sleep(AGAIN_MS)
+
+    def _count_earlier(self, received: str) -> None:
+        """Count what was handed over before this broker has started: the new home says how many messages it has."""
+        if received.isdecimal():
+            self.moved_count = max(self.moved_count, int(received))
 
     def _is_undecided(self) -> bool:
         """Return whether the new home was asked to be the home, and has not said whether it is."""
@@ -163,6 +171,7 @@ class Mover:
             self._cancelling = None
             asked.set_exception((UpdateRefused, UpdateRefused(f"the move goes on: {failure}"), None))
             return False
+        self.is_cancelled = True
         asked.set(None)
         return True
 
@@ -238,7 +247,7 @@ class Mover:
             await self._release_all()
             raise
         try:
-            await self._set(QueueMove(COMMITTING, self.to))
+            await self._set(self._stage(COMMITTING))
         except (StoreRefused, UpdateRefused):
             configured = self._handle.definition.config.ingress_enabled
             self._handle.target.gate.set_ingress_of_move(enabled=None, configured=configured)
@@ -303,10 +312,13 @@ class Mover:
                 await self._end()
                 return True
             if state in (IS_RECEIVING, HAS_NONE) or (self._cancelling is not None and self._is_forgotten()):
-                await self._set_until_stored(QueueMove(MOVING, self.to))
+                await self._set_until_stored(self._stage(MOVING))
                 await self._release_all()
                 return False
             await self._runtime.sleep(10 * LOOK_AGAIN_MS)
+
+    def _stage(self, stage: str) -> QueueMove:
+        return QueueMove(stage, self.to, self.begun_ms)
 
     async def _set_until_stored(self, move: QueueMove) -> None:
         while True:

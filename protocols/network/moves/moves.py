@@ -21,7 +21,7 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.network.queue_names import is_told
 from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict, is_named
-from sluicegate.messaging.queues.moves import COMMITTING, MOVING, RECEIVING, MovedQueue, QueueMove
+from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.moves import mover as words
@@ -42,7 +42,8 @@ class MoveOverview(NamedTuple):
 
     queue: str
     to: str
-    moved_count: int  # messages, since this broker has started
+    begun_ms: int  # wall clock
+    moved_count: int  # messages
     left_count: int
     is_switching: bool  # publishers wait
     waits_for: str
@@ -69,6 +70,7 @@ class VpnMoves:
         self.moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
         self.received_count = 0  # queues that have come here
         self.sent_count = 0  # queues that were moved away
+        self.cancelled_count = 0  # moves that were ended by operators
         self._over_count = 0  # messages that were handed over, of moves that are over
         self._cell = queues
         self._broker = broker
@@ -151,7 +153,7 @@ class VpnMoves:
         """Drop queues that are not to come any more."""
         found: Moves = await self._cell.ask(ListMoves())
         for handle in found.queues:
-            if handle.move != QueueMove(RECEIVING, neighbor):
+            if handle.move is None or not handle.move.is_from(neighbor):
                 continue
             try:
                 if await self.links[neighbor].ask(words.ASK_MOVING, handle.name) == words.HAS_NONE:
@@ -183,7 +185,8 @@ class VpnMoves:
             lack = each.lack()
             if lack and (each is link or each.is_up):
                 raise UpdateRefused(lack)
-        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, QueueMove(MOVING, to)))
+        wall_ms = self._cell.runtime.clock.wall_ms()
+        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, QueueMove(MOVING, to, wall_ms)))
         try:
             await link.ask(words.RECEIVE, queue, handle.definition.to_dict())
         except MoveFailed as failure:
@@ -200,10 +203,18 @@ class VpnMoves:
 
     def overviews(self) -> list[MoveOverview]:
         """Return how far each move away from here is."""
-        return [
-            MoveOverview(name, each.to, each.moved_count, each.left_count, each.is_switching, each.waits_for)
-            for name, each in sorted(self.movers.items())
-        ]
+        return [self._overview(name, each) for name, each in sorted(self.movers.items())]
+
+    def overview(self, queue: str) -> MoveOverview | None:
+        """Return how far the move of a queue away from here is; None: it is not being moved."""
+        mover = self.movers.get(queue)
+        return None if mover is None else self._overview(queue, mover)
+
+    @staticmethod
+    def _overview(queue: str, mover: Mover) -> MoveOverview:
+        return MoveOverview(
+            queue, mover.to, mover.begun_ms, mover.moved_count, mover.left_count, mover.is_switching, mover.waits_for
+        )
 
     # --- moves away from here ---
 
@@ -224,6 +235,8 @@ class VpnMoves:
         if mover.moved is not None:  # in the same step: whoever asks meanwhile must not hear that it is still here
             self.sent_count += 1
             self._tell(mover.moved)
+        elif mover.is_cancelled:
+            self.cancelled_count += 1
         self.movers.pop(mover.queue, None)
         self._over_count += mover.moved_count
 
@@ -275,8 +288,8 @@ class VpnMoves:
         if not self._answerer.allows(neighbor) and await self._cell.ask(FindQueue(queue)) is None:
             setting = f"links.{neighbor}.allow_operator_actions is off there"
             raise MoveFailed(f"operators of broker {neighbor!r} may not move queues to it: {setting}")
-        await self._cell.ask(ReceiveQueue(definition, neighbor))
-        return ""
+        handle: LocalQueue = await self._cell.ask(ReceiveQueue(definition, neighbor))
+        return str(handle.target.gate.usage_count)
 
     async def _hold(self, neighbor: str, note: FlowNote) -> str:
         if neighbor not in self._homes(note.text(1)):
@@ -331,13 +344,13 @@ class VpnMoves:
             return words.IS_UNDECIDED
         if handle is None:
             return words.HAS_NONE
-        return words.IS_RECEIVING if handle.move == QueueMove(RECEIVING, neighbor) else words.IS_HOME
+        return words.IS_RECEIVING if handle.move is not None and handle.move.is_from(neighbor) else words.IS_HOME
 
     async def _become_home(self, neighbor: str, queue: str) -> str:
         handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
         if handle is None:
             raise MoveFailed(f"broker {self._broker!r} has no queue {queue!r}")
-        if handle.move == QueueMove(RECEIVING, neighbor):
+        if handle.move is not None and handle.move.is_from(neighbor):
             self._becoming[queue] = None
             try:
                 await self._cell.ask(SetQueueMove(queue, None))

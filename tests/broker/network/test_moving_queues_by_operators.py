@@ -2,12 +2,13 @@
 
 import pytest
 
+from sluicegate.gateway.admin.semp.objects.queues import QUEUE as SEMP_QUEUE
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.node.figures import QueuesQuery
 from sluicegate.gateway.views.queues.selections import MessageSelection
 from support.broker.linked_brokers import Brokers, until
-from support.broker.moving_queues import waiting_move, waits_for
+from support.broker.moving_queues import moves, waiting_move, waits_for
 from support.broker.named_queues import create as queue_of
 from support.broker.operator_views import event_texts
 from support.broker.remote_queues import consumer, payloads, publish, queue_at_b
@@ -72,6 +73,35 @@ async def test_an_operator_of_another_broker_moves_the_queue_and_cancels_that(br
         "cancel_move of queue 'q': done (it stays)",
         "move_queue of queue 'q': done (to a)",
     ]
+
+
+async def test_a_queue_shows_how_far_its_move_is_at_every_broker(brokers: Brokers) -> None:
+    operations, at_a = await waiting_move(brokers, 3), NodeOperations(brokers["a"].node)
+    view = await operations.show_queue("q")
+    move = view.move
+    assert move is not None
+    assert (move.broker, move.moved_count, move.total_count) == ("a", 0, 3)
+    assert abs(move.begun_ms - brokers["b"].node.services.clock.wall_ms()) < 60_000
+    asked = (await at_a.show_queue("q")).move
+    assert asked is not None
+    assert (asked.broker, asked.begun_ms, asked.total_count) == ("a", move.begun_ms, 3)
+    [listed] = [each for each in await operations.list_queues() if each.name == "q"]
+    assert listed.move is not None
+    [figures] = [each for each in (await operations.queues_figures(QueuesQuery())).queues if each.name == "q"]
+    assert figures.moving_to == "a"
+    semp = {each.name: each.read(view) for each in SEMP_QUEUE.attributes if each.read is not None}
+    shown = (semp["moveToBrokerName"], semp["moveBeginTime"], semp["movedMsgCount"])
+    assert shown == ("a", move.begun_ms // 1000, 0)
+
+
+async def test_a_move_that_is_begun_or_cancelled_is_an_event_and_counted(brokers: Brokers) -> None:
+    operations = await waiting_move(brokers, 3)
+    await operations.cancel_move("q")
+    [begun] = await event_texts(brokers["b"], "VPN_AD_QENDPT_MOVE")
+    assert begun.endswith("Queue q is being moved to broker a")
+    [cancelled] = await event_texts(brokers["b"], "VPN_AD_QENDPT_MOVE_CANCELLED")
+    assert cancelled.endswith("Queue q stays: its move to broker a was cancelled")
+    assert (moves(brokers, "b").cancelled_count, moves(brokers, "b").sent_count) == (1, 0)
 
 
 async def test_a_queue_that_is_being_moved_is_listed_where_its_messages_are_delivered(brokers: Brokers) -> None:

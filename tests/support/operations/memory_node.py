@@ -197,6 +197,7 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         empty = replace(first, ready_count=0, spooled_bytes=0, next_sequence=1, status=PartitionStatus.UNASSIGNED)
         others = [replace(empty, number=number) for number in range(1, definition.config.partition_count)]
         return QueueView(
+            move=next((each for each in self.moves if each.name == name), None),
             config=definition.config,
             subscriptions=definition.subscriptions,
             ready_count=len(stored),
@@ -307,7 +308,7 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         self._definition(name)
         if to != "b":
             raise Refused(f"there is no link to broker {to!r}")
-        self.moves = [QueueMoveView(name, to, 12, 34, False, "")]
+        self.moves = [QueueMoveView(name=name, broker=to, begun_ms=1_700_000_000_000, moved_count=12, left_count=34)]
 
     async def cancel_move(self, name: str) -> None:
         self._definition(name)

@@ -107,6 +107,24 @@ QUEUE: Final[SempObject[QueueView]] = SempObject(
         SempAttribute("queueName", TEXT, "name", lambda queue: queue.name, "name"),
         *(_configuring(each, _of_queue(each.name)) for each in ATTRIBUTES),
         SempAttribute("brokerName", TEXT, "neighbor that has it; empty: this broker", lambda queue: queue.broker),
+        SempAttribute(
+            "moveToBrokerName",
+            TEXT,
+            "broker that it is being moved to; empty: it stays",
+            lambda queue: "" if queue.move is None else queue.move.broker,
+        ),
+        SempAttribute(
+            "moveBeginTime",
+            INTEGER,
+            "seconds since 1970; 0: it stays",
+            lambda queue: 0 if queue.move is None else queue.move.begun_ms // 1000,
+        ),
+        SempAttribute(
+            "movedMsgCount",
+            INTEGER,
+            "messages that were moved to that broker",
+            lambda queue: 0 if queue.move is None else queue.move.moved_count,
+        ),
         SempAttribute("durable", BOOLEAN, "false: temporary", lambda queue: queue.durable),
         SempAttribute("msgSpoolUsage", INTEGER, "bytes of its messages", lambda queue: queue.spooled_bytes),
         SempAttribute(

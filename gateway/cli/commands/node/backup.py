@@ -2,7 +2,6 @@
 
 import secrets
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +12,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColu
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption
 from sluicegate.gateway.cli.commands.node.node import ConfigOption, DataOption, SetOption, loaded_config
 from sluicegate.gateway.cli.terminal.failures import CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, time_text
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.process.brokers import broker_folder, brokers_in
 from sluicegate.gateway.views.node.backups import BackupState, BackupView
@@ -146,7 +145,7 @@ def _restored_document(source: Path, folder: Path, restored: Restored) -> dict[s
 
 def _show_restored_broker(restored: Restored, source: Path, folder: Path) -> None:
     note = restored.note
-    taken = datetime.fromtimestamp(note.taken_ms / 1000, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    taken = time_text(note.taken_ms)
     typer.echo(f"restored {source} into {folder}: the spool of node {note.node} at {taken}")
     typer.echo(f"{rounded_size(note.data_bytes)}, checksum verified")
     typer.echo(

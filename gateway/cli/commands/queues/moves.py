@@ -6,7 +6,7 @@ import typer
 
 from sluicegate.gateway.cli.admin.client import URL_DEFAULT, AdminClient, UrlOption, VpnOption
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, time_text
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Name of the queue.")]
@@ -43,13 +43,13 @@ def moves(url: UrlOption = URL_DEFAULT, vpn: VpnOption = DEFAULT_VPN, as_json: J
         (
             each.name,
             each.broker,
-            each.moved_count,
-            each.left_count,
-            each.waits_for or ("publishers wait" if each.switching else "goes on"),
+            time_text(each.begun_ms),
+            f"{each.moved_count} of {each.total_count}",
+            each.state,
         )
         for each in views
     ]
-    print_table(("name", "to", "moved", "left", "state"), rows)
+    print_table(("name", "to", "since", "moved", "state"), rows)
 
 
 def add_to(app: typer.Typer) -> None:

@@ -12,7 +12,7 @@ from sluicegate.gateway.cli.commands.queues import moves
 from sluicegate.gateway.cli.commands.queues.messages import SelectorOption, add_to, replay
 from sluicegate.gateway.cli.terminal.confirmation import confirm
 from sluicegate.gateway.cli.terminal.failures import USAGE, CommandFailed
-from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table
+from sluicegate.gateway.cli.terminal.output import JsonOption, print_json, print_table, time_text
 from sluicegate.gateway.config.sections.values import rounded_size
 from sluicegate.gateway.views.queues.cursors import CursorView
 from sluicegate.gateway.views.queues.messages import MessageView
@@ -151,8 +151,11 @@ def list_all(
     if as_json:
         print_json(views)
         return
-    columns = ("name", "access", "partitions", "ready", "unacked", "spooled", "flows")
-    print_table(columns, [_summary(view) for view in views])
+    columns: tuple[str, ...] = ("name", "access", "partitions", "ready", "unacked", "spooled", "flows")
+    rows = [_summary(view) for view in views]
+    if any(view.move is not None for view in views):
+        columns, rows = (*columns, "moving"), [(*row, _move_text(view)) for row, view in zip(rows, views, strict=True)]
+    print_table(columns, rows)
     elsewhere = client.list_network_queues()
     if elsewhere:
         typer.echo("\nQueues of other brokers:")
@@ -200,6 +203,9 @@ def show(
     )
     if view.definition_lost:
         typer.echo(DEFINITION_LOST)
+    if view.move is not None:
+        since = "" if view.move.begun_ms == 0 else f" since {time_text(view.move.begun_ms)}"
+        typer.echo(f"moving {_move_text(view)}{since}; {printable(view.move.state)}")
     _print_warnings(view)
     typer.echo(
         f"{view.ready_count} ready, {view.unacked_count} unacked, {rounded_size(view.spooled_bytes)} spooled; "
@@ -364,6 +370,11 @@ def _summary(view: QueueView) -> tuple[object, ...]:
     counts = (config.partition_count, view.ready_count, view.unacked_count)
     access = "definition lost" if view.definition_lost else config.access_type
     return (view.name, access, *counts, rounded_size(view.spooled_bytes), len(view.flows))
+
+
+def _move_text(view: QueueView) -> str:
+    move = view.move
+    return "-" if move is None else f"to {move.broker}: {move.moved_count} of {counted(move.total_count, 'message')}"
 
 
 def _partition_row(view: PartitionView) -> tuple[object, ...]:

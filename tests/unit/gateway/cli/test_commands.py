@@ -242,7 +242,10 @@ def test_a_queue_is_replayed(shell: Shell, node: MemoryNode) -> None:
 def test_a_queue_is_moved_to_another_broker_and_the_move_is_shown_and_cancelled(shell: Shell, node: MemoryNode) -> None:
     shell.run("queue", "create", "q")
     assert "is being moved to b" in shell.run("queue", "move", "q", "--to", "b")
-    assert shell.run("queue", "moves").split()[-6:] == ["q", "b", "12", "34", "goes", "on"]
+    shown = shell.run("queue", "moves").split()
+    assert shown[-8:] == ["q", "b", "2023-11-14T22:13:20Z", "12", "of", "46", "goes", "on"]
+    assert "moving to b: 12 of 46 messages since 2023-11-14T22:13:20Z; goes on" in shell.run("queue", "show", "q")
+    assert shell.run("queue", "list").splitlines()[-1].split()[-6:] == ["to", "b:", "12", "of", "46", "messages"]
     assert orjson.loads(shell.run("queue", "moves", "--json"))[0]["left_count"] == 34
     assert shell.run("queue", "move", "q", "--cancel").strip() == "q stays"
     assert node.moves == []

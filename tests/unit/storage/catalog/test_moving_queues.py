@@ -21,11 +21,11 @@ def stored(move: QueueMove | None) -> StoredQueue:
 
 @pytest.mark.parametrize("stage", [RECEIVING, MOVING, COMMITTING])
 def test_the_stage_of_a_move_and_the_other_broker_are_in_the_queues_row(stage: str) -> None:
-    row = queue_row(stored(QueueMove(stage, "b")))
+    row = queue_row(stored(QueueMove(stage, "b", 1_700)))
     assert row.value is not None
-    assert row.value.endswith(b',"move":{"stage":"%s","broker":"b"}}' % stage.encode())
+    assert row.value.endswith(b',"move":{"stage":"%s","broker":"b","begun_ms":1700}}' % stage.encode())
     [found] = stored_queues({row.key: row.value})
-    assert found.move == QueueMove(stage, "b")
+    assert found.move == QueueMove(stage, "b", 1_700)
 
 
 def test_a_queue_that_does_not_move_has_the_row_it_always_had() -> None:

@@ -45,6 +45,7 @@ export function open(place, [name]) {
   const cursors = new Cursors(name);
   const about = h("p", { class: "quiet" });
   const spooled = h("div", { class: "gauges" });
+  const move = h("p", { class: "health", hidden: true });
   const redrive = h("p", { class: "health", hidden: true });
   const losses = h("div");
   const definition = h("div");
@@ -78,6 +79,7 @@ export function open(place, [name]) {
       replay,
       ...changes.slice(2),
     ),
+    move,
     redrive,
     h("div", { class: "tiles" }, Object.values(tiles).map((each) => each.element)),
     spooled,
@@ -117,6 +119,8 @@ export function open(place, [name]) {
     flows.show(view.flows);
     losses.replaceChildren(facts(totals(view), { many: true }));
     definition.replaceChildren(facts(defined(view), { many: true }));
+    move.hidden = !view.move;
+    if (view.move) setText(move, moveText(view.move));
     redrive.hidden = driven === null;
     if (driven) showRedrive(redrive, name, driven);
   }
@@ -133,6 +137,13 @@ export function open(place, [name]) {
 /** Why a queue of another broker cannot be changed here. */
 export function changedAt(broker) {
   return `the queue is at broker ${broker}: change it there`;
+}
+
+/** How far the move of a queue to another broker is. */
+function moveText(move) {
+  const moved = `${count(move.moved_count)} of ${counted(move.moved_count + move.left_count, "message")} moved`;
+  const state = move.waits_for || (move.switching ? "publishers wait" : "goes on");
+  return `Moving to broker ${move.broker} since ${moment(move.begun_ms)}, ${moved}, ${state}`;
 }
 
 function totals(view) {
