@@ -18,9 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed
+from sluicegate.gateway.machine.definitions import Definitions, definitions_of, equalize
 from sluicegate.gateway.machine.messages import (
     BEGIN,
     CALL,
+    DEFINED,
+    DEFINITIONS,
     EMIT,
     END,
     FAILED,
@@ -51,6 +54,7 @@ from sluicegate.gateway.process.operator_ports import IMPORTED, make_operations
 from sluicegate.gateway.process.run import collect_from_now_on, freeze, make_node, prepare, unusable_listeners
 from sluicegate.gateway.views.errors import CannotStart, LinkNotFound
 from sluicegate.gateway.views.node.runtime import ReloadView
+from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.clients.homes import publisher_key
 from sluicegate.messaging.limits.counts import SharedCounts
 from sluicegate.messaging.observability.events import (
@@ -69,7 +73,7 @@ from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.passage import Passage
 from sluicegate.storage.catalog.queues import stored_queues
 from sluicegate.storage.catalog.recovered import StoredVpn
-from sluicegate.storage.errors import FolderInUse
+from sluicegate.storage.errors import FolderInUse, StorageError
 from sluicegate.storage.store.store import SpoolStore
 
 if TYPE_CHECKING:
@@ -147,6 +151,7 @@ class BrokerProcess:
         self._stopping = asyncio.Event()
         self._streams = Streams()
         self._node: Node | None = None
+        self._store: SpoolStore | None = None
         self._siblings: Siblings | None = None
 
     async def run(self, control: socket.socket, passages: socket.socket, memory: int) -> int:
@@ -177,7 +182,8 @@ class BrokerProcess:
 
     async def _run(self, channel: Channel, config: Config, siblings: Siblings, limits: SharedLimits) -> int:
         prepare(config, broker=siblings.name)
-        store = await self._open_store(config)
+        store = self._store = await self._open_store(config)
+        await self._take_over_definitions(channel, store)
         environment = Environment(siblings=siblings, place=broker_place(siblings.number), limits=limits)
         node = make_node(config, store, environment=environment, operator_ports=BrokerPorts)
         holdings = holdings_of(node.services.recovered.vpns, siblings)
@@ -209,6 +215,17 @@ class BrokerProcess:
             return 1
         await node.stop()
         return 0
+
+    @staticmethod
+    async def _take_over_definitions(channel: Channel, store: SpoolStore) -> None:
+        """Have the definitions of the other brokers in the store, before it is read. Raises CannotStart."""
+        try:
+            wanted: Definitions = await channel.ask(DEFINED, definitions_of(store))
+            if count := equalize(store, wanted):
+                log.info("%s taken over from the other brokers", counted(count, "definition"))
+        except StorageError as error:
+            store.close()
+            raise CannotStart(f"the definitions of the other brokers could not be taken over: {error}") from None
 
     @staticmethod
     async def _settle(limits: SharedLimits) -> None:
@@ -247,6 +264,9 @@ class BrokerProcess:
         if verb == GONE:
             await self._forget(node, arguments[0])
             return None
+        if verb == DEFINITIONS:
+            assert self._store is not None, "the node was made with it"
+            return await asyncio.to_thread(definitions_of, self._store)
         if verb == RELOAD:
             return await self._reload(node, arguments[0])
         if verb == EMIT:

@@ -8,6 +8,7 @@ from sluicegate.gateway.node.siblings import Holdings
 
 # What a broker asks of the supervisor.
 BEGIN: Final = "begin"  # -> Start
+DEFINED: Final = "defined"  # Definitions that its store has -> those that it has to have
 RESTORED: Final = "restored"  # Holdings -> Go: it has read its spool; answered when all others have as well
 # endpoints, listeners that admit nobody by message VPN -> numbers of retired brokers that have ended: it takes traffic
 READY: Final = "ready"
@@ -22,6 +23,7 @@ LEARN: Final = "learn"  # number, Holdings: what another broker has, which was s
 LEARN_RELEASED: Final = "learn_released"  # number, client identifiers: another broker has no sessions of them any more
 WAITING: Final = "waiting"  # name of another broker -> how many messages wait for it
 GONE: Final = "gone"  # number: a retired broker has ended for good
+DEFINITIONS: Final = "definitions"  # -> Definitions that it has
 CALL: Final = "call"  # Call -> what the operation returns
 FOLLOW: Final = "follow"  # Call -> number of a stream of what the operation yields
 NEXT: Final = "next"  # number of a stream -> a list of what comes next; empty: it has ended

@@ -14,8 +14,11 @@ from typing import Any, Final, final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.machine.channel import Channel, ChannelClosed, Unanswered
+from sluicegate.gateway.machine.definitions import Definitions, chosen
 from sluicegate.gateway.machine.messages import (
     BEGIN,
+    DEFINED,
+    DEFINITIONS,
     EMIT,
     FAILED,
     GONE,
@@ -55,6 +58,7 @@ from sluicegate.protocols.flow.client.session.session import Backoff
 from sluicegate.protocols.transport.listeners import bind
 from sluicegate.protocols.transport.passage import Passage, PassageFull, make_pair
 
+DEFINED_S: Final = 15.0  # for all brokers to open their stores, while none takes traffic
 LEARN_S: Final = 5.0  # for brokers to take note of another's holdings; one that stands still holds none up for longer
 STOP_S: Final = 30.0  # for a broker to stop; a process that has not by then is killed
 LOOK_AGAIN_S: Final = 0.2  # whether a retired broker that has nothing left can end
@@ -77,11 +81,13 @@ class Broker:
         self.process: asyncio.subprocess.Process | None = None
         self.channel: Channel | None = None
         self.passage: Passage | None = None
+        self.definitions: Definitions | None = None  # that its store had when it was opened
         self.holdings: Holdings | None = None  # once it has read its spool
         self.endpoints: list[tuple[str, str]] = []
         self.unusable_listeners: dict[str, list[str]] = {}  # on which no client can log in, by message VPN
         self.is_ready = False  # it takes traffic
         self.heartbeats = Heartbeats()
+        self.is_in_doubt = False  # whether it has taken a change of what all have alike
         self.config: Config | None = None  # of the machine, as it was told to the broker
         self.restarts_count = 0
         self.unresponsive_count = 0
@@ -98,6 +104,10 @@ class Broker:
         if self.heartbeats.is_unresponsive:
             return "does not answer"
         return "" if self.is_ready else "is not running"
+
+    def doubt(self) -> None:
+        """It was not told of a change, or has not answered: if it goes on, it is started again, and made equal."""
+        self.is_in_doubt = True
 
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """Ask the broker. Raises ChannelClosed if it does not run, Unanswered if it hangs, and what it raises.
@@ -133,6 +143,7 @@ class Supervisor:
         self._memory: Final = make_memory(total)  # what brokers use of limits that are the machine's
         self._words: Final = words_of(self._memory)
         self._reserved: list[socket.socket] = []  # hold these ports, and do not listen
+        self.changing: Final = asyncio.Lock()  # held by a change of what all brokers have alike
         self._all_restored = asyncio.Event()
         self._stopping = asyncio.Event()
         self._failure: asyncio.Future[CannotStart] = asyncio.get_running_loop().create_future()
@@ -230,6 +241,7 @@ class Supervisor:
             clear_table(self._words, broker.number - 1, len(self._names), keeps_spool=not broker.has_ended)
             broker.is_ready = False
             broker.heartbeats = Heartbeats()
+            broker.definitions = None
             broker.holdings = None
             broker.left = None
             broker.process = None
@@ -252,6 +264,8 @@ class Supervisor:
         if verb == BEGIN:
             broker.config = self._config
             return Start(broker.number, self._names, self._count, self._config_of(broker))
+        if verb == DEFINED:
+            return await self._defined(broker, *given)
         if verb == RESTORED:
             return await self._restored(broker, *given)
         if verb == READY:
@@ -274,6 +288,29 @@ class Supervisor:
     def _config_of(self, broker: Broker) -> Config:
         divided_config = divided(self._config, len(self._names))
         return config_of_broker(divided_config, broker.number, self._count, self._listener_ports)
+
+    async def _defined(self, broker: Broker, own: Definitions) -> Definitions:
+        """Return the definitions that a broker has to have: those of one that takes traffic.
+
+        If none does, they are chosen when all have opened their stores. Later than at the first start it does not wait
+        for that without end: another broker may not come back.
+        """
+        loop = asyncio.get_running_loop()
+        broker.definitions = own
+        until_s = loop.time() + DEFINED_S
+        while True:
+            async with self.changing:  # until it takes traffic, there is no other change
+                broker.is_in_doubt = False
+                for other in self.brokers:
+                    if not other.absence:
+                        with suppress(ChannelClosed):
+                            definitions: Definitions = await other.ask(DEFINITIONS)
+                            return definitions
+            told = [each.definitions for each in self.brokers if each.definitions is not None]
+            is_late = self._all_restored.is_set() and loop.time() > until_s
+            if len(told) == len(self.brokers) or is_late:
+                return chosen(told)
+            await asyncio.sleep(0.01)
 
     async def _restored(self, broker: Broker, holdings: Holdings) -> Go:
         """Have a broker meet the others that run; at the first start, once all have read their spools."""
@@ -331,7 +368,9 @@ class Supervisor:
             self._report(SYSTEM_BROKER_UNRESPONSIVE, text + then)
         elif step is Step.CLEAR:
             self._report(SYSTEM_BROKER_UNRESPONSIVE_CLEAR, f"broker {broker.name} answers again")
-            if broker.config is not self._config:  # it was not told of a reload
+            if broker.is_in_doubt:
+                self._spawn(self._ask_to_stop(broker))
+            elif broker.config is not self._config:  # it was not told of a reload
                 self._spawn(self._reload_late(broker))
         elif step is Step.DUMP:
             process.send_signal(signal.SIGUSR2)

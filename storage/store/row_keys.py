@@ -1,7 +1,7 @@
-"""Finds the keys of rows that begin with a prefix, in the state and in the log, while commits and checkpoints go on."""
+"""Finds the rows whose keys begin with a prefix, in the state and in the log, while commits and checkpoints go on."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -28,15 +28,44 @@ def keys_under(
 
     `changed` are the rows that the log changes, by stored key; they were read before the state.
     """
-    assert 0 < len(prefix) <= PREFIX_BYTES_MAX
     keys: list[bytes] = []
-    for stored, data in _stored_rows(prefix, env, database, remap):
+    for stored, data in _rows_as_stored(prefix, env, database, changed, remap, is_shortened):
+        _add(keys, stored, data)
+    return keys
+
+
+def rows_under(
+    prefix: bytes,
+    env: lmdb.Environment,
+    database: "_Database",
+    changed: Mapping[bytes, bytes | None],
+    remap: threading.Lock,
+) -> dict[bytes, bytes]:
+    """Return the rows of one table whose keys begin with a prefix. One that is damaged is left out."""
+    rows: dict[bytes, bytes] = {}
+    for _, data in _rows_as_stored(prefix, env, database, changed, remap, lambda key: True):
+        with suppress(DamagedRecord):
+            key, value = decode_row(data)
+            rows[key] = value
+    return rows
+
+
+def _rows_as_stored(
+    prefix: bytes,
+    env: lmdb.Environment,
+    database: "_Database",
+    changed: Mapping[bytes, bytes | None],
+    remap: threading.Lock,
+    wants_data: Callable[[bytes], bool],
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the stored keys that begin with a prefix, and the data of those that are wanted."""
+    assert 0 < len(prefix) <= PREFIX_BYTES_MAX
+    for stored, data in _state_rows(prefix, env, database, remap, wants_data):
         if stored not in changed:
-            _add(keys, stored, data)
+            yield stored, data
     for stored, changed_to in changed.items():
         if changed_to is not None and stored.startswith(prefix):
-            _add(keys, stored, changed_to)
-    return keys
+            yield stored, changed_to
 
 
 def _add(keys: list[bytes], stored: bytes, data: bytes) -> None:
@@ -47,10 +76,14 @@ def _add(keys: list[bytes], stored: bytes, data: bytes) -> None:
         keys.append(stored)
 
 
-def _stored_rows(
-    prefix: bytes, env: lmdb.Environment, database: "_Database", remap: threading.Lock
+def _state_rows(
+    prefix: bytes,
+    env: lmdb.Environment,
+    database: "_Database",
+    remap: threading.Lock,
+    wants_data: Callable[[bytes], bool],
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the stored keys that begin with a prefix, and the data of those that are not the whole key."""
+    """Yield the keys in the state that begin with a prefix, and the data of those that are wanted."""
     first = prefix
     while True:
         part: list[tuple[bytes, bytes]] = []
@@ -58,7 +91,7 @@ def _stored_rows(
             found = cursor.set_range(first)
             while found and len(part) < KEYS_PER_READ and cursor.key().startswith(prefix):
                 key = cursor.key()
-                part.append((key, cursor.value() if is_shortened(key) else b""))
+                part.append((key, cursor.value() if wants_data(key) else b""))
                 found = cursor.next()
         yield from part
         if len(part) < KEYS_PER_READ:

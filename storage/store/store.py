@@ -78,7 +78,7 @@ from sluicegate.storage.records.page import PageRuns
 from sluicegate.storage.store.apply import apply_checkpoint, copy_catalog, growth_bytes, linked_bytes, rewrite_linked
 from sluicegate.storage.store.copy import Copying
 from sluicegate.storage.store.links import PageLinks, RecordPlaces
-from sluicegate.storage.store.row_keys import keys_under
+from sluicegate.storage.store.row_keys import keys_under, rows_under
 
 if TYPE_CHECKING:
     Transaction = lmdb.Transaction[bytes]
@@ -277,6 +277,12 @@ class SpoolStore:
                 table: keys_under(prefix, self._env, database, changes.rows[table], self._remap)
                 for table, database in self._databases.tables.items()
             }
+
+    def rows(self, table: Table, prefix: bytes) -> dict[bytes, bytes]:
+        """Return the rows of a table whose keys begin with a prefix; as `row_keys`, for any thread, beside commits."""
+        with translated(self.folder, needed_bytes=0):
+            changes = TailChanges(self._tail.through(self._log.last_number))  # first: see `LogTail`
+            return rows_under(prefix, self._env, self._databases.tables[table], changes.rows[table], self._remap)
 
     def recover(self) -> Recovery:
         """Return the stored content. See `interface.Store.recover`."""

@@ -9,6 +9,7 @@ from sluicegate.gateway.machine.operations.merging import (
 from sluicegate.gateway.machine.operations.rules import Rules
 from sluicegate.gateway.views.clients.accounts import AclException, ProfileKind, ProfilesView, ProfileView, UserView
 from sluicegate.gateway.views.clients.message_vpns import MessageVpnsView, MessageVpnView
+from sluicegate.gateway.views.errors import LinkNotFound
 from sluicegate.gateway.views.links import LinksView, LinkView
 from sluicegate.messaging.queues.template import QueueTemplate
 
@@ -156,4 +157,13 @@ class DefinitionOperations(Rules):
 
     async def forget_neighbor(self, name: str, *, vpn: str = "", force: bool) -> None:
         """Delete what is kept for a neighbor broker that has no link."""
-        await self._everywhere("forget_neighbor", name, vpn=vpn, force=force)
+        missing: LinkNotFound | None = None
+        found = False
+        for broker in self._every():
+            try:
+                await self._at(broker, "forget_neighbor", name, vpn=vpn, force=force)
+                found = True
+            except LinkNotFound as error:  # it has forgotten the neighbor before, or never knew it
+                missing = missing or error
+        if missing is not None and not found:
+            raise missing

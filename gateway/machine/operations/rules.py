@@ -30,6 +30,9 @@ class AskedBroker(Protocol):
     def left(self) -> Left | None:
         """What a retired broker still has; None while it does not run, and of others."""
 
+    def doubt(self) -> None:
+        """It was not told of a change, or has not answered: it is started again before it is asked anything more."""
+
     async def ask(self, verb: str, *arguments: Any) -> Any:
         """Have it carry out a request. Raises ChannelClosed if it ends, Unanswered if it hangs; and what it raises."""
 
@@ -50,6 +53,10 @@ class Machine(Protocol):
     @property
     def brokers(self) -> Sequence[AskedBroker]:
         """The brokers, in the order of their numbers."""
+
+    @property
+    def changing(self) -> asyncio.Lock:
+        """Held by a change of what all brokers have alike."""
 
     async def reload(self) -> list[ReloadView]:
         """Read the configuration, and put it in force in all brokers that run. Raises Refused."""
@@ -169,20 +176,27 @@ class Rules:
         try:
             broker, answer = await self._where_it_is(f"{operation}_here", *given, **options)
         except QueueNotFound:
-            return "", await self._first(operation, *given, **options)
+            return "", await self._at_any(operation, *given, **options)
         return broker.name, answer
 
     async def _everywhere(self, operation: str, *given: Any, undo: Undo | None = None, **options: Any) -> Any:
         """Carry out a change at all brokers; return the answer of the first, which checks it before the others.
 
-        If one refuses what others have taken, those undo it, where that is possible. Raises Refused.
+        One that ends or hangs meanwhile has it when it comes back: it takes over what the others have. If one refuses
+        what others have taken, those undo it, where that is possible. Raises Refused.
         """
+        async with self._machine.changing:
+            return await self._changed(operation, *given, undo=undo, **options)
+
+    async def _changed(self, operation: str, *given: Any, undo: Undo | None, **options: Any) -> Any:
         first, *others = self._every()
-        answer = await self._at(first, operation, *given, **options)
+        answer = await self._at_or_doubt(first, operation, *given, **options)
         done = [first]
         for broker in others:
             try:
-                await self._at(broker, operation, *given, **options)
+                await self._at_or_doubt(broker, operation, *given, **options)
+            except BrokerAway:
+                continue
             except Exception as error:
                 reason = str(error) or type(error).__name__
                 if undo is None:
@@ -194,3 +208,13 @@ class Rules:
                 raise Refused(f"broker {broker.name} has refused it, so nothing is changed: {reason}") from error
             done.append(broker)
         return answer
+
+    async def _at_or_doubt(self, broker: AskedBroker, operation: str, *given: Any, **options: Any) -> Any:
+        """Carry out a change at one broker; it is made equal to the others if it does not answer. Raises BrokerAway."""
+        try:
+            if broker.absence:
+                raise BrokerAway(broker.name, broker.absence)
+            return await self._at(broker, operation, *given, **options)
+        except BrokerAway:
+            broker.doubt()
+            raise

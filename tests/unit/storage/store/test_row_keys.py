@@ -47,3 +47,14 @@ def test_more_rows_than_are_read_at_once_are_all_found(store: SpoolStore) -> Non
     commit(store, rows=put(*keys))
     checkpoint(store)
     assert found(store) == {Table.RETAINED: keys}
+
+
+def test_rows_are_found_with_their_values_wherever_they_are(store: SpoolStore, open_store: OpenStore) -> None:
+    commit(store, rows=put(SALES + b"a", SALES + b"gone", LONG, SALE + b"a"))
+    checkpoint(store)
+    commit(store, rows=[TableWrite(Table.RETAINED, SALES + b"gone", None)])
+    commit(store, rows=[TableWrite(Table.RETAINED, SALES + b"b", b"in the log")])
+    assert store.rows(Table.CATALOG, SALES) == {}
+    expected = {SALES + b"a": b"v", LONG: b"v", SALES + b"b": b"in the log"}
+    assert store.rows(Table.RETAINED, SALES) == expected
+    assert open_store().rows(Table.RETAINED, SALES) == expected
