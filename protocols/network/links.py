@@ -40,6 +40,8 @@ FEATURES: Final = (
     *(TELLS_NEIGHBORS, TAKES_PACKETS, RETAINED, SERVES_CONSUMERS, ANSWERS, TELLS_CLIENTS, SERVES_READERS),
     *(ACTS, MOVES, WIDE_WINDOW, FORMAT),
 )
+# Of links within a machine: a client identifier has one home among its brokers (`messaging.clients.homes`).
+FEATURES_OF_SIBLINGS: Final = tuple([feature for feature in FEATURES if feature != TELLS_CLIENTS])
 CHANGED: Final = "the settings of this link have changed"
 REMOVED: Final = "the link was removed"
 
@@ -193,7 +195,7 @@ class Links(LinkAcceptor):
             self.network,
             versions,
             neighbor.settings.dead_time_ms,
-            FEATURES,
+            FEATURES_OF_SIBLINGS if neighbor.settings.export.to_sibling else FEATURES,
             pairs,
             is_response,
         )

@@ -258,7 +258,8 @@ class VpnLink(LinkOutput, Flushed):
             ask_flush=self._ask_flush,
         )
         self.moves: Final = vpn.moves.link(cell, neighbor, self.interests.are_in_force)
-        self.clients: Final = ClientsLink(vpn.clients, neighbor, self._ask_flush)
+        # A client identifier has one home among the brokers of a machine (`messaging.clients.homes`).
+        self.clients: Final = None if rules.to_sibling else ClientsLink(vpn.clients, neighbor, self._ask_flush)
         self._begin(queue.target, rules)
 
     def _begin(self, target: QueueTarget, rules: ExportRules) -> None:
@@ -277,7 +278,8 @@ class VpnLink(LinkOutput, Flushed):
         self.vpn.moves.link_ends(self.neighbor)
         self.interests.stop()
         self.retained.stop()
-        self.clients.stop()
+        if self.clients is not None:
+            self.clients.stop()
         self.vpn.space.keep_for(self, None)
         self.vpn.link_ends(self.neighbor)
         self.vpn.router.ask(NeighborGone(self))
@@ -296,7 +298,7 @@ class VpnLink(LinkOutput, Flushed):
         self.queue_sender.connected(wire, flow_id, frame_bytes_max, is_wide=frames.WIDE_WINDOW in greeting.features)
         if frames.RETAINED in greeting.features:
             self.retained.connected(wire, flow_id, frame_bytes_max, self._ask_flush)
-        if TELLS_CLIENTS in greeting.features:
+        if self.clients is not None and TELLS_CLIENTS in greeting.features:
             self.clients.connected(wire, flow_id, frame_bytes_max, self._cell.runtime.clock.now_ms())
         self._connect_queues(QueuesChannel(wire, flow_id, frame_bytes_max, greeting.incarnation), greeting)
         self._set_up(True)
@@ -323,7 +325,8 @@ class VpnLink(LinkOutput, Flushed):
             self.arrivals.disconnected()
             self.queue_sender.disconnected()
             self.retained.disconnected()
-            self.clients.disconnected(self._cell.runtime.clock.now_ms())
+            if self.clients is not None:
+                self.clients.disconnected(self._cell.runtime.clock.now_ms())
             self.home_flows.disconnected()
             self.home_readers.disconnected()
             self.remote_queues.disconnected()
@@ -386,6 +389,8 @@ class VpnLink(LinkOutput, Flushed):
             elif isinstance(frame, LinkRetained):
                 self.retained.received(frame.body)
             elif isinstance(frame, LinkClients):
+                if self.clients is None:
+                    raise ValueError("LINK_CLIENTS of a broker that was not told to send any")
                 self.clients.received(frame.body)
             else:
                 self.interests.told_digests(frame)
@@ -437,7 +442,8 @@ class VpnLink(LinkOutput, Flushed):
         if wire is None or wire.is_full:
             return  # `resumed` goes on: nothing that the neighbor can make us say piles up meanwhile
         self.arrivals.flush()
-        if self.clients.flush() or self.interests.flush(wire) or self.retained.flush():
+        has_more_clients = self.clients is not None and self.clients.flush()
+        if has_more_clients or self.interests.flush(wire) or self.retained.flush():
             self._ask_flush()
         self.interests.acknowledge(wire)
 

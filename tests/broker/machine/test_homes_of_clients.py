@@ -43,6 +43,18 @@ async def test_a_client_is_served_at_its_home_whoever_accepts_it(machine: Machin
             await client.vanish()
 
 
+async def test_brokers_do_not_tell_each_other_of_clients(machine: MachineBrokers) -> None:
+    """Each identifier has one home among them: a connection is looked for nowhere else."""
+    client = await machine[1].connect(client_at(1))
+    await client.round_trip()
+    for broker in machine.all:
+        (link,) = broker.node.links.links.neighbors.values()
+        assert [vpn.clients for vpn in link.vpns] == [None]
+        assert not broker.node.default.network_clients.has_links
+        assert broker.node.default.network_clients.known(client_at(1)) is None
+    await client.vanish()
+
+
 async def test_a_client_finds_its_session_through_any_broker(machine: MachineBrokers) -> None:
     name = client_at(2)
     before = await machine[1].connect_durable(name)
