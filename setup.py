@@ -71,6 +71,10 @@ COMPILED: Final = (
     "protocols/connection/browse_buffer.py",  # used by compiled browsers
     "protocols/transport/loop/selector.py",  # polls every connection
     "protocols/transport/loop/timers.py",
+    "protocols/transport/deadlines.py",  # one for each client that another broker of the machine may serve
+    "protocols/transport/moves.py",  # each client that another broker of the machine serves
+    "protocols/transport/passage.py",  # the same
+    "protocols/transport/passed_peer.py",  # the same
     "protocols/transport/stream.py",  # one for each connection
     "protocols/transport/loop/tcp.py",  # one below each stream
     "protocols/transport/relay.py",  # every message of a client that another process serves

@@ -13,10 +13,9 @@ from typing import Final, final
 from sluicegate.messaging.clients.homes import Homes, home_of
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
-from sluicegate.protocols.transport.listeners import adopt
 from sluicegate.protocols.transport.passage import Passage, PassageFull
 from sluicegate.protocols.transport.passed_peer import LINK, decode_peer
-from sluicegate.protocols.transport.stream import Origin
+from sluicegate.protocols.transport.stream import Origin, adopt
 
 
 @final
@@ -145,7 +144,7 @@ class Siblings:
             here.close()
             there.close()
             raise
-        there.detach()  # it is closed here
+        there.detach()  # the passage closes it
         return here
 
     def take_links(self, adopt: Adopt) -> None:

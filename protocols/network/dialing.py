@@ -14,8 +14,7 @@ from typing import TypeAlias, cast
 from sluicegate.protocols.network.dialed import DialedConnection
 from sluicegate.protocols.network.settings import LinkSettings
 from sluicegate.protocols.transport.interface import PeerRecord
-from sluicegate.protocols.transport.listeners import adopt
-from sluicegate.protocols.transport.stream import Origin, Stream
+from sluicegate.protocols.transport.stream import Origin, Stream, adopt
 
 # Gives a connection its stream over a socket that is connected.
 BeginPlain: TypeAlias = Callable[[DialedConnection, socket.socket, PeerRecord], Awaitable[None]]

@@ -25,7 +25,7 @@ from sluicegate.protocols.transport.loop.acceptor import Acceptor, MakeTransport
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
 from sluicegate.protocols.transport.loop.selector import report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
-from sluicegate.protocols.transport.stream import Origin, Stream, TcpStream
+from sluicegate.protocols.transport.stream import Origin, Stream, TcpStream, adopt
 from sluicegate.protocols.transport.tls import TlsTransport
 from sluicegate.protocols.transport.tls_context import CertificateUser, TlsFiles, user_of
 
@@ -275,33 +275,6 @@ class Listener(BaseListener):
             alpn=secured.selected_alpn_protocol(),
             certificate_name=user_of(secured.getpeercert(), self.certificate_user),
         )
-
-
-def adopt(fd: int, peer: PeerRecord, connect: ConnectionFactory, data: bytes, origin: Origin) -> None:
-    """Give an open socket of plain bytes a connection: who the peer is, and its first bytes, are known already.
-
-    The socket need not be the peer's own: what it sends may be passed on through a pair of sockets.
-    """
-    os.set_blocking(fd, False)
-    stream = TcpStream(running_sockets(), fd)
-    is_plain = not (peer.is_encrypted or peer.alpn or peer.certificate_name or peer.subprotocol)
-    try:
-        connection = connect()
-        stream.open(connection, origin, peer.host, peer.port)
-    except Exception as error:
-        origin.on_closed()
-        report("a connection could not be made", error, transport=stream)
-        stream.abort()
-        return
-    try:
-        stream.begin(connection, None if is_plain else peer)
-    except Exception as error:
-        report("a connection failed as it opened", error, transport=stream)
-        stream.abort()
-        return
-    stream.resume_reading()
-    if data:
-        stream.deliver_first(data)
 
 
 async def bind(host: str | None, port: int, *, shares_port: bool = False) -> list[socket.socket]:

@@ -1,5 +1,6 @@
 """Moving a stream to another process of this machine, through the passage to it: the socket itself, or a relay."""
 
+import errno
 import os
 import socket
 from collections.abc import Callable
@@ -14,15 +15,12 @@ from sluicegate.protocols.transport.stream import TcpStream
 def pass_stream(stream: TcpStream, passage: Passage, message: bytes) -> None:
     """Pass the socket of a stream, which is silent from then on.
 
-    Raises PassageFull and OSError; then nothing has changed.
+    Raises PassageFull, and OSError for a stream that is closing; then nothing has changed.
     """
-    fd = os.dup(stream.fileno())  # the stream keeps its own until the other is under way
-    try:
-        passage.send(message, fd)
-    except PassageFull:
-        os.close(fd)
-        raise
-    os.close(stream.detach())
+    if stream.is_closing():
+        raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+    passage.send(message, stream.fileno())  # at the end of this poll, and closed there
+    stream.detach()
 
 
 def relay_stream(
@@ -53,6 +51,6 @@ def open_stream(passage: Passage, message: bytes) -> TcpStream:
         here.close()
         there.close()
         raise
-    there.detach()  # it is closed here
+    there.detach()  # the passage closes it
     here.setblocking(False)
     return TcpStream(running_sockets(), here.detach())

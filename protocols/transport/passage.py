@@ -1,29 +1,36 @@
 """A passage between two processes of this machine, through which open sockets are passed, each with a few bytes.
 
 It is a pair of Unix sockets that keep the borders of messages (SOCK_SEQPACKET), with descriptors as SCM_RIGHTS: see
-unix(7). Whoever passes a socket has it no longer.
+unix(7). Whoever passes a socket has it no longer. What is passed within one poll goes together, many sockets in one
+message of the kernel: its bytes are those of each socket, with their length before them.
 """
 
 import array
 import errno
 import os
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import Final, final
 
 from sluicegate.protocols.transport.loop.event_loop import running_sockets
-from sluicegate.protocols.transport.loop.selector import READABLE, WRITABLE, CallbackWatcher
+from sluicegate.protocols.transport.loop.selector import READABLE, WRITABLE, CallbackWatcher, report
 
-# The kernel takes a message whole or not at all; of an ordinary send buffer (212,992 bytes) this is half.
+# With one socket. The kernel takes a message whole or not at all; of an ordinary send buffer (212,992 bytes) this is
+# half.
 MESSAGE_BYTES_MAX: Final = 96 * 1024
-WAITING_MAX: Final = 4_096  # messages that wait for a process that takes none; each holds a descriptor
-WAITING_BYTES_MAX: Final = 16 << 20  # of these messages together
-RECEIVED_PER_TURN: Final = 64  # then others have their turn
+WAITING_MAX: Final = 4_096  # sockets that wait for a process that takes none; each holds a descriptor
+WAITING_BYTES_MAX: Final = 16 << 20  # of what goes with these together
+SOCKETS_MAX: Final = 64  # in one message; the kernel's limit is 253
+RECEIVED_PER_TURN: Final = 64  # messages of one socket, or sockets of larger ones; then others have their turn
+RETRY_S: Final = 0.05  # when the kernel takes no more descriptors that nobody has received yet
 
 # The other end is closed, or its process has died: the next read finds that.
 _GONE: Final = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
-_ONE_DESCRIPTOR: Final = socket.CMSG_LEN(array.array("i").itemsize)
+_LENGTH: Final = struct.Struct("!I")
+_BYTES_MAX: Final = MESSAGE_BYTES_MAX + _LENGTH.size
+_DESCRIPTORS_BYTES: Final = socket.CMSG_LEN(SOCKETS_MAX * array.array("i").itemsize)
 
 
 class PassageFull(Exception):
@@ -33,6 +40,22 @@ class PassageFull(Exception):
 def make_pair() -> tuple[socket.socket, socket.socket]:
     """Return the two ends of a passage, to be given to `Passage`, each in its process."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def packed(messages: list[bytes]) -> bytes:
+    """Return what goes through a passage with as many descriptors as there are messages."""
+    return b"".join([_LENGTH.pack(len(message)) + message for message in messages])
+
+
+def unpacked(data: bytes) -> list[bytes]:
+    """Return the messages, one for each descriptor. Only `packed` makes them, in a process of the same release."""
+    messages: list[bytes] = []
+    at = 0
+    while at < len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size + length
+        messages.append(data[at - length : at])
+    return messages
 
 
 @final
@@ -53,6 +76,7 @@ class Passage:
         self._gone = gone
         self._waiting: deque[tuple[bytes, int]] = deque()
         self._waiting_bytes = 0
+        self._is_sending = False  # it will send at the end of this poll, or when the other process takes more
         self._sockets = running_sockets()
         self._events = READABLE  # that are watched for
         self._sockets.add(end.fileno(), CallbackWatcher(self._ready))
@@ -64,14 +88,23 @@ class Passage:
         return self._end.fileno() >= 0
 
     def send(self, message: bytes, fd: int) -> None:
-        """Pass a descriptor with a message, and close it here. Raises PassageFull and ValueError; then it stays open.
+        """Pass a descriptor with a message at the end of this poll, and close it here.
 
-        What is passed to a process that has died is closed, and counted as lost.
+        Raises PassageFull and ValueError; then it stays open. What is passed to a process that has died is closed, and
+        counted as lost.
         """
         if not 0 < len(message) <= MESSAGE_BYTES_MAX:
             raise ValueError(f"a message of {len(message)} bytes; allowed: 1 to {MESSAGE_BYTES_MAX}")
-        if self._waiting or not self._send(message, fd):
-            self._keep(message, fd)
+        if not self.is_open:
+            self._lose(fd)
+            return
+        if len(self._waiting) >= WAITING_MAX or self._waiting_bytes + len(message) > WAITING_BYTES_MAX:
+            raise PassageFull(f"{len(self._waiting)} sockets wait for the other process to take them")
+        self._waiting.append((message, fd))
+        self._waiting_bytes += len(message)
+        if not self._is_sending:
+            self._is_sending = True
+            self._sockets.call_soon(self._send)
 
     def close(self) -> None:
         """Close this end, and what waits to be passed. Idempotent."""
@@ -85,47 +118,51 @@ class Passage:
         self._waiting.clear()
         self._waiting_bytes = 0
 
-    def _send(self, message: bytes, fd: int) -> bool:
-        """Pass a descriptor, unless that has to wait. Raises PassageFull when the kernel holds too many already."""
-        try:
-            socket.send_fds(self._end, [message], [fd])
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if self.is_open and error.errno not in _GONE:  # ETOOMANYREFS, or no memory
-                raise PassageFull(f"the kernel takes no more sockets for the other process: {error}") from error
-            self._lose(fd)
-        else:
-            os.close(fd)
-        return True
-
-    def _keep(self, message: bytes, fd: int) -> None:
-        if len(self._waiting) >= WAITING_MAX or self._waiting_bytes + len(message) > WAITING_BYTES_MAX:
-            raise PassageFull(f"{len(self._waiting)} sockets wait for the other process to take them")
-        if not self._waiting:
-            self._watch_for(READABLE | WRITABLE)
-        self._waiting.append((message, fd))
-        self._waiting_bytes += len(message)
-
-    def _send_on(self) -> None:
-        while self._waiting:
-            message, fd = self._waiting[0]
+    def _send(self) -> None:
+        """Send what waits, as far as the kernel takes it; the rest when it takes more."""
+        while self._waiting and self.is_open:
+            some = self._next()
+            messages, fds = [message for message, _ in some], array.array("i", [fd for _, fd in some])
             try:
-                if not self._send(message, fd):
+                self._end.sendmsg([packed(messages)], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+            except BlockingIOError:
+                self._watch_for(READABLE | WRITABLE)
+                return
+            except OSError as error:
+                if error.errno not in _GONE:  # ETOOMANYREFS, or no memory
+                    self._sockets.call_later(RETRY_S, self._send)
                     return
-            except PassageFull:
-                self._lose(fd)
-            self._waiting.popleft()
-            self._waiting_bytes -= len(message)
-        self._watch_for(READABLE)
+                for _, fd in some:
+                    self._lose(fd)
+            else:
+                for _, fd in some:
+                    os.close(fd)
+            for message in messages:
+                self._waiting.popleft()
+                self._waiting_bytes -= len(message)
+        self._is_sending = False
+        if self.is_open:
+            self._watch_for(READABLE)
+
+    def _next(self) -> list[tuple[bytes, int]]:
+        """Return what goes into the next message of the kernel."""
+        some: list[tuple[bytes, int]] = []
+        left_bytes = _BYTES_MAX
+        for each in self._waiting:
+            left_bytes -= _LENGTH.size + len(each[0])
+            if left_bytes < 0 or len(some) == SOCKETS_MAX:
+                break
+            some.append(each)
+        return some
 
     def _watch_for(self, events: int) -> None:
-        self._sockets.watch(self._end.fileno(), self._events, events)
-        self._events = events
+        if events != self._events:
+            self._sockets.watch(self._end.fileno(), self._events, events)
+            self._events = events
 
     def _ready(self, events: int) -> None:
         if self._waiting and events != READABLE:
-            self._send_on()
+            self._send()
         if self.is_open and events != WRITABLE:
             self._read()
 
@@ -134,28 +171,43 @@ class Passage:
         self.lost_count += 1
 
     def _read(self) -> None:
-        for _ in range(RECEIVED_PER_TURN):
+        left = RECEIVED_PER_TURN
+        while left > 0:
             try:
-                message, fds = self._receive()
+                data, fds = self._receive()
             except BlockingIOError:
                 return
             except ConnectionResetError:
+                left -= 1
                 continue  # the other process has not read all; what it had sent comes behind this
-            if not message:
+            if not data:
                 self.close()
                 self._gone()
                 return
-            if fds:
-                self._take(message, fds[0])
-            else:  # this process has no descriptor left for it, and the kernel has closed it
-                self.lost_count += 1
+            left -= 1
+            messages = unpacked(data)
+            left -= len(messages) - 1
+            self.lost_count += len(messages) - len(fds)  # no descriptor was left for these: the kernel has closed them
+            for number, fd in enumerate(fds):
+                if self.is_open:
+                    self._take_one(messages[number], fd)
+                else:
+                    self._lose(fd)
             if not self.is_open:
                 return
 
+    def _take_one(self, message: bytes, fd: int) -> None:
+        try:
+            self._take(message, fd)
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the others are taken
+            report("a passed socket could not be taken", error)
+
     def _receive(self) -> tuple[bytes, list[int]]:
         fds = array.array("i")
-        message, ancillary, _, _ = self._end.recvmsg(MESSAGE_BYTES_MAX, _ONE_DESCRIPTOR, socket.MSG_CMSG_CLOEXEC)
-        for level, kind, data in ancillary:
+        data, ancillary, _, _ = self._end.recvmsg(_BYTES_MAX, _DESCRIPTORS_BYTES, socket.MSG_CMSG_CLOEXEC)
+        for level, kind, raw in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                fds.frombytes(data[: len(data) - len(data) % fds.itemsize])
-        return message, fds.tolist()
+                fds.frombytes(raw[: len(raw) - len(raw) % fds.itemsize])
+        return data, fds.tolist()

@@ -16,39 +16,50 @@ PUBLISHER: Final = (
     b"P"  # of a publisher of the flow protocol; behind this are its client, and what that has sent for it
 )
 
-_HEAD: Final = struct.Struct("!BH")  # whether it is encrypted, port
 _LENGTH: Final = struct.Struct("!H")
 _ABSENT: Final = 0xFFFF  # in place of a length
-_PEER_TEXTS: Final = 5  # listener, host, ALPN, name in the certificate, subprotocol
+_SECURE: Final = b"\1"
+_PLAIN: Final = b"\0"
 
 
 def encode_peer(peer: PeerInfo, data: bytes) -> bytes:
     """Return the message to pass with a peer's socket. Raises ValueError for a text of 64 KiB or more."""
-    texts = encode_texts(peer.listener, peer.host, peer.alpn, peer.certificate_name, peer.subprotocol)
-    return b"".join((_HEAD.pack(peer.is_encrypted, peer.port), texts, data))
+    listener, host = _encoded(peer.listener), _encoded(peer.host)
+    more = b""  # of most, which are over plain TCP
+    if peer.is_encrypted or not (peer.alpn is None and peer.certificate_name is None and peer.subprotocol is None):
+        more = _SECURE if peer.is_encrypted else _PLAIN
+        more += encode_texts(peer.alpn, peer.certificate_name, peer.subprotocol)
+    head = f"{peer.port} {len(listener)} {len(host)} {len(more)} "
+    return head.encode("ascii") + listener + host + more + data
 
 
 def decode_peer(message: bytes, pos: int = 0) -> tuple[PeerRecord, bytes]:
     """Return the peer, and what was read of it, from a message of `encode_peer` that begins at `pos`."""
-    is_encrypted, port = _HEAD.unpack_from(message, pos)
-    (listener, host, alpn, certificate_name, subprotocol), pos = decode_texts(message, pos + _HEAD.size, _PEER_TEXTS)
+    port, listener_bytes, host_bytes, more_bytes, rest = message[pos:].split(b" ", 4)
+    host_at = int(listener_bytes)
+    more_at = host_at + int(host_bytes)
+    data_at = more_at + int(more_bytes)
+    listener, host = _decoded(rest[:host_at]), _decoded(rest[host_at:more_at])
+    if data_at == more_at:
+        return PeerRecord(listener, host, int(port)), rest[data_at:]
+    (alpn, certificate_name, subprotocol), _ = decode_texts(rest, more_at + len(_SECURE), 3)
     peer = PeerRecord(
-        listener or "",
-        host or "",
-        port,
-        is_encrypted=bool(is_encrypted),
+        listener,
+        host,
+        int(port),
+        is_encrypted=rest[more_at : more_at + len(_SECURE)] == _SECURE,
         alpn=alpn,
         certificate_name=certificate_name,
         subprotocol=subprotocol,
     )
-    return peer, message[pos:]
+    return peer, rest[data_at:]
 
 
 def encode_texts(*texts: str | None) -> bytes:
     """Return texts, some of which may be absent, for `decode_texts`. Raises ValueError for one of 64 KiB or more."""
     parts: list[bytes] = []
     for text in texts:
-        raw = b"" if text is None else text.encode("utf-8", "surrogatepass")
+        raw = b"" if text is None else _encoded(text)
         if len(raw) >= _ABSENT:
             raise ValueError(f"a text of {len(raw)} bytes; allowed: {_ABSENT - 1}")
         parts += [_LENGTH.pack(_ABSENT if text is None else len(raw)), raw]
@@ -64,6 +75,14 @@ def decode_texts(message: bytes, pos: int, count: int) -> tuple[list[str | None]
         if length == _ABSENT:
             texts.append(None)
         else:
-            texts.append(message[pos : pos + length].decode("utf-8", "surrogatepass"))
+            texts.append(_decoded(message[pos : pos + length]))
             pos += length
     return texts, pos
+
+
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _decoded(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogatepass")

@@ -8,13 +8,15 @@ Streams are accepted in `protocols.transport.listeners`; protocols that replace 
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Final, cast, final
 
 from mypy_extensions import i32
 
-from sluicegate.protocols.transport.interface import Connection, PeerInfo, ReadTarget
-from sluicegate.protocols.transport.loop.selector import SocketSelector
+from sluicegate.protocols.transport.interface import Connection, ConnectionFactory, PeerInfo, PeerRecord, ReadTarget
+from sluicegate.protocols.transport.loop.event_loop import running_sockets
+from sluicegate.protocols.transport.loop.selector import SocketSelector, report
 from sluicegate.protocols.transport.loop.tcp import TcpTransport
 from sluicegate.protocols.transport.stream_protocols import LingeringClose, ReadIntoProtocol
 from sluicegate.protocols.transport.stream_user import InterpretedUser, StreamUser
@@ -232,6 +234,33 @@ class TcpStream(TcpTransport):
             self.abort()
         else:
             self._close()
+
+
+def adopt(fd: int, peer: PeerRecord, connect: ConnectionFactory, data: bytes, origin: Origin) -> None:
+    """Give an open socket of plain bytes a connection: who the peer is, and its first bytes, are known already.
+
+    The socket need not be the peer's own: what it sends may be passed on through a pair of sockets.
+    """
+    os.set_blocking(fd, False)
+    stream = TcpStream(running_sockets(), fd)
+    is_plain = not (peer.is_encrypted or peer.alpn or peer.certificate_name or peer.subprotocol)
+    try:
+        connection = connect()
+        stream.open(connection, origin, peer.host, peer.port)
+    except Exception as error:
+        origin.on_closed()
+        report("a connection could not be made", error, transport=stream)
+        stream.abort()
+        return
+    try:
+        stream.begin(connection, None if is_plain else peer)
+    except Exception as error:
+        report("a connection failed as it opened", error, transport=stream)
+        stream.abort()
+        return
+    stream.resume_reading()
+    if data:
+        stream.deliver_first(data)
 
 
 @final

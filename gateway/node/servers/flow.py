@@ -16,9 +16,8 @@ from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.flow.links import LinkAcceptor
 from sluicegate.protocols.flow.peer import FlowServices
 from sluicegate.protocols.transport.interface import PeerRecord
-from sluicegate.protocols.transport.listeners import adopt
 from sluicegate.protocols.transport.passed_peer import PUBLISHER
-from sluicegate.protocols.transport.stream import Origin
+from sluicegate.protocols.transport.stream import Origin, adopt
 
 
 class FlowServer(ProtocolServer[FlowConnection, FlowServices]):

@@ -8,7 +8,7 @@ import pytest
 from sluicegate.gateway.node.siblings import Holdings, SiblingAway, Siblings
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
-from sluicegate.protocols.transport.passage import make_pair
+from sluicegate.protocols.transport.passage import make_pair, packed
 from sluicegate.protocols.transport.passed_peer import LINK, MQTT_CLIENT, encode_peer
 from support.network.event_loops import RunOnLoop
 from support.network.recording_port import until
@@ -87,7 +87,7 @@ def test_sockets_that_come_before_the_node_takes_them_wait(run: RunOnLoop) -> No
 
         def passes(message: bytes) -> None:
             client, served = socket.socketpair()
-            socket.send_fds(theirs, [message], [served.fileno()])
+            socket.send_fds(theirs, [packed([message])], [served.fileno()])
             client.close()
             served.close()
 
@@ -115,7 +115,7 @@ def test_sockets_that_the_node_never_takes_are_closed_as_it_stops(run: RunOnLoop
         ours, theirs = make_pair()
         siblings.met(2, ours)
         client, served = socket.socketpair()
-        socket.send_fds(theirs, [MQTT_CLIENT + encode_peer(PEER, b"")], [served.fileno()])
+        socket.send_fds(theirs, [packed([MQTT_CLIENT + encode_peer(PEER, b"")])], [served.fileno()])
         served.close()
         await until(lambda: len(siblings._early) == 1)
         siblings.close()

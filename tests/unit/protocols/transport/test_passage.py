@@ -1,6 +1,7 @@
 """Sockets that are passed from one process to another, over real Unix sockets."""
 
 import asyncio
+import errno
 import os
 import resource
 import socket
@@ -8,17 +9,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, cast
 
 import pytest
 
 from sluicegate.protocols.transport.passage import (
     MESSAGE_BYTES_MAX,
     RECEIVED_PER_TURN,
+    SOCKETS_MAX,
     WAITING_BYTES_MAX,
     WAITING_MAX,
     Passage,
     PassageFull,
     make_pair,
+    packed,
 )
 from support.network.event_loops import RunOnLoop
 from support.network.recording_port import until
@@ -85,16 +89,15 @@ def test_a_socket_arrives_with_its_message_and_works(run: RunOnLoop) -> None:
         ours, theirs = make_pair()
         taken, passage = Taken(theirs), Passage(ours, take=taken_nowhere)
         client, served = socket.socketpair()
-        fd = served.detach()
-        passage.send(b"hello", fd)
-        assert not is_open(fd)
+        passage.send(b"hello", served.detach())
         await until(lambda: taken.messages == [b"hello"])
         taken.sockets[0].sendall(b"from the other process")
         assert client.recv(100) == b"from the other process"
         assert not taken.sockets[0].get_inheritable()
+        taken.close()
+        assert client.recv(1) == b""  # the passage has closed its own descriptor
         client.close()
         passage.close()
-        taken.close()
 
     run(scenario())
 
@@ -139,6 +142,91 @@ def test_what_the_other_process_does_not_take_yet_waits_in_order(run: RunOnLoop)
     run(scenario())
 
 
+def test_sockets_that_are_passed_in_one_poll_go_together(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        ours, theirs = make_pair()
+        passage = Passage(ours, take=taken_nowhere)
+        messages = [b"%d" % number for number in range(SOCKETS_MAX + 1)]
+        clients = []
+        for message in messages:
+            client, served = socket.socketpair()
+            clients.append(client)
+            passage.send(message, served.detach())
+        await until(lambda: not passage._waiting)
+        for together in (messages[:SOCKETS_MAX], messages[SOCKETS_MAX:]):
+            data, fds, _, _ = socket.recv_fds(theirs, MESSAGE_BYTES_MAX, SOCKETS_MAX)
+            assert data == packed(together)
+            for message, fd in zip(together, fds, strict=True):
+                with socket.socket(fileno=fd) as passed:
+                    passed.sendall(message)
+        for message, client in zip(messages, clients, strict=True):
+            assert client.recv(10) == message
+            client.close()
+        passage.close()
+        theirs.close()
+
+    run(scenario())
+
+
+def test_a_socket_that_cannot_be_taken_costs_no_other(run: RunOnLoop) -> None:
+    async def scenario() -> None:
+        reported: list[str] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["message"]))
+        ours, theirs = make_pair()
+        passage = Passage(ours, take=taken_nowhere)
+        taken: list[bytes] = []
+
+        def take(message: bytes, fd: int) -> None:
+            os.close(fd)
+            if message == b"bad":
+                raise ArithmeticError("planted")
+            taken.append(message)
+
+        receiving = Passage(theirs, take=take)
+        client, served = socket.socketpair()
+        for message in (b"bad", b"good"):
+            passage.send(message, os.dup(served.fileno()))
+        await until(lambda: taken == [b"good"])
+        assert reported == ["a passed socket could not be taken"]
+        for each in (client, served, passage, receiving):
+            each.close()
+
+    run(scenario())
+
+
+def test_sockets_wait_while_the_kernel_takes_no_more_of_them(run: RunOnLoop) -> None:
+    """ETOOMANYREFS: a user may have only so many descriptors on their way as it may have open files (unix(7))."""
+
+    async def scenario() -> None:
+        ours, theirs = make_pair()
+        passage = Passage(ours, take=taken_nowhere)
+        refusals = iter([OSError(errno.ETOOMANYREFS, "planted")])
+        end = passage._end
+
+        class Kernel:
+            """The end of the passage, which refuses once."""
+
+            def sendmsg(self, *arguments: Any) -> int:
+                for refusal in refusals:
+                    raise refusal
+                return end.sendmsg(*arguments)
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(end, name)
+
+        passage._end = cast(socket.socket, Kernel())
+        client, served = socket.socketpair()
+        passage.send(b"hello", served.detach())
+        taken = Taken(theirs)
+        await until(lambda: taken.messages == [b"hello"])
+        assert passage.lost_count == 0
+        client.close()
+        passage.close()
+        taken.close()
+
+    run(scenario())
+
+
 @pytest.mark.parametrize("size", [1, MESSAGE_BYTES_MAX])
 def test_a_passage_that_takes_nothing_is_full_after_a_while(run: RunOnLoop, size: int) -> None:
     async def scenario() -> None:
@@ -169,10 +257,10 @@ def test_a_socket_for_a_process_that_has_died_is_closed_and_counted(run: RunOnLo
         for count in (1, 2):
             client, served = socket.socketpair()
             passage.send(b"hello", served.detach())
+            await gone.wait()  # the second one is passed when that is known
             assert client.recv(1) == b""
             assert passage.lost_count == count
             client.close()
-            await gone.wait()  # the second one is passed when that is known
         assert not passage.is_open
 
     run(scenario())
@@ -184,8 +272,8 @@ def test_what_a_process_passed_before_it_died_arrives_though_it_had_not_read_all
     async def scenario() -> None:
         ours, theirs = make_pair()
         unread, passed = socket.socketpair()
-        socket.send_fds(ours, [b"never read"], [unread.fileno()])
-        socket.send_fds(theirs, [b"last words"], [passed.fileno()])
+        socket.send_fds(ours, [packed([b"never read"])], [unread.fileno()])
+        socket.send_fds(theirs, [packed([b"last words"])], [passed.fileno()])
         theirs.close()
         taken = Taken(ours)
         await until(lambda: taken.gone_count == 1)
@@ -204,7 +292,7 @@ def test_a_socket_that_finds_no_descriptor_is_counted_and_the_others_arrive(run:
         client, served = socket.socketpair()
         limit = resource.getrlimit(resource.RLIMIT_NOFILE)
         highest = max(int(name) for name in os.listdir("/proc/self/fd"))
-        socket.send_fds(ours, [b"one too many"], [served.fileno()])
+        socket.send_fds(ours, [packed([b"one too many"])], [served.fileno()])
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, limit[1]))
         try:
             taken.passage._read()
@@ -247,11 +335,11 @@ def test_nothing_comes_from_a_passage_that_was_closed_meanwhile(run: RunOnLoop) 
 
 PROGRAM = """
 import socket, sys
-from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX
+from sluicegate.protocols.transport.passage import MESSAGE_BYTES_MAX, unpacked
 end = socket.socket(fileno=int(sys.argv[1]))
-message, fds, _, _ = socket.recv_fds(end, MESSAGE_BYTES_MAX, 1)
+data, fds, _, _ = socket.recv_fds(end, MESSAGE_BYTES_MAX, 1)
 with socket.socket(fileno=fds[0]) as passed:
-    passed.sendall(b"process of its own: " + message)
+    passed.sendall(b"process of its own: " + unpacked(data)[0])
 """
 
 
