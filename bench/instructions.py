@@ -1,11 +1,15 @@
 """`python -m bench.instructions queues-10 queues-1000 ...`: processor instructions of one message, counted by valgrind.
 
 A count repeats within one percent on a busy machine, where a time does not. It includes neither cache misses nor the
-kernel's work. The cases are those of `bench.cores.node.bench_scaling`, and `alone-0` to `alone-2`: a message of QoS 0,
-1 or 2 that comes alone, of `bench.cores.node.bench_unbatched`. Of these only what the broker does is counted, without
-the program around it, but for its transports. The counted code is compiled where the installed package is compiled; for
-`alone` it has to be. `--cache` counts accesses to memory too. `--json` writes the file that `python -m bench.plot`
-draws.
+kernel's work. The cases are those of `bench.cores.node.bench_scaling`, and two more:
+
+- `alone-0` to `alone-2`: a message of QoS 0, 1 or 2 that comes alone, of `bench.cores.node.bench_unbatched`. Of these
+  only what the broker does is counted, without the program around it, but for its transports.
+- `storm-1`, `storm-2` and so on: a client that connects with many others to so many brokers of one machine, of
+  `bench.cores.node.bench_storm`. What all brokers and their loop do is counted.
+
+The counted code is compiled where the installed package is compiled; for `alone` it has to be. `--cache` counts
+accesses to memory too. `--json` writes the file that `python -m bench.plot` draws.
 """
 
 import argparse
@@ -24,6 +28,8 @@ from bench.report import Run, write_json
 _TOTALS: Final = re.compile(r"^totals: (.*)", re.MULTILINE)
 ALONE: Final = "alone"
 ALONE_MESSAGES: Final = 3000
+STORM: Final = "storm"
+STORM_CLIENTS: Final = 2000
 # Where the loop calls the broker.
 _ENTRIES: Final = (
     "CPyPy_mqtt___connection___MqttConnection___received",
@@ -38,7 +44,7 @@ class CountError(Exception):
 def main() -> int:
     """Count the requested cases, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
-    parser.add_argument("case", nargs="+", help="a number of one of these: " + ", ".join([*FAMILIES, ALONE]))
+    parser.add_argument("case", nargs="+", help="a number of one of these: " + ", ".join([*FAMILIES, ALONE, STORM]))
     parser.add_argument(
         "--cache", action="store_true", help="count accesses to data, and misses of a first-level cache"
     )
@@ -52,7 +58,7 @@ def main() -> int:
                 events = count(case, options.profile or Path(folder, "profile"), cache=options.cache)
             except (CountError, OSError) as error:
                 parser.exit(1, f"{case}: {error}\n")
-            unit = unit_of(case)
+            unit = "client" if case.startswith(STORM) else unit_of(case)
             headline = Figure(f"instructions per {unit}", events[0], "instructions")
             runs.append(Run(case, "sluicegate", 1, Outcome(headline=headline, higher_is_better=False)))
             told = f"{case}: {events[0]:,.0f} instructions per {unit}"
@@ -74,6 +80,8 @@ def count(case: str, profile: Path, *, cache: bool) -> list[float]:
     if case.startswith(ALONE):
         valgrind += ["--collect-atstart=no", *[f"--toggle-collect={entry}" for entry in _ENTRIES]]
         program = ["bench.cores.node.bench_unbatched", case.rpartition("-")[2], str(ALONE_MESSAGES), "1", READY]
+    elif case.startswith(STORM):
+        program = ["bench.cores.node.bench_storm", case.rpartition("-")[2], str(STORM_CLIENTS), READY]
     command = [*valgrind, sys.executable, "-P", "-m", *program]
     environment = os.environ | {"PYTHONHASHSEED": "0"}  # the order of sets, and with it the work, is the same each time
     with subprocess.Popen(

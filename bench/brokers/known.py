@@ -27,7 +27,7 @@ from bench.brokers.broker import (
     make_certificate,
     modified_ns,
 )
-from bench.brokers.gateway import Sluicegate, SluicegateOfTwo
+from bench.brokers.gateway import Sluicegate, SluicegateOfFour, SluicegateOfTwo
 from bench.load.plan import AMQP, MQTT, MQTT_TLS, MQTT_WEBSOCKET, LoadPlan
 
 _COMPILED_LATE_S: Final = 10.0  # until what runs often is machine code: Java's and Erlang's brokers begin slowly
@@ -310,7 +310,8 @@ def _amqtt() -> Path:
 
 
 BROKERS: Final[dict[str, type[Broker]]] = {
-    each.kind: each for each in (Sluicegate, SluicegateOfTwo, Mosquitto, RabbitMq, ActiveMq, Nats, Amqtt)
+    each.kind: each
+    for each in (Sluicegate, SluicegateOfTwo, SluicegateOfFour, Mosquitto, RabbitMq, ActiveMq, Nats, Amqtt)
 }
 
 

@@ -1,7 +1,7 @@
 """Cases with bursts: new connections, reconnections after a restart, and retained messages.
 
-All clients of a storm have the same subscription, and each gets one message at the end: a connection that receives no
-message does not count.
+All clients of a storm have the same subscription, or each one to a topic of its own. Each gets one message at the end:
+a connection that receives no message does not count.
 """
 
 import errno
@@ -31,19 +31,19 @@ RETAINED_SUBSCRIBERS: Final = 10
 RETAINED_WINDOW: Final = 1000
 
 
-def _come(broker: Broker, connections: int, *, lasting: bool) -> tuple[float, float, Faults]:
+def _come(broker: Broker, connections: int, *, lasting: bool, own_topics: bool = False) -> tuple[float, float, Faults]:
     """Connect many clients at once; return the seconds until all are in, the broker's processor seconds, and faults."""
     cpu_before_s, begun_s = measure.cpu_seconds(broker.pid), time.monotonic()
-    with Storm(broker.address_of(MQTT), connections, lasting=lasting) as storm:
+    with Storm(broker.address_of(MQTT), connections, lasting=lasting, own_topics=own_topics) as storm:
         storm.connect()
         taken_s = time.monotonic() - begun_s
         cpu_s = measure.cpu_seconds(broker.pid) - cpu_before_s
         return taken_s, cpu_s, _reach_all(broker, storm)
 
 
-def run_connection_storm(broker: Broker, *, connections: int) -> Outcome:
+def run_connection_storm(broker: Broker, *, connections: int, own_topics: bool = False) -> Outcome:
     """Connect and subscribe with many clients at once, and measure the cost of one."""
-    taken_s, cpu_s, faults = _come(broker, connections, lasting=False)
+    taken_s, cpu_s, faults = _come(broker, connections, lasting=False, own_topics=own_topics)
     return Outcome(
         headline=Figure("broker CPU per connect", US * cpu_s / connections, "us"),
         higher_is_better=False,
@@ -111,7 +111,8 @@ def run_retained_storm(broker: Broker, *, messages: int, timeout_s: float) -> Ou
 class _Client:
     """One client: it connects, subscribes with QoS 0, and waits for a message."""
 
-    def __init__(self, number: int, *, lasting: bool) -> None:
+    def __init__(self, number: int, topic: str, *, lasting: bool) -> None:
+        self.topic = topic
         self.socket = socket.socket()
         self.socket.setblocking(False)
         self.greeting = wire.connect(f"bench-storm-{number}", version=wire.MQTT_3_1_1, clean=not lasting)
@@ -123,10 +124,14 @@ class _Client:
 class Storm:
     """Clients on one epoll object, some hundreds of them connecting at a time; all end with the `with` block."""
 
-    def __init__(self, address: Address, count: int, *, lasting: bool) -> None:
+    def __init__(self, address: Address, count: int, *, lasting: bool, own_topics: bool = False) -> None:
         self._address = address
         self._count = count
-        self._waiting = [_Client(number, lasting=lasting) for number in reversed(range(count))]
+        self.topics = [TOPIC + f"/{number}" for number in range(count)] if own_topics else [TOPIC]
+        self._waiting = [
+            _Client(number, self.topics[number % len(self.topics)], lasting=lasting)
+            for number in reversed(range(count))
+        ]
         self._clients: dict[int, _Client] = {}
         self._poll = select.epoll()
         self._subscribed = 0
@@ -203,12 +208,13 @@ class Storm:
             self._subscribed += 1
         else:
             wire.check_connack(packet)
-            client.socket.sendall(wire.subscribe(TOPIC, qos=0, version=wire.MQTT_3_1_1))
+            client.socket.sendall(wire.subscribe(client.topic, qos=0, version=wire.MQTT_3_1_1))
 
 
 def _reach_all(broker: Broker, storm: Storm) -> Faults:
     packet = wire.connect("bench-storm-publisher", version=wire.MQTT_3_1_1)
     with open_session(broker.address_of(MQTT), packet) as publisher:
-        header = wire.publish_header(TOPIC, qos=0, payload_bytes=PAYLOAD_BYTES)
-        publisher.send(wire.publish_stream([header], cycle=1)[0])
+        for topic in storm.topics:
+            header = wire.publish_header(topic, qos=0, payload_bytes=PAYLOAD_BYTES)
+            publisher.send(wire.publish_stream([header], cycle=1)[0])
         return storm.receive()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bench.brokers.broker import Broker, Conditions, Traffic
-from bench.brokers.gateway import Sluicegate, SluicegateOfTwo
+from bench.brokers.gateway import Sluicegate, SluicegateOfFour, SluicegateOfTwo
 from bench.brokers.known import ActiveMq, Amqtt, Mosquitto, Nats, RabbitMq
 from bench.cases.bridges import SCHEMES, run_bridge
 from bench.cases.durable import run_alone, run_checkpoints, run_kept
@@ -21,7 +21,7 @@ from bench.wire import mqtt as wire
 
 OURS: Final = frozenset((Sluicegate.kind,))
 MQTT_BROKERS: Final = OURS | {
-    *(SluicegateOfTwo.kind, Mosquitto.kind, RabbitMq.kind, ActiveMq.kind, Nats.kind, Amqtt.kind)
+    *(SluicegateOfTwo.kind, SluicegateOfFour.kind, Mosquitto.kind, RabbitMq.kind, ActiveMq.kind, Nats.kind, Amqtt.kind)
 }
 QOS2_BROKERS: Final = MQTT_BROKERS - {RabbitMq.kind}  # RabbitMQ 3 makes QoS 1 of it
 AMQP_BROKERS: Final = OURS | {RabbitMq.kind}
@@ -160,6 +160,10 @@ def _checkpoints(broker: Broker, effort: Effort) -> Outcome:
 
 def _connection_storm(broker: Broker, effort: Effort) -> Outcome:
     return run_connection_storm(broker, connections=effort.connections)
+
+
+def _connection_storm_of_topics(broker: Broker, effort: Effort) -> Outcome:
+    return run_connection_storm(broker, connections=effort.connections, own_topics=True)
 
 
 def _reconnect_storm(broker: Broker, effort: Effort) -> Outcome:
@@ -391,6 +395,12 @@ _STORMS: Final = (
     Case(
         "storm-connect", "clients that connect and subscribe at once: what one costs", MQTT_BROKERS, _connection_storm
     ),
+    Case(
+        "storm-topics",
+        "the same, each with a subscription to a topic of its own: what one costs",
+        MQTT_BROKERS,
+        _connection_storm_of_topics,
+    ),
     Case("storm-reconnect", "restart after kill -9: until all clients are back", MQTT_BROKERS, _reconnect_storm),
     Case(
         "storm-retained",
@@ -472,6 +482,7 @@ _LINKS: Final = (
         "QoS 1 into ten durable queues and out, saturated",
         LoadPlan(lanes=10, qos=1, window=2000, queue=QUEUE),
     ),
+    _link("link-qos1", "QoS 1, ten pairs, saturated", LoadPlan(lanes=10, qos=1, window=1000)),
     _link("link-wakeup-qos0", "QoS 0, 50 pairs, one message in flight each", LoadPlan(lanes=50)),
     _link("link-wakeup-qos1", "QoS 1, 50 pairs, one message in flight each", LoadPlan(lanes=50, qos=1)),
     Case("link-idle", "what a link costs that nothing crosses", OURS, _idle_link),

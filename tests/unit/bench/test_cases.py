@@ -18,7 +18,15 @@ ROOT = Path(__file__).resolve().parents[3]
 # Ways in which the load generator itself differs: what is counted how, what carries the bytes, what happens beside.
 CHECKED = (
     *("qos2-10-10", "tls-10-10", "websocket-10-10", "mqtt-amqp-queue", "http-50", "shared-2-10", "slow-consumers"),
-    *("rebalance", "storm-reconnect", "storm-retained", "durable-alone", "durable-1000", "durable-checkpoints"),
+    *(
+        "rebalance",
+        "storm-topics",
+        "storm-reconnect",
+        "storm-retained",
+        "durable-alone",
+        "durable-1000",
+        "durable-checkpoints",
+    ),
 )
 BENCH = (sys.executable, "-m", "bench", "--rounds", "1", "--brokers", "sluicegate")
 
