@@ -1,5 +1,6 @@
 """Operators of a machine with two brokers see one gateway, and hear what they need to know of a broker that is away."""
 
+import asyncio
 import json
 import os
 import signal
@@ -9,9 +10,12 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
+from sluicegate.messaging.clients.homes import home_of as client_home
 from sluicegate.storage.environment.folder_lock import FolderLock
 from sluicegate.storage.errors import FolderInUse
 from support.http.plain import HTTP
+from support.mqtt import packets as mqtt
+from support.mqtt.raw_client import RawClient
 from support.processes.gateway import wait_until
 from support.processes.machine import MachineProcess
 
@@ -86,6 +90,23 @@ def test_new_queues_spread_and_commands_find_them(machine: MachineProcess) -> No
         assert machine.command("queue", "delete", name, "--yes").returncode == 0
     assert json.loads(machine.command("queue", "list", "--json").stdout) == []  # and none of the links between brokers
     assert HTTP.get(f"{machine.admin_url}/figures/queues", timeout=ANSWER_S).json()["total_count"] == 0
+
+
+def test_sessions_do_not_count_for_where_a_queue_comes(machine: MachineProcess) -> None:
+    at_first = [name for name in [f"s{number}" for number in range(20)] if client_home(name, BROKERS) == 1][:3]
+    asyncio.run(leave_sessions(machine, at_first))
+    for name in ("one", "two"):
+        assert creates(machine, name=name).status_code == 201
+    assert [home_of(machine, name) for name in ("one", "two")] == [FIRST, SECOND]
+
+
+async def leave_sessions(machine: MachineProcess, names: list[str]) -> None:
+    for name in names:
+        client = await RawClient.open(machine.mqtt_port, 5)
+        answer = await client.connect(name, properties=mqtt.session_expiry(3600))
+        assert answer.reason_code == 0
+        await client.subscribe(f"of/{name}", qos=1)
+        await client.vanish()
 
 
 def test_a_queue_comes_where_the_request_says_and_its_name_is_taken_everywhere(machine: MachineProcess) -> None:

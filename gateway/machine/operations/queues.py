@@ -15,7 +15,7 @@ from sluicegate.gateway.views.queues.explanations import KeyExplanation
 from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import DurableSelectorView, NetworkQueueView, QueueMoveView, QueueView
 from sluicegate.gateway.views.queues.selections import MessageSelection, ReplayStart
-from sluicegate.messaging.queues.definition import QueueInvalid
+from sluicegate.messaging.queues.definition import QueueInvalid, is_named
 
 HOME: Final = "home"  # the field of a request to create a queue that names its broker
 
@@ -24,13 +24,16 @@ class QueueOperations(Rules):
     """Carries out operations on the queues of all brokers, in one message VPN."""
 
     async def create_queue(self, asked: Mapping[str, object], *, durable: bool | None = None) -> QueueView:
-        """Create a queue: at its `home`, or at the broker that has the fewest queues."""
+        """Create a queue: at its `home`, or at the broker that has the fewest queues with names that people gave."""
         wanted = {name: value for name, value in asked.items() if name != HOME}
         name = wanted.get("name")
         named = await self._all("queue_names")
         if any(name in names for _, names in named) or await self._is_at_one_away(name):
             raise QueueAlreadyExists(str(name))
-        broker = self._home_asked_for(asked[HOME]) if HOME in asked else least_used(named)
+        if HOME in asked:
+            broker = self._home_asked_for(asked[HOME])
+        else:  # a broker's own queues are as many as its clients, and come and go with them
+            broker = least_used([(each, [name for name in names if is_named(name)]) for each, names in named])
         return self._view_of(broker.name, await self._at(broker, "create_queue", wanted, durable=durable))
 
     async def _is_at_one_away(self, name: object) -> bool:

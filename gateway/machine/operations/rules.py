@@ -66,7 +66,7 @@ class Machine(Protocol):
 
 
 def least_used(found: Sequence[tuple[AskedBroker, Sequence[object]]]) -> AskedBroker:
-    """Return the broker with the fewest objects of a kind, for a new one. Raises Refused."""
+    """Return the broker with the fewest objects of a kind, for a new one; the first of these. Raises Refused."""
     staying = [each for each in found if not each[0].is_retired]
     if not staying:
         raise Refused("the brokers that could have it are not running; try again in a moment")
