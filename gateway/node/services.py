@@ -103,6 +103,8 @@ class NodeServices:
         self.spool = self._spawn_spool()
 
         self.attempts = LoginAttempts()
+        if self.limits is not None:
+            self.limits.share_logins(self.attempts)
         self.password_checks = PasswordChecks(memory_bytes_max=config.limits.login_memory_bytes_max, clock=clock)
 
     def spool_actor(self) -> Spool:

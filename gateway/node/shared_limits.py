@@ -9,11 +9,13 @@ from typing import Final, final
 
 from sluicegate.messaging.clients.roster import ClientRoster
 from sluicegate.messaging.limits.counts import SharedCounts, key_of
+from sluicegate.messaging.limits.failures import SharedFailures
 from sluicegate.messaging.limits.places import SharedPlaces
 from sluicegate.messaging.limits.quota import SharedQuota
 from sluicegate.messaging.limits.slices import Slice
 from sluicegate.messaging.limits.totals import SharedTotal
 from sluicegate.messaging.queues.admission import SpoolGate
+from sluicegate.protocols.security.login_attempts import LoginAttempts
 from sluicegate.protocols.transport.listeners import BaseListener
 
 # Between two calls of `settle_spool`: so long may a broker keep room that it no longer uses. Another may use it
@@ -54,6 +56,10 @@ class SharedLimits:
         self._gates.pop(vpn, None)
         SharedQuota(self._counts, vpn).forget()
         self._counts.set(_spool_key(vpn), 0)
+
+    def share_logins(self, attempts: LoginAttempts) -> None:
+        """Share what is known of failed logins."""
+        attempts.share(SharedFailures(self._counts))
 
     def share_listener(self, listener: BaseListener) -> None:
         """Share the places of a listener."""

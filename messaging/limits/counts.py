@@ -84,6 +84,10 @@ class SharedCounts:
             total += _value(self._words, begin, self._rows, key)
         return total
 
+    def each_other(self, key: int) -> list[int]:
+        """Return what each of the other brokers shows."""
+        return [_value(self._words, begin, self._rows, key) for begin in self._others]
+
     def set(self, key: int, value: int) -> None:
         """Show what this broker has, whatever the limit is."""
         if self._unpublished is not None:

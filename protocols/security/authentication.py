@@ -215,7 +215,7 @@ class Authenticator:
     def tried(self, host: str, user_name: str, *, succeeded: bool) -> None:
         """Note how an attempt ended."""
         if succeeded:
-            self._attempts.succeeded(host, user_name)
+            self._attempts.succeeded(host, user_name, self._clock.now_ms())
         else:
             self._attempts.failed(host, user_name, self._clock.now_ms())
 

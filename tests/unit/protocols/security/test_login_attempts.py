@@ -64,7 +64,7 @@ def test_an_address_that_tries_many_names_waits_too() -> None:
 def test_who_succeeds_is_forgiven() -> None:
     attempts = LoginAttempts()
     failed(attempts, FREE_OF_USER)
-    attempts.succeeded("h", "ada")
+    attempts.succeeded("h", "ada", 0)
     assert attempts.begin("h", "ada", 0) == 0
 
 
@@ -101,7 +101,7 @@ def test_the_addresses_of_one_network_are_counted_together() -> None:
 
 def test_a_user_who_was_right_lately_waits_for_its_own_failures_only() -> None:
     attempts = LoginAttempts()
-    attempts.succeeded("h", "ada")
+    attempts.succeeded("h", "ada", 0)
     failed(attempts, FREE_OF_HOST, user="eve")
     assert attempts.begin("h", "ada", 0) == 0
     assert attempts.begin("h", "bob", 0) == DELAY_MS
@@ -112,7 +112,7 @@ def test_a_user_who_was_right_lately_waits_for_its_own_failures_only() -> None:
 def test_a_token_without_a_user_name_clears_no_failed_logins() -> None:
     attempts = LoginAttempts()
     failed(attempts, FREE_OF_HOST, user="eve")
-    attempts.succeeded("h", "")
+    attempts.succeeded("h", "", 0)
     assert attempts.begin("h", "ada", 0) == DELAY_MS
 
 
@@ -121,7 +121,7 @@ def test_who_comes_is_known_new_or_has_failed() -> None:
     assert attempts.login_class("h", "ada", 0) is LoginClass.NEW
     failed(attempts, 1, user="eve")
     assert attempts.login_class("h", "ada", 0) is LoginClass.FAILED
-    attempts.succeeded("h", "ada")
+    attempts.succeeded("h", "ada", 0)
     assert attempts.login_class("h", "ada", 0) is LoginClass.KNOWN
     assert attempts.login_class("elsewhere", "ada", 0) is LoginClass.NEW
     failed(attempts, FREE_OF_USER)
@@ -132,9 +132,9 @@ def test_who_comes_is_known_new_or_has_failed() -> None:
 def test_of_too_many_proven_passwords_the_oldest_is_forgotten() -> None:
     attempts = LoginAttempts()
     for user in ("ada", "bob", "ada"):
-        attempts.succeeded("h", user)
+        attempts.succeeded("h", user, 0)
     for number in range(REMEMBERED_MAX - 1):
-        attempts.succeeded("h", f"user{number}")
+        attempts.succeeded("h", f"user{number}", 0)
     assert attempts.login_class("h", "ada", 0) is LoginClass.KNOWN
     assert attempts.login_class("h", "bob", 0) is LoginClass.NEW
 
@@ -157,5 +157,5 @@ def test_an_attempt_for_which_there_was_no_time_has_not_failed_and_is_not_new() 
         attempts.unchecked("h", 0)
     assert attempts.login_class("h", "ada", 0) is LoginClass.FAILED
     assert attempts.begin("h", "ada", 0) == 0
-    attempts.succeeded("h", "ada")
+    attempts.succeeded("h", "ada", 0)
     assert attempts.login_class("h", "ada", 0) is LoginClass.KNOWN
