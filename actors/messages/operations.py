@@ -9,7 +9,7 @@ from sluicegate.messaging.routing.destinations import QueueTarget
 DELETE = "delete"
 MOVE = "move"
 COPY = "copy"
-REDRIVE = "redrive"  # to the queue where each one died, or to `target`, as they were published
+REDRIVE = "redrive"  # to the queue where each one died, or to `to`, as they were published
 
 
 class QueueGone(Exception):
@@ -31,7 +31,7 @@ class TakeMessages:
     end: int
     message_filter: MessageFilter
     limit: int  # maximum number of messages
-    target: QueueTarget | None  # None: the messages name their targets, or there is none
+    to: str  # name of a durable queue, here or at another broker; empty: the messages name it, or there is none
 
 
 @dataclass(slots=True)

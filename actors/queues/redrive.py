@@ -13,7 +13,6 @@ from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell, TimerHandle
 from sluicegate.messaging.queues.message_filter import MessageFilter
-from sluicegate.messaging.routing.destinations import QueueTarget
 
 RUNNING: Final = "running"
 DONE: Final = "done"
@@ -29,7 +28,7 @@ class RedriveOrder:
     """Which messages to re-drive, where to, and how fast."""
 
     message_filter: MessageFilter
-    target: QueueTarget | None  # None: the queue where each message died
+    to: str  # name of a queue; empty: the queue where each message died
     limit: int  # maximum number of messages
     rate: int  # messages per second; 0: no limit
 
@@ -111,7 +110,7 @@ class RedriveActor(LoopActor):
             end=self._ends[number],
             message_filter=self._order.message_filter,
             limit=count,
-            target=self._order.target,
+            to=self._order.to,
         )
         self._queue.ask(ask).then(lambda answer: self.cell.inbox.post(_Answered(answer)))
 

@@ -152,7 +152,7 @@ class DeadLetterMove(MoveJob):
         self._last_count = count
         self._renewed = with_death(headers, death, received_ms=received_ms)
         if self._way.home is not None:
-            self._renewed = to_queue(self._renewed, self._name, wall_ms)
+            self._renewed = to_queue(self._renewed, self._name, wall_ms, restarts=True)
         return self._renewed
 
     def destination_of(self, target: QueueTarget) -> str:

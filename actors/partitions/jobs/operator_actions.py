@@ -11,14 +11,18 @@ from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.dead_lettering import restored
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.outcomes import DISCARD_DELETED
+from sluicegate.messaging.message.refusals import ADMITTED, REFUSAL_COUNTERS
+from sluicegate.messaging.network.choices import to_queue
 from sluicegate.messaging.partitions.rules.moves import abort_move, begin_move
 from sluicegate.messaging.routing.destinations import QueueTarget
+from sluicegate.messaging.routing.queue_ways import QueueWay
 
 EXAMINED_MAX: Final = 5000  # messages of one request: a few milliseconds in which the node does nothing else
 
 KEPT_IN_FLIGHT: Final = "in_flight"  # a consumer holds it, or it is moving already
 KEPT_NOT_DEAD: Final = "not_dead"  # it names no queue to return to
 KEPT_NO_QUEUE: Final = "queue_not_found"  # the queue does not exist any more, or is not durable
+KEPT_FOR_NOW: Final = "queue_not_reached"  # it is not known now where the queue is, or it gets another home
 KEPT_SAME_QUEUE: Final = "already_there"
 
 
@@ -35,6 +39,8 @@ class OperatorAction(MoveJob):
         self._chosen_count = 0
         self._examined_count = 0
         self._seen: set[int] = set()  # of the requested sequences
+        self._ways: dict[str, QueueWay] = {}  # as they are now; asked again when messages are sent
+        self._links: set[QueueTarget] = set()  # the link queues among them
 
     def is_full(self) -> bool:
         """Return whether enough messages are selected, or examined."""
@@ -49,7 +55,7 @@ class OperatorAction(MoveJob):
         if not order.message_filter.matches(batch, row):
             return False
         if order.action != DELETE:
-            reason = self._hindrance(batch.headers_of(row))
+            reason = self._hindrance(batch, row)
             if reason:
                 self._keep(reason, 1)
                 return False
@@ -73,17 +79,33 @@ class OperatorAction(MoveJob):
                 for first, end in ranges_of([each.first + row for row in each.rows]):
                     self._taken.done_count += self.context.ledger.give_up(first, end, DISCARD_DELETED)
             self.picked = []
+        self._ways = {}  # pages may have been read meanwhile
         super().complete()
 
     def target_for(self, sequence: int, headers: Headers | None) -> QueueTarget | None:
-        """Return the target of a message; `wants` has checked that the queue exists."""
-        return self._target(headers)
+        """Return the target of a message, or the link queue to its broker."""
+        way = self._way(self._destination(headers))
+        if way.target is None:
+            self._keep(_without(way), 1)
+            if self._order.action != COPY:
+                abort_move(self.context.ledger, sequence, sequence + 1)
+        elif way.home is not None:
+            self._links.add(way.target)
+        return way.target
+
+    def crosses(self, target: QueueTarget) -> bool:
+        """Return whether messages for this target are for a queue at another broker."""
+        return target in self._links
 
     def headers_for(self, sequence: int, headers: Headers | None, received_ms: int, wall_ms: int) -> Headers | None:
-        """Return the message as published when it is re-driven, else as it is."""
-        if headers is None or self._order.action != REDRIVE:
+        """Return the message as published when it is re-driven, else as it is; with the queue, if that is elsewhere."""
+        name = self._destination(headers)
+        is_restored = self._order.action == REDRIVE
+        if is_restored and headers is not None:
+            headers = restored(headers, received_ms=received_ms, wall_ms=wall_ms)
+        if self._way(name).home is None:
             return headers
-        return restored(headers, received_ms=received_ms, wall_ms=wall_ms)
+        return to_queue(headers, name, wall_ms, restarts=is_restored)
 
     def arrived(self, ranges: list[tuple[int, int]], count: int) -> None:
         """Count what is done."""
@@ -116,20 +138,35 @@ class OperatorAction(MoveJob):
         gone = QueueGone(f"the queue {self.context.queue_name!r} was deleted meanwhile")
         self.answer.set_exception((QueueGone, gone, None))
 
-    def _target(self, headers: Headers | None) -> QueueTarget | None:
-        if self._order.target is not None or self._order.action != REDRIVE:
-            return self._order.target
-        dead = None if headers is None else headers.dead
-        return None if dead is None else self.context.ways.targets.get(dead.queue)
+    def _destination(self, headers: Headers | None) -> str:
+        """Return the name of the queue that a message goes to; empty: it names none."""
+        if self._order.to or self._order.action != REDRIVE:
+            return self._order.to
+        return "" if headers is None or headers.dead is None else headers.dead.queue
 
-    def _hindrance(self, headers: Headers | None) -> str:
+    def _way(self, name: str) -> QueueWay:
+        way = self._ways.get(name)
+        if way is None:
+            way = self._ways[name] = self.context.ways.to(name)
+        return way
+
+    def _hindrance(self, batch: MessageBatch, row: int) -> str:
         """Return why a message cannot be sent, or an empty text."""
-        target = self._target(headers)
-        if target is None and (headers is None or headers.dead is None):
+        name = self._destination(batch.headers_of(row))
+        if not name:
             return KEPT_NOT_DEAD
-        if target is None or not target.durable:  # a queue that is never written takes no part in a commit
-            return KEPT_NO_QUEUE
-        return KEPT_SAME_QUEUE if target.name == self.context.queue_name else ""
+        if name == self.context.queue_name:
+            return KEPT_SAME_QUEUE
+        way = self._way(name)
+        if way.target is None:
+            return _without(way)
+        verdict = ADMITTED if way.home is None else way.refusal(batch.select([row]))
+        return "" if verdict == ADMITTED else REFUSAL_COUNTERS[verdict]
 
     def _keep(self, reason: str, count: int) -> None:
         self._taken.skipped[reason] = self._taken.skipped.get(reason, 0) + count
+
+
+def _without(way: QueueWay) -> str:
+    """Return why messages without a way stay."""
+    return KEPT_FOR_NOW if way.waits else KEPT_NO_QUEUE

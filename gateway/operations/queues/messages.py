@@ -21,7 +21,6 @@ from sluicegate.gateway.views.queues.messages import RedriveView, TakenView
 from sluicegate.gateway.views.queues.selections import MessageSelection
 from sluicegate.messaging.queues.definition import QueueInvalid
 from sluicegate.messaging.queues.message_filter import SEQUENCE_MAX, MessageId
-from sluicegate.messaging.routing.destinations import QueueTarget
 from sluicegate.messaging.selectors.selector import Selector
 
 AT_ONCE_MAX = 1000  # messages of one request to a partition
@@ -39,19 +38,17 @@ class MessageOperations:
 
     async def take(self, handle: LocalQueue, action: str, selection: MessageSelection) -> TakenView:
         """Delete, move or copy the selected messages of all partitions. A failure undoes nothing of what was done."""
-        target = await self._target(handle, selection.to)
+        await self._check_target(handle, selection.to)
         try:
-            return await self._take(handle, action, selection, target)
+            return await self._take(handle, action, selection)
         except QueueGone:
             raise QueueNotFound(handle.name) from None
 
-    async def _take(
-        self, handle: LocalQueue, action: str, selection: MessageSelection, target: QueueTarget | None
-    ) -> TakenView:
+    async def _take(self, handle: LocalQueue, action: str, selection: MessageSelection) -> TakenView:
         partitions = await _partitions(handle)
         tally = _Tally()
         if selection.ids is not None:
-            await self._take_by_ids(handle, action, selection, target, partitions, tally)
+            await self._take_by_ids(handle, action, selection, partitions, tally)
             return tally.view()
         message_filter = selection.message_filter(self._node.services.clock.wall_ms(), self._vpn.selectors)
         for partition in partitions:
@@ -59,7 +56,7 @@ class MessageOperations:
             while first < partition.next_sequence and tally.done_count < selection.limit:
                 limit = min(AT_ONCE_MAX, selection.limit - tally.done_count)
                 order = TakeMessages(
-                    action, partition.number, None, first, partition.next_sequence, message_filter, limit, target
+                    action, partition.number, None, first, partition.next_sequence, message_filter, limit, selection.to
                 )
                 taken: MessagesTaken = await ask_queue(handle, order)
                 tally.add(partition.number, taken)
@@ -85,9 +82,9 @@ class MessageOperations:
         known = self._redrives.get(handle.name)
         if known is not None and known.progress.state == RUNNING:
             raise Refused(f"a re-drive of {handle.name!r} is running; cancel it, or wait for its end")
-        target = await self._target(handle, selection.to) if selection.to else None
+        await self._check_target(handle, selection.to)
         message_filter = selection.message_filter(self._node.services.clock.wall_ms(), self._vpn.selectors)
-        order = RedriveOrder(message_filter, target, selection.limit or SEQUENCE_MAX, selection.rate)
+        order = RedriveOrder(message_filter, selection.to, selection.limit or SEQUENCE_MAX, selection.rate)
         self._make_place()
         ends = [partition.next_sequence for partition in await _partitions(handle)]
         if known is not None:
@@ -121,24 +118,26 @@ class MessageOperations:
             raise Refused(f"{name!r} was not re-driven since the node started")
         return known
 
-    async def _target(self, source: LocalQueue, to: str) -> QueueTarget | None:
+    async def _check_target(self, source: LocalQueue, to: str) -> None:
+        """Raise the error of the operation if messages cannot go to a queue; empty: they name it, or go nowhere."""
         if not to:
-            return None
-        handle: LocalQueue | None = await self._vpn.queues.ask(FindQueue(to))
-        if handle is None or handle.is_received:
-            raise QueueNotFound(to)
-        if handle.name == source.name:
+            return
+        if to == source.name:
             raise QueueInvalid("to", "it is the queue of the messages", "another queue")
-        if not handle.durable:
+        way = self._vpn.ways.to(to)
+        if way.target is not None:
+            return
+        if way.waits:
+            raise Refused(f"messages cannot be moved to {to!r} now: {way.waits}")
+        if await self._vpn.queues.ask(FindQueue(to)) is not None:
             raise QueueInvalid("to", f"{to!r} is not durable", "a durable queue")
-        return handle.target
+        raise QueueNotFound(to)
 
     async def _take_by_ids(
         self,
         handle: LocalQueue,
         action: str,
         selection: MessageSelection,
-        target: QueueTarget | None,
         partitions: Sequence[PartitionOverview],
         tally: "_Tally",
     ) -> None:
@@ -150,7 +149,7 @@ class MessageOperations:
             if number >= len(partitions):
                 tally.not_found += [MessageId(number, each).text() for each in sequences]
                 continue
-            order = TakeMessages(action, number, sequences, 0, 0, message_filter, len(sequences), target)
+            order = TakeMessages(action, number, sequences, 0, 0, message_filter, len(sequences), selection.to)
             tally.add(number, await ask_queue(handle, order))
 
 

@@ -1,12 +1,16 @@
 """Dead messages whose dead message queue is at another broker: they get there as they would on one broker."""
 
+import asyncio
+
 import pytest
 
 import support.mqtt.packets as mqtt
+from sluicegate.actors.messages.operations import COPY, MOVE
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.views.errors import Refused
-from sluicegate.gateway.views.queues.messages import MessageView
+from sluicegate.gateway.views.errors import QueueNotFound, Refused
+from sluicegate.gateway.views.queues.messages import MessageView, RedriveView, TakenView
 from sluicegate.gateway.views.queues.queues import QueueView
+from sluicegate.gateway.views.queues.selections import FIELDS_OF_MOVE, FIELDS_OF_REDRIVE, selection_from_dict
 from support.broker.linked_brokers import Brokers, LinkedBroker, until
 from support.broker.named_queues import change, create, shown, shows
 from support.broker.operator_views import event_texts
@@ -263,3 +267,69 @@ async def test_the_warning_about_lost_dead_messages_knows_queues_of_neighbors(ne
     await NodeOperations(network["b"].node).delete_queue("dead")
     await until(lambda: network["a"].node.default.space.queue_home("dead") is None, "a knows")
     assert len((await shown(network["a"])).warnings) == 1
+
+
+async def taken(broker: LinkedBroker, action: str, name: str, **selection: object) -> TakenView:
+    return await NodeOperations(broker.node).take_messages(name, action, selection_from_dict(selection, FIELDS_OF_MOVE))
+
+
+async def redriven(broker: LinkedBroker, **selection: object) -> RedriveView:
+    """Re-drive the queue `dead`, and return what it came to."""
+    node = NodeOperations(broker.node)
+    await node.start_redrive("dead", selection_from_dict(selection, FIELDS_OF_REDRIVE))
+    while (view := await node.show_redrive("dead")).state == "running":
+        await asyncio.sleep(0.01)
+    return view
+
+
+async def test_dead_messages_return_to_the_queue_where_they_died(network: Brokers) -> None:
+    await dead_at_b(network, respects_ttl=True)
+    await publish(network["a"], b"0", b"1", seconds=60)
+    await reject(network["a"], 2)
+    await holds(network["b"], 2)
+    await knows(network["b"], "q")
+    await cut(network)
+    view = await redriven(network["b"])
+    assert (view.done_count, view.kept) == (2, {})
+    assert (await shown(network["b"], "dead")).spooled_count == 0
+    network["b"].clock.forward(3600)
+    await heal(network)
+    await holds(network["a"], 2, "q")
+    worker = await consumer(network["a"])
+    messages = [await worker.message() for _ in range(2)]
+    assert [each.payload for each in messages] == [b"0", b"1"]
+    assert [each.values(2) for each in messages] == [[60], [60]]
+    assert user_properties(messages[0]) == {"sluicegate-partition": "0"}, "they are as they were published"
+
+
+async def test_a_dead_message_stays_that_its_queue_elsewhere_would_refuse(network: Brokers) -> None:
+    await dead_at_b(network)
+    await publish(network["a"], bytes(100), b"small")
+    await reject(network["a"], 2)
+    await holds(network["b"], 2)
+    await change(network["a"], max_msg_size=10)
+    space = network["b"].node.default.space
+    await until(lambda: (home := space.queue_home("q")) is not None and home.facts.message_bytes_max == 10, "b knows")
+    view = await redriven(network["b"])
+    assert (view.done_count, view.kept) == (1, {"max_msg_size_exceeded": 1})
+    await holds(network["b"], 1)
+    await NodeOperations(network["a"].node).delete_queue("q")
+    await until(lambda: space.queue_home("q") is None, "b knows")
+    assert (await redriven(network["b"])).kept == {"queue_not_found": 1}
+
+
+@pytest.mark.parametrize(("action", "left_count"), [(MOVE, 0), (COPY, 2)])
+async def test_messages_are_moved_and_copied_to_a_queue_of_a_neighbor(
+    network: Brokers, action: str, left_count: int
+) -> None:
+    await create(network["b"], "dead")
+    await knows(network["a"], "dead")
+    await create(network["a"], subscriptions=["t"])
+    await publish(network["a"], b"0", b"1")
+    view = await taken(network["a"], action, "q", to="dead")
+    assert (view.done_count, view.kept) == (2, {})
+    await holds(network["b"], 2)
+    assert await texts(network["b"]) == ["0", "1"]
+    assert (await shown(network["a"])).spooled_count == left_count
+    with pytest.raises(QueueNotFound):
+        await taken(network["a"], action, "q", to="nowhere")

@@ -115,7 +115,7 @@ def test_the_store_keeps_choices_and_a_neighbor_takes_them_off() -> None:
 def test_the_life_of_a_message_for_one_queue_begins_where_it_arrives() -> None:
     """In the link queue it has no time to live that could end there."""
     dead = Headers(expires_at_ms=5_000, priority=7)
-    waiting = to_queue(dead, "q", wall_ms=1_000)
+    waiting = to_queue(dead, "q", 1_000, restarts=True)
     assert (waiting.expires_at_ms, waiting.priority) == (0, 7)
     arrived = without_choices(batch_of(waiting, None).arriving(90_000))
     (first, second) = arrived.headers() or []
