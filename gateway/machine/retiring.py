@@ -22,6 +22,7 @@ from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.protocols.amqp.links.subscriptions import SUBSCRIPTION_KIND
 from sluicegate.protocols.network.moves.moves import VpnMoves
 
 LOOK_S: Final = 0.5
@@ -103,8 +104,10 @@ class Retirement:
                 obstacles.append(f"{waiting} messages wait for broker {handle.name.partition('/')[2]}")
             elif handle.kind in (SESSION, SHARED):
                 count += 1
+        subscriptions = [each for each in handles if each.kind == SUBSCRIPTION_KIND and each.durable]
         for number, what in (
             (vpn.sessions_count, "MQTT sessions"),
+            (len(subscriptions), "durable subscriptions of AMQP"),
             (vpn.named_publishers_count, "named publishers"),
             (len(vpn.bridges.views()), "bridges that operators created"),
             (len(vpn.rest.views()), "REST delivery points that operators created"),

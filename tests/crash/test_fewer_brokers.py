@@ -7,6 +7,9 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.messaging.clients.homes import home_of
+from sluicegate.protocols.amqp.codec.performatives import Detach
+from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source
+from support.amqp.client import AmqpClient
 from support.mqtt.raw_client import RawClient
 from support.processes.gateway import wait_until
 from support.processes.machine import RETIRED_S, MachineProcess
@@ -101,3 +104,48 @@ def test_a_session_stays_at_a_retired_broker_until_it_ends(tmp_path: Path) -> No
         machine.until_retired(1)
         asyncio.run(leave_session(machine.mqtt_port, client_id, 5))
         assert asyncio.run(take_session(machine.mqtt_port, client_id, 5)) == [b"%d" % each for each in range(5)]
+
+
+async def attached(machine: MachineProcess, container: str, *, credit: int) -> AmqpClient:
+    """Attach to the container's durable subscription."""
+    client = await AmqpClient.open(machine.ports["amqp"], container)
+    source = Source("topic://work/1", durable=2, expiry_policy=NEVER, distribution_mode=COPY)
+    await client.receiver("mine", source, credit=credit)
+    return client
+
+
+async def leave_subscription(machine: MachineProcess, container: str, payload: bytes) -> None:
+    """Make a durable subscription with a message that waits for its client."""
+    subscriber = await attached(machine, container, credit=0)
+    subscriber.vanish()
+    publisher = await RawClient.open(machine.mqtt_port, 5)
+    await publisher.connect("publisher")
+    assert await publisher.publish("work/1", payload, qos=1) == 0
+    await publisher.leave()
+
+
+async def take_subscription(machine: MachineProcess, container: str) -> bytes:
+    """Return what waits for a client, which then ends its subscription."""
+    client = await attached(machine, container, credit=10)
+    (delivery,) = await client.deliveries(1)
+    client.settle(0, 0)
+    client.detach(0)
+    await client.awaited(Detach)
+    await client.close()
+    return delivery.payload
+
+
+def test_a_durable_subscription_stays_at_a_retired_broker_until_it_ends(tmp_path: Path) -> None:
+    container = next(name for name in map("container-{}".format, range(100)) if home_of(name, 2) == 2)
+    with MachineProcess(tmp_path, 2) as machine:
+        asyncio.run(leave_subscription(machine, container, b"waits"))
+        machine.settings["brokers"] = 1
+        machine.restart()
+        wait_until(
+            lambda: "retired broker sluicegate-2 still has: 1 durable subscriptions of AMQP" in machine.stderr,
+            within_s=RETIRED_S,
+            what="a word about the subscription",
+        )
+        assert machine.broker_folders() == [2]
+        assert asyncio.run(take_subscription(machine, container)) == b"waits"
+        machine.until_retired(1)
