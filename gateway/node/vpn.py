@@ -583,7 +583,9 @@ class MessageVpn:
     def _make_http_flows(self) -> HttpFlows:
         services = self._services
         cell = self._spawn("flows", SupervisorActor, name="http-flows")
-        return HttpFlows(services.runtime, parent=cell, queues=self.queues, credit=services.credit)
+        siblings = services.environment.siblings
+        broker = 0 if siblings is None else siblings.number
+        return HttpFlows(services.runtime, parent=cell, queues=self.queues, credit=services.credit, broker=broker)
 
     def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
         """Start a vital actor of the VPN: the node fails with it. Its name is its kind, unless given."""

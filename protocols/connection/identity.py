@@ -51,8 +51,8 @@ class Identity(ClientRights):
 
     @property
     def rights(self) -> ClientRights:
-        """What the client may do; it was admitted."""
-        rights = self.admitted()
+        """What the client may do; it was admitted, or visits."""
+        rights = self if self._is_visitor else self.admitted()
         assert rights is not None, "nobody asks on behalf of a client that is not admitted"
         return rights
 
@@ -88,14 +88,15 @@ class Identity(ClientRights):
         return rights
 
     def visit(self, principal: Principal, client: str, now_ms: int) -> ClientRights:
-        """Give a client its rights, once, that has its place in the roster of another broker of this machine.
+        """Give a client its rights that has its place in the roster of another broker of this machine. Idempotent.
 
         Here it counts as nobody's connection.
         """
         assert not self._was_admitted, "it has its place there"
-        self.authenticated(principal)
-        self._roster.visit(self.user, client, now_ms, self)
-        self._is_visitor = True
+        if not self._is_visitor:
+            self.authenticated(principal)
+            self._roster.visit(self.user, client, now_ms, self)
+            self._is_visitor = True
         return self
 
     def check_bind(self, count: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final, final
 from sluicegate.actors.messages.data import Confirmed, Deliveries, PublishFailed, Resume, SharedDirect
 from sluicegate.actors.messages.queues import Assignment, Browsed, FlowGone, FlowState
 from sluicegate.actors.runtime.runtime import ActorCell
+from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.protocols.connection.message_vpns import MessageVpns
 from sluicegate.protocols.connection.passed_client import PassedClient
@@ -61,10 +62,16 @@ class FlowConnection(FlowPeer, StreamUser):
     def visit(self, visitor: PassedClient) -> None:
         """Serve a publisher of a client that another broker of this machine has, and passes on (`datapath.relaying`).
 
-        Raises ClientDenied when there is no such message VPN. Call it before the stream is opened.
+        Call it before the stream is opened.
         """
-        self.enter(self.vpns.named(visitor.vpn, self.services, visitor.name))
         self._visitor = visitor
+
+    def _join(self, visitor: PassedClient, transport: ByteTransport) -> None:
+        try:
+            self.enter(self.vpns.named(visitor.vpn, self.services, visitor.name))
+        except ClientDenied:  # its message VPN has been deleted meanwhile: the other broker sees the end of the stream
+            transport.abort()
+            return
         self.named(visitor.name)
         rights = self.identity.visit(visitor.principal, visitor.name, self._clock.now_ms())
         self.publishers.publisher.rights = rights
@@ -80,6 +87,7 @@ class FlowConnection(FlowPeer, StreamUser):
         self.subscriptions.write_control.attach(transport)
         self._peer = peer
         if self._visitor is not None:
+            self._join(self._visitor, transport)
             return
         self.sasl = SaslDialogue(self.vpns, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted)
         self.enter(self.sasl.services)

@@ -6,7 +6,7 @@ derives from `HttpClient` and brings the transport, the clock and the order of r
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final, Protocol, final
 
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -22,6 +22,7 @@ from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.connection.counters import ProtocolCounters
 from sluicegate.protocols.connection.identity import Identity
 from sluicegate.protocols.connection.message_vpns import MessageVpns
+from sluicegate.protocols.connection.passed_client import PassedClient
 from sluicegate.protocols.connection.read_control import ReadControl
 from sluicegate.protocols.http.codec.message_in import VPN_HEADER
 from sluicegate.protocols.http.codec.requests import ClientLeft, Request, basic_credentials
@@ -40,6 +41,7 @@ from sluicegate.protocols.http.publishing.request_reply import ReplyBox
 from sluicegate.protocols.security.authentication import ANONYMOUS, Authenticator, Principal
 from sluicegate.protocols.transport.interface import PeerInfo
 from sluicegate.protocols.transport.origins import OriginRefusal, WebPages
+from sluicegate.protocols.transport.passage import Passage
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 
@@ -62,6 +64,21 @@ class HttpLimits:
     wait_ms_max: int  # that a request may wait for messages
 
 
+class Brokers(Protocol):
+    """The brokers of this machine, as far as requests about flows need them."""
+
+    @property
+    def number(self) -> int:
+        """The number of this one."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all, in the order of their numbers, which begin with 1."""
+
+    def passage_to(self, broker: int) -> Passage | None:
+        """Return the passage to a broker, None while it does not run."""
+
+
 @dataclass(frozen=True, slots=True)
 class HttpServices:
     """The services that the HTTP connections of one message VPN share."""
@@ -81,6 +98,7 @@ class HttpServices:
     unfinished: UnfinishedBytes  # of all clients of the node
     heads: ResponseHeads
     is_gateway: bool  # every request is relayed, and waits for its reply
+    brokers: Brokers | None  # of this machine; None: there is one
 
 
 @final
@@ -240,6 +258,8 @@ class HttpClient(Behaviour):
         self.replies = ReplyBox(cell, services.router, services.counters, services.space.broker)
         self.publishing = PendingPublishes(self._publisher(services), services.counters.confirmations)
         self.peer_host = ""
+        self.peer: PeerInfo | None = None  # from `opened` on
+        self._visitor: PassedClient | None = None  # who it is, as another broker of this machine has found out
         self.has_left = False  # the transport is gone
         self.sign_in: SignIn | None = None  # from `opened` on
         self.listener_services = services  # of the message VPN of the listener
@@ -284,6 +304,13 @@ class HttpClient(Behaviour):
         if self.writable is not None:
             await self.writable
 
+    async def pass_on(self, request: Request, data: bytes) -> None:
+        """Send bytes of another broker's answer; return when the client's socket takes more again."""
+        request.pass_on(data)
+        self.proceed()
+        if self.writable is not None:
+            await self.writable
+
     def services_of(self, request: Request) -> HttpServices:
         """Return the services of the message VPN of a request, by its header or its listener. Raises HttpProblem."""
         name = request.header(VPN_HEADER)
@@ -310,6 +337,8 @@ class HttpClient(Behaviour):
 
     async def principal(self, request: Request, here: HttpServices) -> Principal:
         """Authenticate the client of a request, and admit it. Raises HttpProblem."""
+        if self._visitor is not None:
+            return self._visiting(self._visitor)
         assert self.sign_in is not None, "the transport comes before its requests"
         try:
             principal = await self.sign_in.principal(request.header("authorization"), here)
@@ -321,6 +350,21 @@ class HttpClient(Behaviour):
         self._enter(self.sign_in.services)
         self._admit(principal)
         return principal
+
+    def visit(self, visitor: PassedClient) -> None:
+        """Serve a request of a client that another broker of this machine has authenticated (`requests.relayed`)."""
+        self._visitor = visitor
+
+    def _visiting(self, visitor: PassedClient) -> Principal:
+        """Give a client its rights that has its place at another broker. Raises HttpProblem."""
+        try:
+            self._enter(self.vpns.named(visitor.vpn, self.listener_services, self.name))
+        except ClientDenied as denied:
+            raise self._refused(denied) from None
+        self.publishing.publisher.rights = self.identity.visit(
+            visitor.principal, visitor.name, self.cell.runtime.clock.now_ms()
+        )
+        return visitor.principal
 
     def _denied(self, problem: HttpProblem) -> None:
         assert self.sign_in is not None, "the transport comes before its requests"

@@ -57,8 +57,10 @@ class HttpConnection(HttpClient, StreamUser):
 
     def opened(self, transport: ByteTransport, peer: PeerInfo) -> None:
         """Begin: the transport is ready."""
-        self.counters.connected += 1
+        if self._visitor is None:  # else it is a part of a connection of another broker
+            self.counters.connected += 1
         self.since_ms = self._clock.now_ms()
+        self.peer = peer
         self.peer_host = peer.host
         self._peer_name = f"{peer.host}:{peer.port}"
         self.listener_services = self.vpns.of_listener(peer.listener)

@@ -12,6 +12,7 @@ from sluicegate.protocols.http.codec.responses import METHOD_NOT_ALLOWED, NO_CON
 from sluicegate.protocols.http.consuming.delivery_forms import FLOW_PREFIX
 from sluicegate.protocols.http.requests.consume import end_flow, read_flow, read_queue, settle
 from sluicegate.protocols.http.requests.publish import is_batch, post, post_and_wait, post_batch, relay, wants_reply
+from sluicegate.protocols.http.requests.relayed import home_of_request, relay_to_broker
 
 QUEUE_PATH: Final = QUEUE_PREFIX.encode()
 FLOW_PATH: Final = FLOW_PREFIX.encode()
@@ -58,7 +59,10 @@ async def serve(client: HttpClient, request: Request) -> None:
     if method == "POST":
         await client.wait_for_destinations()
     principal = await client.principal(request, here)
-    if is_flow:
+    home = home_of_request(client, request, is_flow=is_flow)
+    if home:
+        await relay_to_broker(client, request, principal, home)
+    elif is_flow:
         if method == "GET":
             await read_flow(client, request, principal)
         elif method == "POST":

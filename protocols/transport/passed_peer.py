@@ -12,6 +12,7 @@ from sluicegate.protocols.transport.interface import PeerInfo, PeerRecord
 LINK: Final = b"L"  # of a link; nothing stands behind it
 MQTT_CLIENT: Final = b"M"  # of a client; who that is, and what was read of it, stands behind this
 AMQP_CLIENT: Final = b"A"  # of a client that is authenticated: the same, and who it has shown to be
+HTTP_CLIENT: Final = b"H"  # of one request of a client that is authenticated, likewise
 PUBLISHER: Final = (
     b"P"  # of a publisher of the flow protocol; behind this are its client, and what that has sent for it
 )

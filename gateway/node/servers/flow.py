@@ -1,6 +1,5 @@
 """The server of the flow protocol: makes the connections of its clients and their services."""
 
-import os
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -9,15 +8,13 @@ from sluicegate.gateway.build import VERSION
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.protocols.connection.passed_client import decode_client
 from sluicegate.protocols.flow.codec.limits import FlowLimits
 from sluicegate.protocols.flow.connection import FlowConnection
 from sluicegate.protocols.flow.links import LinkAcceptor
 from sluicegate.protocols.flow.peer import FlowServices
-from sluicegate.protocols.transport.interface import PeerRecord
+from sluicegate.protocols.transport.interface import Connection, PeerRecord
 from sluicegate.protocols.transport.passed_peer import PUBLISHER
-from sluicegate.protocols.transport.stream import Origin, adopt
 
 
 class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
@@ -42,19 +39,15 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
 
     def _adopt_publisher(self, fd: int, peer: PeerRecord, data: bytes) -> None:
         """Serve a named publisher that is at home here, for a client of another broker of this machine."""
-        if not self._is_running:
-            os.close(fd)
-            return
         visitor, frames = decode_client(data)
-        connection = self._connect()
-        assert isinstance(connection, FlowConnection), "it was made here"
-        try:
+
+        def connect() -> Connection:
+            connection = self._connect()
+            assert isinstance(connection, FlowConnection), "it was made here"
             connection.visit(visitor)
-        except ClientDenied:  # its message VPN was deleted here: the end of the stream tells the other broker
-            connection.closed(None)
-            os.close(fd)
-            return
-        adopt(fd, peer, lambda: connection, frames, Origin(peer.listener, lambda: None))
+            return connection
+
+        self.adopt_visitor(fd, peer, frames, connect)
 
     @property
     def message_bytes_max(self) -> int:

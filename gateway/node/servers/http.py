@@ -11,9 +11,12 @@ from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
+from sluicegate.protocols.connection.passed_client import decode_client
 from sluicegate.protocols.http.client import HttpLimits, HttpServices
 from sluicegate.protocols.http.codec.responses import ResponseHeads
 from sluicegate.protocols.http.connection import HttpConnection
+from sluicegate.protocols.transport.interface import Connection, PeerRecord
+from sluicegate.protocols.transport.passed_peer import HTTP_CLIENT
 
 
 class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
@@ -37,6 +40,25 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
     def allowed_origins(self) -> tuple[str, ...]:
         """The web pages that may use its ports."""
         return self._services.config.http.allowed_origins
+
+    async def start(self) -> None:
+        """Open the listeners, and take requests from other brokers of this machine. Raises CannotStart."""
+        await super().start()
+        siblings = self._services.environment.siblings
+        if siblings is not None:
+            siblings.take_clients(HTTP_CLIENT, self._adopt_request)
+
+    def _adopt_request(self, fd: int, peer: PeerRecord, message: bytes) -> None:
+        """Serve a request about a flow that is here, of a client of another broker of this machine."""
+        visitor, data = decode_client(message)
+
+        def connect() -> Connection:
+            connection = self._connect()
+            assert isinstance(connection, HttpConnection), "it was made here"
+            connection.visit(visitor)
+            return connection
+
+        self.adopt_visitor(fd, peer, data, connect)
 
     def make_connection(self, cell: ActorCell) -> HttpConnection:
         """Return the behaviour of the connection of a stream that was just accepted."""
@@ -88,5 +110,6 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
             counters=self.counters,
             unfinished=services.unfinished,
             heads=self._heads,
+            brokers=services.environment.siblings,
             is_gateway=vpn.config.service_rest_mode == "gateway",
         )

@@ -178,6 +178,13 @@ class ProtocolServer(ABC, Generic[C, S]):
         else:
             listener.adopt(fd, peer, connect or self._connect, data)
 
+    def adopt_visitor(self, fd: int, peer: PeerRecord, data: bytes, connect: ConnectionFactory) -> None:
+        """Serve a part of what a client does whose connection another broker of this machine has, with its places."""
+        if self._is_running:
+            adopt(fd, peer, connect, data, Origin(peer.listener, lambda: None))
+        else:
+            os.close(fd)
+
     def reload(self) -> None:
         """Put a changed configuration in force, for new connections."""
         before = self.vpns

@@ -239,6 +239,18 @@ class Request:
                 self.output.append(b"0\r\n\r\n")
             self._end()
 
+    def pass_on(self, data: bytes) -> None:
+        """Give bytes of an answer that another broker has written, head and all."""
+        if not self.is_answered:
+            self._has_begun = True
+            self.output.append(data)
+
+    def end_passing(self, *, is_last: bool) -> None:
+        """End such an answer; its head may say that the connection ends with it."""
+        self.is_last = self.is_last or is_last
+        if not self.is_answered:
+            self._end()
+
     def _end(self) -> None:
         self.is_answered = True
         self._pieces.clear()

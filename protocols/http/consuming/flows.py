@@ -15,18 +15,24 @@ from sluicegate.protocols.http.consuming.flow import FlowOptions, HttpFlow
 
 PROTOCOL: Final = "http"
 ID_BYTES: Final = 16
+_BROKER_END: Final = "-"
+_BROKER_DIGITS_MAX: Final = 4
 
 
 @final
 class HttpFlows:
     """Knows every flow from before it is bound until it has ended."""
 
-    def __init__(self, runtime: Runtime, *, parent: ActorCell, queues: ActorCell, credit: CreditPool[Address]) -> None:
+    def __init__(
+        self, runtime: Runtime, *, parent: ActorCell, queues: ActorCell, credit: CreditPool[Address], broker: int = 0
+    ) -> None:
+        """`broker` is the number of this broker among those of the machine; 0: it is the only one."""
         self._runtime = runtime
         self._parent = parent
         self._queues = queues
         self._credit = credit
         self._flows: dict[str, HttpFlow] = {}
+        self._prefix = f"{broker}{_BROKER_END}" if broker else ""
 
     @property
     def count(self) -> int:
@@ -34,8 +40,8 @@ class HttpFlows:
         return len(self._flows)
 
     def new_id(self) -> str:
-        """Return an id that cannot be guessed."""
-        return self._runtime.rng.randbytes(ID_BYTES).hex()
+        """Return an id that cannot be guessed. It begins with the broker that has the flow, where there are several."""
+        return self._prefix + self._runtime.rng.randbytes(ID_BYTES).hex()
 
     async def bind(
         self,
@@ -122,6 +128,13 @@ class HttpFlows:
         flow: HttpFlow = cell.behaviour
         self._flows[options.flow_id] = flow
         return flow
+
+
+def broker_of(flow_id: str) -> int:
+    """Return the number of the broker of this machine that has a flow, by its id or what begins with it; 0: none."""
+    number, end, _ = flow_id.partition(_BROKER_END)
+    is_number = number.isascii() and number.isdigit() and len(number) <= _BROKER_DIGITS_MAX
+    return int(number) if end and is_number else 0
 
 
 def _too_many(detail: str) -> HttpProblem:

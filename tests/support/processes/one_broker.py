@@ -7,9 +7,6 @@ test.
 from typing import Final
 
 ONE_BROKER: Final[dict[str, str]] = {
-    "tests/interop/test_http_clients.py::test_the_examples_of_the_page_work": (
-        "a flow of an HTTP consumer is known at the broker that accepted its connection"
-    ),
     "tests/interop/test_rhea_consuming.py::test_an_answer_comes_back_to_a_dynamic_source": (
         "a temporary queue is known at the broker where it was made, so another client is told that there is none"
     ),
