@@ -632,6 +632,11 @@ class TopicSpace:
                     return output
         return None
 
+    def maker_elsewhere(self, topic: str) -> str:
+        """Return the neighbor that made up the name of a topic, or of the queue whose topic it is; empty: none did."""
+        maker = self._maker_of(topic)
+        return "" if maker is None else maker.neighbor
+
     def has_queue(self, name: str) -> bool:
         """Return whether this broker has a queue of this name that clients reach."""
         return any(

@@ -24,7 +24,7 @@ from sluicegate.messaging.clients.rights import ClientDenied
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditWindow
 from sluicegate.messaging.routing.destinations import Subscriber
-from sluicegate.messaging.topics.syntax import SharedFilter
+from sluicegate.messaging.topics.syntax import SharedFilter, queue_topic
 from sluicegate.protocols.amqp.client import AmqpClient
 from sluicegate.protocols.amqp.codec.addresses import (
     QUEUE,
@@ -101,6 +101,7 @@ async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLi
         else:
             node = resolve(source.address, source.capabilities)
             nodes.check_consumer(client, node)
+            _check_maker(client, node)
         nodes.attached(client, session, link, node)
         shared = shared_filter(node)
         if shared is not None:
@@ -119,6 +120,17 @@ async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLi
     except AddressRefused as refusal:
         nodes.detached(link, closed=True)
         client.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
+
+
+def _check_maker(client: AmqpClient, node: AddressedNode) -> None:
+    """Raise AddressRefused for a temporary node of another broker: only the connection that made it receives from it.
+
+    Whether it is still there is not known here.
+    """
+    topic = queue_topic(node.name) if node.kind == QUEUE else node.name
+    maker = client.services.space.maker_elsewhere(topic)
+    if maker:
+        raise AddressRefused(conditions.RESOURCE_LOCKED, f"{node!r} belongs to a client of broker {maker}")
 
 
 async def _new_node(client: AmqpClient, session: Session, link: OutgoingLink, source: Source) -> AddressedNode:

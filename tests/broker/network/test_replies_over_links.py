@@ -5,9 +5,10 @@ import asyncio
 from sluicegate.protocols.amqp.codec.sections import PROPERTIES
 from sluicegate.protocols.amqp.codec.termini import Target
 from sluicegate.protocols.amqp.messages.decode import body_bytes_of
+from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.encoding import encode_composite
 from sluicegate.protocols.mqtt.codec.properties import RESPONSE_TOPIC
-from support.amqp.client import AmqpClient
+from support.amqp.client import AmqpClient, refused_with
 from support.amqp.temporary_nodes import BODY, made_queue
 from support.broker.linked_brokers import Brokers, until
 from support.flow.client import FlowClient
@@ -62,6 +63,20 @@ async def test_an_amqp_client_answers_to_a_temporary_topic_of_the_neighbor(netwo
     asking.flow(1, 10)
     await asking.round_trip()
     await is_answered(network, asking, address)
+
+
+async def test_only_the_client_that_a_temporary_node_was_made_for_receives_from_it(network: Brokers) -> None:
+    """As at its own broker: another one is told whose it is."""
+    asking, queue = await asking_client(network)
+    made = await asking.sender("maker", Target(None, dynamic=True, capabilities=["temporary-topic"]), handle=1)
+    assert isinstance(made.target, Target)
+    assert made.target.address is not None
+    other = await AmqpClient.open(network["b"].amqp_port, "other")
+    for handle, address in enumerate((queue, made.target.address)):
+        answer = await other.receiver(f"spy-{handle}", address, handle=handle)
+        assert await refused_with(other, answer) == conditions.RESOURCE_LOCKED
+    asking.vanish()
+    other.vanish()
 
 
 async def test_a_device_answers_to_the_temporary_queue_that_an_amqp_request_names(network: Brokers) -> None:

@@ -7,9 +7,6 @@ test.
 from typing import Final
 
 ONE_BROKER: Final[dict[str, str]] = {
-    "tests/interop/test_rhea_consuming.py::test_an_answer_comes_back_to_a_dynamic_source": (
-        "a temporary queue is known at the broker where it was made, so another client is told that there is none"
-    ),
     "tests/interop/test_proton_transactions.py::test_a_commit_moves_everything": (
         "a transaction of AMQP settles messages of the broker that accepted the connection"
     ),
