@@ -68,7 +68,7 @@ def modules_named_in(source: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("rooms", "extras"), [(ROOMS, ("tracing", "bridge")), (JOBS, ("spark", "jobs"))], ids=["gateway", "jobs"]
+    ("rooms", "extras"), [(ROOMS, ("tracing", "bridge", "cluster")), (JOBS, ("spark", "jobs"))], ids=["gateway", "jobs"]
 )
 def test_everything_that_is_imported_is_declared(rooms: tuple[str, ...], extras: tuple[str, ...]) -> None:
     declared = named([*PROJECT["dependencies"], *(each for extra in extras for each in EXTRAS[extra])])

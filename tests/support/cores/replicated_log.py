@@ -15,7 +15,7 @@ COPIES_MAX: Final = 6
 BEGIN: Final = Begin(incarnation=7, broker="edge")
 
 
-class Stream:
+class ModelStream:
     """What the servers agree on. `checks`: whether an append has to name the last sequence."""
 
     def __init__(self, *, checks: bool) -> None:
@@ -47,7 +47,7 @@ class Cluster:
 
     def __init__(self, seed: int, *, checks: bool = True, make: Callable[[str], Replica] | None = None) -> None:
         self.rng: Final = random.Random(seed)
-        self.stream: Final = Stream(checks=checks)
+        self.stream: Final = ModelStream(checks=checks)
         self._make: Final = make or (lambda name: Replica(name, "0"))
         self.replicas = [self._make(name) for name in "abc"]
         self.records: list[list[Record]] = [[], [], []]  # of each replica

@@ -1,0 +1,234 @@
+"""A log in a stream of three NATS servers: what they do is what the replicated log relies on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+
+import pytest
+
+from sluicegate.storage.replication.jetstream import JetStream, connected
+from sluicegate.storage.replication.messages import Begin
+from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
+from sluicegate.storage.replication.stream import StoredMessage, StreamFull, StreamRefused, StreamUnavailable
+from support.processes.nats import NatsCluster
+
+WITHIN_S = 60
+NAMES = count(1)
+
+
+@asynccontextmanager
+async def stream(servers: NatsCluster, *, bytes_max: int = 64 << 20) -> AsyncIterator[JetStream]:
+    """A stream of its own for a test."""
+    async with opened(servers, f"broker {next(NAMES)}") as found:
+        await until_created(found, bytes_max)
+        yield found
+
+
+@asynccontextmanager
+async def opened(servers: NatsCluster, broker: str) -> AsyncIterator[JetStream]:
+    """The stream of a broker, over a connection of its own."""
+    client = await connected(servers.urls)
+    try:
+        yield JetStream(client, broker)
+    finally:
+        await client.close()
+
+
+async def until_created(stream: JetStream, bytes_max: int) -> None:
+    """Create the stream as soon as the servers have found each other."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                await stream.create(replica_count=3, bytes_max=bytes_max)
+                return
+            except (StreamUnavailable, StreamRefused):
+                await asyncio.sleep(0.1)
+
+
+async def stored(stream: JetStream, append: Append) -> int:
+    """Append, and again until it is stored."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                sequence = await stream.append(append)
+            except StreamUnavailable:
+                sequence = None
+            if sequence is not None:
+                return sequence
+            if await stream.at(append.expected + 1) == append.data:
+                return append.expected + 1
+
+
+async def read_on(stream: JetStream, after: int, wait_s: float) -> list[StoredMessage]:
+    """Read, and again if the servers are not ready."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                return await stream.read(after, wait_s)
+            except StreamUnavailable:
+                await asyncio.sleep(0.05)
+
+
+async def test_an_append_is_stored_where_it_belongs_and_nowhere_else(servers: NatsCluster) -> None:
+    async with stream(servers) as log:
+        assert await log.append(Append(0, b"one")) == 1
+        assert await log.append(Append(1, b"two")) == 2
+        assert await log.append(Append(1, b"other")) is None
+        assert await log.append(Append(3, b"other")) is None
+        assert await log.append(Append(1, b"two")) is None  # a second copy
+        assert [await log.at(sequence) for sequence in (1, 2, 3)] == [b"one", b"two", None]
+        assert (await log.bounds())[:2] == (1, 2)
+
+
+async def test_messages_are_read_in_order_and_waited_for(servers: NatsCluster) -> None:
+    async with stream(servers) as log, opened(servers, log.broker) as other:
+        assert await read_on(log, 0, 0.05) == []
+        for number in range(20):
+            await stored(log, Append(number, b"%d" % number * 50_000))
+        read: list[tuple[int, bytes]] = []
+        while len(read) < 20:
+            read += await read_on(log, len(read), 1.0)
+        assert read == [(number + 1, b"%d" % number * 50_000) for number in range(20)]
+        waiting = asyncio.create_task(read_on(log, 20, 10.0))
+        await asyncio.sleep(0)
+        await stored(other, Append(20, b"later"))
+        assert await waiting == [(21, b"later")]
+        assert await read_on(log, 5, 1.0) == [*read[5:], (21, b"later")]
+
+
+async def test_a_trim_deletes_what_is_before_it_and_a_late_one_nothing(servers: NatsCluster) -> None:
+    async with stream(servers) as log:
+        for number in range(10):
+            await stored(log, Append(number, b"%d" % number))
+        await log.trim(7)
+        await log.trim(3)
+        assert (await log.bounds())[:2] == (7, 10)
+        assert await log.at(6) is None
+        assert [each.sequence for each in await read_on(log, 2, 1.0)] == [7, 8, 9, 10]
+        assert await log.append(Append(10, b"next")) == 11
+
+
+async def test_a_full_stream_refuses_and_takes_again_after_a_trim(servers: NatsCluster) -> None:
+    async with stream(servers, bytes_max=1 << 20) as log:
+        for end in range(10):
+            await stored(log, Append(end, bytes(100_000)))
+        with pytest.raises(StreamFull, match="maximum bytes exceeded"):
+            await log.append(Append(10, bytes(100_000)))
+        end = 10
+        await log.trim(end)
+        assert await log.append(Append(end, bytes(100_000))) == end + 1
+
+
+async def test_a_stream_with_settings_that_lose_messages_is_told(servers: NatsCluster) -> None:
+    async with stream(servers) as log:
+        assert await log.differences(replica_count=3, bytes_max=64 << 20) == {}
+        assert await log.differences(replica_count=5, bytes_max=1 << 20) == {"num_replicas": 3, "max_bytes": 64 << 20}
+        with pytest.raises(StreamRefused, match="already in use"):
+            await log.create(replica_count=3, bytes_max=1 << 20)
+
+
+async def test_servers_that_are_away_are_told_from_a_refusal(servers: NatsCluster) -> None:
+    with pytest.raises(StreamUnavailable, match=r"no NATS server at nats://127\.0\.0\.1:1 answers"):
+        await connected(["nats://127.0.0.1:1"], within_s=0.5)
+    client = await connected(servers.urls)
+    missing = JetStream(client, "never made", answer_s=0.5)
+    with pytest.raises(StreamUnavailable):
+        await missing.append(Append(0, b"lost"))
+    with pytest.raises(StreamRefused, match="stream not found"):
+        await missing.bounds()
+    await client.close()
+
+
+async def test_the_owner_is_fenced_by_the_next_one(servers: NatsCluster) -> None:
+    async with stream(servers) as one, opened(servers, one.broker) as two:
+        await stored(one, Append(0, first_message(Begin(7, "edge"), 0)))
+        old, new = Replica("a", "0"), Replica("b", "0")
+        await took_over(old, one, 1)
+        await proposed(old, one, b"first")
+        await took_over(new, two, 2)
+        with pytest.raises(OwnershipLost, match="another replica has written message 4 of the log"):
+            await proposed(old, one, b"lost")
+        assert old.role is Role.STANDBY
+        await proposed(new, two, b"second" * 200_000)
+        assert await records(one) == [b"first", b"second" * 200_000]
+
+
+async def test_nothing_is_lost_or_doubled_while_servers_are_killed(servers: NatsCluster) -> None:
+    """Each server in turn is killed and started again while an owner appends."""
+    async with stream(servers) as log:
+        await stored(log, Append(0, first_message(Begin(7, "edge"), 0)))
+        owner = Replica("a", "0")
+        await took_over(owner, log, 1)
+        confirmed: list[bytes] = []
+        enough = asyncio.Event()
+
+        async def publishes() -> None:
+            while not enough.is_set():
+                record = b"record %d" % len(confirmed)
+                await proposed(owner, log, record)
+                confirmed.append(record)
+
+        publishing = asyncio.create_task(publishes())
+        for server in servers.servers:
+            await more(confirmed, 20)
+            server.kill()
+            await more(confirmed, 20)
+            server.start()
+        await more(confirmed, 20)
+        enough.set()
+        await publishing
+        assert await records(log) == confirmed
+
+
+async def more(confirmed: list[bytes], number: int) -> None:
+    """Wait until so many more records are confirmed."""
+    wanted = len(confirmed) + number
+    async with asyncio.timeout(WITHIN_S):
+        while len(confirmed) < wanted:
+            await asyncio.sleep(0.01)
+
+
+async def took_over(replica: Replica, log: JetStream, revision: int) -> None:
+    """Take over, as the key of this revision allows."""
+    replica.take_key(revision)
+    async with asyncio.timeout(WITHIN_S):
+        while replica.role is not Role.OWNER:
+            append = replica.append_epoch((await log.bounds()).last, 0)
+            if append is not None:
+                await log.append(append)
+            for sequence, data in await read_on(log, replica.read_through, 1.0):
+                replica.read(sequence, data)
+
+
+async def proposed(replica: Replica, log: JetStream, record: bytes) -> None:
+    """Append a record, whatever the servers do meanwhile."""
+    appends = replica.propose(record, 0)
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            for append in appends:
+                try:
+                    sequence = await log.append(append)
+                    if sequence is not None and replica.confirm(append, sequence):
+                        return
+                except StreamUnavailable:
+                    break
+            try:
+                if replica.look(await log.at(replica.oldest_place())):
+                    return
+            except (StreamUnavailable, StreamRefused):
+                await asyncio.sleep(0.05)
+            appends = replica.retry()
+
+
+async def records(log: JetStream) -> list[bytes]:
+    """Return all records, as a replica reads them."""
+    reader = Replica("reader", "0")
+    end = (await log.bounds()).last
+    found: list[Record] = []
+    async with asyncio.timeout(WITHIN_S):
+        while reader.read_through < end:
+            for sequence, data in await read_on(log, reader.read_through, 1.0):
+                record = reader.read(sequence, data)
+                found += [] if record is None else [record]
+    return [each.data for each in found]
