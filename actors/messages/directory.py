@@ -118,6 +118,7 @@ class DefineConsumerQueues:
 
     definitions: VirtualDestinations
     are_made: bool  # those of virtual topics, for their consumers; else administrators create them
+    is_home: Callable[[str], bool]  # whether a queue that definitions name is made here, and not at another broker
 
 
 @dataclass(slots=True)

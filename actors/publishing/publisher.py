@@ -12,7 +12,7 @@ from sluicegate.actors.publishing.result import ForwardingResult, PublishResult
 from sluicegate.actors.publishing.retain import retain, retain_again
 from sluicegate.messaging.clients.rights import ClientRights
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.message.batch import AT_MOST_ONCE, MessageBatch
+from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.messaging.message.keys import key_hashes
 from sluicegate.messaging.message.publication import Publication
@@ -288,6 +288,8 @@ class Publisher:
         if not self._spool_mixed(queues, parts, batch, token, result):
             return
         if parts is not None:
+            if not guaranteed:
+                self._spool_named(rows_by_route, batch)
             self._count_sent(batch, parts.send())
         self._count_unrouted(batch, unrouted_count)
         result.routed = unrouted_count < batch.count
@@ -358,6 +360,8 @@ class Publisher:
         elif result.refusal != ADMITTED:  # a target queue that does not exist
             return
         if links is not None:
+            if links.is_named and not guaranteed:
+                self._spool_named({route: list(range(batch.count))}, batch)
             outputs = links.beside if guaranteed else links.outputs
             for output in outputs:
                 output.send(batch, SUBSCRIBERS)
@@ -560,6 +564,26 @@ class Publisher:
         if not queues and result.refusal == ADMITTED:
             return True
         return self._spool_to({queue: in_order(batch, rows) for queue, rows in queues.items()}, batch, token, result)
+
+    def _spool_named(self, rows_by_route: dict[Route, list[int]], batch: MessageBatch) -> None:
+        """Put direct messages that name a queue of a neighbor into the queues of links, which lose none of them.
+
+        Their publisher is told nothing, as when a queue here takes them or drops them.
+        """
+        for route, rows in rows_by_route.items():
+            if route.links is None or not route.links.is_named:
+                continue
+            stored = batch.select(rows)
+            stored.qos = AT_LEAST_ONCE
+            [output] = route.links.stored
+            target = self._space.link_queues[output]
+            verdict = target.gate.verdict(stored)
+            if verdict != ADMITTED:
+                target.gate.refuse(verdict, stored.count, hears=False)
+                continue
+            target.gate.reserve(stored)
+            publication = Publication(stored, publisher=None, token=0, partitions_count=1)
+            target.partitions[0].address.post(Append(stored, publication, None))
 
     def _spool_chosen(
         self,

@@ -33,7 +33,6 @@ from sluicegate.gateway.config.sections.node import Queues as QueuesSection
 from sluicegate.gateway.node.recovery import restore_retained
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.shared_limits import SharedLimits
-from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.observability.statistics import SAMPLE_MS, QueueRates, ReaderBatches
 from sluicegate.gateway.provisioning.bridges import Bridges
 from sluicegate.gateway.provisioning.profiles import ACL, CLIENT, AnyProfiles, Kind, P, Profiles, V
@@ -342,20 +341,23 @@ class MessageVpn:
     async def _declare(self) -> None:
         self.warnings = await declare_queues(self.queues, self._declared_here())
         self.warnings += await define_virtual_destinations(
-            self.name, self.config.virtual_destinations, queues=self.queues, router=self.router
+            self.name,
+            self.config.virtual_destinations,
+            queues=self.queues,
+            router=self.router,
+            is_home=self._is_home_of,
         )
 
     def _declared_here(self) -> QueuesSection:
         """Return the section of queues, without those whose home is another broker of this machine."""
-        section, siblings = self.config.queues, self._services.environment.siblings
-        if siblings is None:
-            return section
-        here = tuple([each for each in section.declared if self._is_home_of(each.config.name, siblings)])
+        section = self.config.queues
+        here = tuple([each for each in section.declared if self._is_home_of(each.config.name)])
         return section.model_copy(update={"declared": here})
 
-    def _is_home_of(self, queue: str, siblings: Siblings) -> bool:
+    def _is_home_of(self, queue: str) -> bool:
         """Return whether a queue of the configuration belongs here. Since the start it may have moved."""
-        if queue in self.ways.targets:
+        siblings = self._services.environment.siblings
+        if siblings is None or queue in self.ways.targets:
             return True
         neighbors = self.space.neighbors
         if self.is_started and neighbors is not None and neighbors.queues.homes(queue):

@@ -5,7 +5,7 @@ destinations name queues, and are put in force after them.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Final, cast
 
@@ -99,14 +99,22 @@ def _said(value: object) -> str:
 
 
 async def define_virtual_destinations(
-    vpn: str, section: VirtualDestinationsSection, *, queues: ActorCell, router: ActorCell
+    vpn: str,
+    section: VirtualDestinationsSection,
+    *,
+    queues: ActorCell,
+    router: ActorCell,
+    is_home: Callable[[str], bool],
 ) -> list[str]:
-    """Put the definitions of a message VPN in force, and make the queues that they name. Return their warnings."""
+    """Put the definitions of a message VPN in force, and make the queues that they name. Return their warnings.
+
+    `is_home` returns whether a queue is made here, and not at another broker of this machine.
+    """
     definitions = section.definitions()
     warnings = _virtual_destination_warnings(vpn, section)
     for text in warnings:
         log.warning("%s", text)
-    await queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues))
+    await queues.ask(DefineConsumerQueues(definitions, section.create_consumer_queues, is_home))
     await queues.ask(MakeNamedQueues())
     await router.ask(DefineVirtualDestinations(definitions, section.selector_cache.rules()))
     return warnings

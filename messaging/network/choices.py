@@ -106,17 +106,22 @@ def for_queue(name: str, failed_count: int = NEVER_DELIVERED, ttl_ms: int = 0) -
     )
 
 
+def naming(headers: Headers | None, name: str, ttl_ms: int = 0) -> Headers:
+    """Return the headers of a message that is for one queue of the neighbor."""
+    changed = Headers() if headers is None else headers.copy()
+    changed.link_targets = targets_value(for_queue(name, ttl_ms=ttl_ms))
+    return changed
+
+
 def to_queue(headers: Headers | None, name: str, wall_ms: int, *, restarts: bool) -> Headers:
     """Return the headers of a message on its way to one queue of the neighbor.
 
     `restarts`: its time to live begins when it comes to that queue, and it does not expire in the link queue.
     """
-    changed = Headers() if headers is None else headers.copy()
-    ttl_ms = 0
-    if restarts and changed.expires_at_ms > 0:
-        ttl_ms = max(1, changed.expires_at_ms - wall_ms)
-        changed.expires_at_ms = 0
-    changed.link_targets = targets_value(for_queue(name, ttl_ms=ttl_ms))
+    if not restarts or headers is None or headers.expires_at_ms == 0:
+        return naming(headers, name)
+    changed = naming(headers, name, max(1, headers.expires_at_ms - wall_ms))
+    changed.expires_at_ms = 0
     return changed
 
 

@@ -123,9 +123,12 @@ class LinkRoute:
 
     A guaranteed message goes into the queues of the links in `stored`, also for direct subscribers there, and directly
     to the neighbors in `beside`. A direct message goes to those in `outputs`.
+
+    With `is_named`, it is for one queue of one neighbor, which the message names, and goes through the link's queue,
+    guaranteed or not.
     """
 
-    __slots__ = ("_candidates", "beside", "groups", "home", "matches", "outputs", "stored")
+    __slots__ = ("_candidates", "beside", "groups", "home", "is_named", "matches", "outputs", "stored")
 
     def __init__(
         self,
@@ -133,8 +136,11 @@ class LinkRoute:
         groups: list[RemoteGroup],
         stored: dict[LinkOutput, None],
         home: QueueHome | None = None,
+        *,
+        is_named: bool = False,
     ) -> None:
-        self.home: Final = home  # of a queue that the topic names; None: it is no queue's topic
+        self.home: Final = home  # of the queue that it leads to, and that is asked; None: there is none
+        self.is_named: Final = is_named
         self.matches: Final = matches  # neighbors that are there, each once, in the order of their interest
         self.groups: Final = groups
         self.outputs: Final = [match.output for match in matches]

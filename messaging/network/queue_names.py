@@ -40,14 +40,14 @@ class QueueFacts(NamedTuple):
     egress_enabled: bool
     reject_behavior: int  # of messaging.message.refusals: whether publishers hear of refusals
     is_full: bool = False  # it has refused something for its quota, and still holds more than its lower threshold
-    takes_dead: bool = True  # its broker takes dead messages for it; earlier releases do not
+    takes_named: bool = True  # its broker takes messages of other topics that name it; earlier releases do not
 
     def text(self) -> str:
         """Return the facts as they travel: words, each `name=value`."""
         return (
             f"access={self.access_type} partitions={self.partition_count} size={self.message_bytes_max}"
             f" in={self.ingress_enabled:d} out={self.egress_enabled:d} reject={self.reject_behavior}"
-            f" full={self.is_full:d} dead={self.takes_dead:d}"
+            f" full={self.is_full:d} named={self.takes_named:d}"
         )
 
     def verdict(self, batch: MessageBatch) -> int:
@@ -89,7 +89,7 @@ def facts_in(text: str) -> QueueFacts:
             words["out"] == "1",
             _number(words.get("reject", str(REJECT_NEVER))),
             words.get("full") == "1",
-            words.get("dead") == "1",
+            words.get("named") == "1",
         )
     except (KeyError, ValueError):
         raise ValueError(f"a queue is described by {text!r:.100}") from None

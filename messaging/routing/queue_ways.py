@@ -63,7 +63,7 @@ class QueueWays:
             return QueueWay(None, waits=f"queue {name} is about to get another home")
         home = space.queue_home(name)
         if home is not None:
-            if not home.facts.takes_dead:
+            if not home.facts.takes_named:
                 return _NOWHERE
             queue = space.link_queues.get(home.output)
             if queue is None:

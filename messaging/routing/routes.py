@@ -79,12 +79,13 @@ class Forwarding:
 
 @final
 class Copy:
-    """A message under another topic, made by a definition, and its route."""
+    """A message under another topic, or for a queue at another broker, made by a definition, and its route."""
 
-    __slots__ = ("marks", "route", "topic")
+    __slots__ = ("marks", "queue", "route", "topic")
 
-    def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]], route: "Route") -> None:
+    def __init__(self, topic: str, marks: list[tuple[str, UserPropertyValue]], route: "Route", queue: str = "") -> None:
         self.topic = topic
+        self.queue = queue  # that the message names, at the only neighbor of the route; empty: none
         self.marks = marks  # user properties that the copy adds to those of the message
         self.route = route
 
@@ -151,7 +152,7 @@ class Route:
         self.is_empty = not (has_receiver or choices is not None or forwarding is not None)
         # The same for direct messages: neighbors that are away get guaranteed ones only.
         self.is_empty_for_direct = self.is_empty
-        if links is not None and not (links.outputs or links.groups):
+        if links is not None and not (links.outputs or links.groups or links.is_named):
             has_local = bool(direct or guaranteed or queues or groups)
             self.is_empty_for_direct = not (has_local or choices is not None or forwarding is not None)
         self.places_count = len(direct) + len(guaranteed) + len(queues) + len(groups)  # the cost of caching it

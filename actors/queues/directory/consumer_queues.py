@@ -5,6 +5,7 @@ Queues that a definition names exist from when it is loaded.
 """
 
 import logging
+from collections.abc import Callable
 
 from sluicegate.actors.messages.directory import NAMED, TEMPORARY, CreateQueue, LocalQueue
 from sluicegate.actors.runtime.asks import LoopFuture, gather
@@ -23,18 +24,29 @@ class ConsumerQueues:
     def __init__(self, templates: QueueTemplates) -> None:
         self._templates = templates
         self._definitions = NO_DEFINITIONS
-        self.named: list[str] = []  # by a definition
+        self._named: list[str] = []  # by a definition
+        self._is_home: Callable[[str], bool] = _is_always_home
         self._are_made = False
 
-    def define(self, definitions: VirtualDestinations, *, are_made: bool) -> None:
-        """Apply definitions; with `are_made`, the queues of virtual topics are created for their consumers."""
+    def define(self, definitions: VirtualDestinations, *, are_made: bool, is_home: Callable[[str], bool]) -> None:
+        """Apply definitions; with `are_made`, the queues of virtual topics are created for their consumers.
+
+        `is_home` returns whether a queue that a definition names is to be at this broker.
+        """
         self._definitions = definitions
-        self.named = definitions.queue_names()
+        self._named = definitions.queue_names()
         self._are_made = are_made
+        self._is_home = is_home
+
+    def named_here(self) -> list[str]:
+        """Return the queues that definitions name, and that are to be at this broker."""
+        return [name for name in self._named if self._is_home(name)]
 
     def calls_for(self, name: str) -> bool:
         """Return whether a queue of this name is created for a client that wants to consume from it."""
-        return name in self.named or (self._are_made and self._definitions.consumes_virtual_topic(name))
+        return (name in self._named and self._is_home(name)) or (
+            self._are_made and self._definitions.consumes_virtual_topic(name)
+        )
 
     def may_have_wildcards(self, name: object) -> bool:
         """Return whether a queue's name may be a pattern of topics, all of which it would collect."""
@@ -63,6 +75,11 @@ class ConsumerQueues:
             log.warning("queue %r was not made for its consumer: %s", name, problem)
             return None
         return CreateQueue(definition, NAMED if durable else TEMPORARY, durable=durable, must_be_new=False)
+
+
+def _is_always_home(_: str) -> bool:
+    """Return that a queue is to be here: nobody says otherwise."""
+    return True
 
 
 def found_later(name: str, created: LoopFuture[LocalQueue]) -> LoopFuture[LocalQueue | None]:

@@ -161,7 +161,7 @@ class QueueDirectory(LoopActor):
             FindElsewhere: self._set_elsewhere,
             MakeNamedQueues: self._make_named_queues,
             DefineConsumerQueues: lambda message: self._consumer_queues.define(
-                message.definitions, are_made=message.are_made
+                message.definitions, are_made=message.are_made, is_home=message.is_home
             ),
             DeleteQueue: self._delete,
             NotifyConsumers: self._notify_consumers,
@@ -339,7 +339,7 @@ class QueueDirectory(LoopActor):
         return None if made is None else found_later(name, self._create(made))
 
     def _make_named_queues(self, _: MakeNamedQueues) -> LoopFuture[None]:
-        names = [name for name in self._consumer_queues.named if name not in self._queues.by_name]
+        names = [name for name in self._consumer_queues.named_here() if name not in self._queues.by_name]
         answer: LoopFuture[None] = LoopFuture()
 
         def make_some(_: object) -> None:

@@ -9,6 +9,7 @@ from typing import final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers, NativeFields, marked
+from sluicegate.messaging.network.choices import naming
 from sluicegate.messaging.routing.routes import Route
 
 
@@ -40,15 +41,19 @@ class Expansion:
             for copy in copies:
                 if copy.route.is_empty and not self._source.retain:
                     continue  # no queue or client would get it, now or later
-                headers = marked(self._source.headers_of(row), copy.marks, self._natives)
-                self._append(row, copy.topic, headers, copy.route, is_copy=True)
+                headers = self._source.headers_of(row)
+                if copy.marks:
+                    headers = marked(headers, copy.marks, self._natives)
+                if copy.queue:
+                    headers = naming(headers, copy.queue)
+                self._append(row, copy.topic, headers, copy.route, is_copy=not copy.queue)
 
     def batch(self) -> MessageBatch:
         """Return the rows and their copies as one batch."""
         return self._built(list(range(len(self._payloads))))
 
     def copies(self) -> MessageBatch | None:
-        """Return the copies alone, None when there are none."""
+        """Return the copies under other topics alone, None when there are none."""
         rows = [row for row, is_copy in enumerate(self._is_copy) if is_copy]
         return self._built(rows) if rows else None
 

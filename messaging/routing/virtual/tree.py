@@ -106,6 +106,7 @@ class _Walk:
         self._missing: list[str] = []
         self._lost: list[str] = []
         self._legs: list[_Leg] = []
+        self._elsewhere: dict[str, Copy | None] = {}  # queues of neighbors, and what goes there beside the legs
         self._is_partial = False
         self._is_concurrent = False
 
@@ -114,6 +115,7 @@ class _Walk:
         own = _Leg(root.topic, [])
         self._take(root, own, "", spares=False)
         copies = [Copy(leg.topic, leg.marks, leg.route()) for leg in self._legs]
+        copies += [copy for copy in self._elsewhere.values() if copy is not None]
         plain = own.route()
         is_somewhere = bool(copies or self._missing or self._lost) or not plain.is_empty
         if is_somewhere and not (copies or self._missing or self._lost or self._spared or self._is_partial):
@@ -168,13 +170,30 @@ class _Walk:
             else:
                 leg.granted[found.subscriber] = max(found.qos, leg.granted.get(found.subscriber, -1))
         leg.groups.update(matches.groups)
-        has_home = matches.links is not None and leg.topic == node.topic  # a neighbor's queue is known by its own topic
-        if has_home:
-            leg.links = matches.links
+        has_home = matches.links is not None and self._deliver_over_links(node, matches.links, leg, spares=spares)
         for target in matches.queues:
             self._deliver_to_queue(target, leg, spares=spares)
         if is_queue_topic(node.topic) and not (matches.queues or has_home or node.forks):
             (self._lost if spares else self._missing).append(queue_name_of(node.topic))
+
+    def _deliver_over_links(self, node: TreeNode, links: LinkRoute, leg: _Leg, *, spares: bool) -> bool:
+        """Deliver to neighbors; return whether that is possible.
+
+        A neighbor's queue is reached by its own topic. A message of another topic has to name it.
+        """
+        home = links.home
+        if home is not None and home.name in self._elsewhere:
+            return True
+        if leg.topic == node.topic:
+            leg.links = links
+            if home is not None:
+                self._elsewhere[home.name] = None
+            return True
+        if home is None or not home.facts.takes_named or not links.stored:
+            return False
+        named = LinkRoute([], [], dict.fromkeys(links.stored), None if spares else home, is_named=True)
+        self._elsewhere[home.name] = Copy(leg.topic, leg.marks, route_to({}, {}, {}, links=named), home.name)
+        return True
 
     def _deliver_to_queue(self, target: QueueTarget, leg: _Leg, *, spares: bool) -> None:
         if target not in self._seen:

@@ -19,9 +19,6 @@ ONE_BROKER: Final[dict[str, str]] = {
     "tests/stories/test_first_steps_on_the_command_line.py::test_a_second_gateway_on_the_same_data_folder_is_refused": (
         "one broker alone refuses the data folder of several before it finds it in use"
     ),
-    "tests/stories/test_orders_reach_two_systems.py": (
-        "a queue that a composite destination forwards to is made at every broker"
-    ),
 }
 
 

@@ -175,7 +175,7 @@ def test_messages_wait_for_the_queue_of_a_link() -> None:
 def test_a_broker_of_an_earlier_release_takes_no_dead_messages() -> None:
     """It would give them to the subscribers of their topic."""
     place = Place()
-    place.tells("n", facts=facts_in(FACTS.text().replace(" dead=1", "")))
+    place.tells("n", facts=facts_in(FACTS.text().replace(" named=1", "")))
     assert place.way() == ""
 
 

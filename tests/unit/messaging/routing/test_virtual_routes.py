@@ -6,10 +6,14 @@ from hypothesis import strategies as st
 
 from sluicegate.messaging.message.batch import AT_LEAST_ONCE, AT_MOST_ONCE, MessageBatch
 from sluicegate.messaging.message.headers import Headers
+from sluicegate.messaging.message.refusals import REJECT_ALWAYS
+from sluicegate.messaging.network.interest import Change
+from sluicegate.messaging.network.link import LinkOutput
+from sluicegate.messaging.network.queue_names import QueueFacts, queue_interest
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.destinations import QueueTarget, Subscriber, Subscription
-from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, TopicSpace
+from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, Forwarding, TopicSpace
 from sluicegate.messaging.routing.virtual.definitions import (
     QUEUE,
     TOPIC,
@@ -23,7 +27,7 @@ from sluicegate.messaging.routing.virtual.resolver import HOPS_MAX, VirtualRoute
 from sluicegate.messaging.routing.virtual.validation import errors_of
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.subscription_index import SubscriptionIndex
-from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic_filter
+from sluicegate.messaging.topics.syntax import Syntax, parse_filter, queue_topic, queue_topic_filter
 
 COLORS = ["red", "blue"]
 QUEUES = ["q0", "q1", "q2", "Consumer.A.t0", "Consumer.B.t0", "Consumer.A.t1"]
@@ -231,3 +235,67 @@ def test_no_topic_of_a_pattern_escapes_its_filters(
         for number, topic_filter in enumerate(names.exported_filters()):
             index.add(topic_filter, number, number)
         assert index.match(topic)
+
+
+class Elsewhere:
+    """A neighbor with the queue `far`, and a link queue for it."""
+
+    def __init__(self, space: TopicSpace, *, takes_named: bool = True) -> None:
+        self.output = LinkOutput("n")
+        gate = QueueGate(None, usage_bytes_max=1, message_bytes_max=1)
+        self.queue = QueueTarget("#link/n", gate, Pressure(high_bytes=1, low_bytes=0), durable=True)
+        facts = QueueFacts("exclusive", 0, 10, True, True, REJECT_ALWAYS)._replace(takes_named=takes_named)
+        space.change_neighbor(self.output, Change([queue_interest("far", facts)], []))
+        space.keep_for(self.output, self.queue)
+
+
+def forwarding_of(space: TopicSpace, topic: str) -> Forwarding:
+    found = space.route_of_row(message(topic, "red"), 0).forwarding
+    assert found is not None
+    return found
+
+
+def test_a_queue_of_a_neighbor_gets_the_message_of_another_topic_by_name_and_once() -> None:
+    """Its own topic leads there, and would change the message's."""
+    to = [ForwardTarget(QUEUE, "q0"), ForwardTarget(QUEUE, "far"), ForwardTarget(QUEUE, "via")]
+    via = composite(QUEUE, "via", [ForwardTarget(QUEUE, "far")], 0)
+    space = space_with(["q0", "via"], VirtualDestinations(composites=(composite(TOPIC, "in", to, 0), via)))
+    elsewhere = Elsewhere(space)
+    forwarding = forwarding_of(space, "in")
+    assert forwarding.missing == []
+    (copy,) = forwarding.copies
+    assert (copy.topic, copy.queue, copy.marks) == ("in", "far", [])
+    links = copy.route.links
+    assert links is not None
+    assert (links.stored, links.outputs, links.is_named) == ([elsewhere.output], [], True)
+    assert links.home is not None, "it is asked what it refuses"
+    assert not copy.route.is_empty_for_direct
+    assert space.queues_of(space.route_of_row(message("in", "red"), 0))[-1] is elsewhere.queue
+
+
+def test_a_queue_of_a_neighbor_that_may_be_left_out_is_not_asked() -> None:
+    tap = CompositeDestination(
+        (), TOPIC, NamePattern("in"), (ForwardTarget(QUEUE, "far"),), drop_on_resource_limit=True
+    )
+    space = space_with([], VirtualDestinations(composites=(tap,)))
+    Elsewhere(space)
+    (copy,) = forwarding_of(space, "in").copies
+    assert copy.route.links is not None
+    assert copy.route.links.home is None
+
+
+def test_a_queue_of_a_neighbor_of_an_earlier_release_is_missing() -> None:
+    to = composite(TOPIC, "in", [ForwardTarget(QUEUE, "far")], 0)
+    space = space_with([], VirtualDestinations(composites=(to,)))
+    Elsewhere(space, takes_named=False)
+    assert forwarding_of(space, "in").missing == ["far"]
+
+
+def test_a_copy_for_a_queue_of_a_neighbor_has_the_topic_of_the_queue() -> None:
+    to = CompositeDestination(
+        (), TOPIC, NamePattern("in"), (ForwardTarget(QUEUE, "far"),), set_original_destination=True
+    )
+    space = space_with([], VirtualDestinations(composites=(to,)))
+    Elsewhere(space)
+    (copy,) = forwarding_of(space, "in").copies
+    assert (copy.topic, copy.queue) == (queue_topic("far"), "")
