@@ -188,10 +188,14 @@ class MessageVpn:
         self.space.refuses_unmatched = self.config.reject_msg_to_sender_on_no_subscription_match
         await self._declare()
         self.queues.inbox.post(SetQueueLimits(config.backpressure.limits(), self.config.queues.temporary_grace_s))
-        publishers = self.publishers.actor
-        assert isinstance(publishers, PublisherDirectory)
+        publishers = self._publisher_directory()
         publishers.publishers_max = config.flow.publishers_max
         publishers.remembered_ms = config.flow.publishers_remembered_s * 1000
+
+    def _publisher_directory(self) -> PublisherDirectory:
+        publishers = self.publishers.actor
+        assert isinstance(publishers, PublisherDirectory)
+        return publishers
 
     def configure(self, credentials: ConfiguredCredentials) -> frozenset[str]:
         """Put quotas and users of the configuration in force, with the credentials read from their files.
@@ -236,6 +240,8 @@ class MessageVpn:
             shared.endpoints.settle(self.queues_count)
             shared.sessions.settle(self.session_quota.kept_count)
             shared.session_bytes.settle(self.session_quota.usage_bytes)
+            shared.publishers.settle(self._publisher_directory().count)
+            shared.staged_bytes.settle(self._staged.staged_bytes)
 
         limits.settles(self.name, settle)
 
@@ -528,6 +534,10 @@ class MessageVpn:
             ttl_ms=config.stage_ttl_s * 1000,
             names_kept_ms=config.names_kept_s * 1000,
         )
+        self._staged = found.area
+        shared = self.clients.quota.shared
+        if shared is not None:
+            self._staged.shared = shared.staged_bytes
         self.gate.count_in(found.messages_count, found.area.staged_bytes)
         staging_services = StagingServices(
             partition_id, self.space, services.spool.inbox, services.threads, self.gate, services.runtime.rng
@@ -570,7 +580,7 @@ class MessageVpn:
 
     def _spawn_publishers(self) -> ActorCell:
         services, flow = self._services, self._services.config.flow
-        return self._spawn(
+        publishers = self._spawn(
             "publishers",
             lambda cell: PublisherDirectory(
                 cell,
@@ -581,13 +591,22 @@ class MessageVpn:
             ),
             name="flow-publishers",
         )
+        shared, directory = self.clients.quota.shared, publishers.actor
+        if shared is not None:
+            assert isinstance(directory, PublisherDirectory)
+            directory.shared = shared.publishers
+        return publishers
 
     def _make_http_flows(self) -> HttpFlows:
         services = self._services
         cell = self._spawn("flows", SupervisorActor, name="http-flows")
         siblings = services.environment.siblings
         broker = 0 if siblings is None else siblings.number
-        return HttpFlows(services.runtime, parent=cell, queues=self.queues, credit=services.credit, broker=broker)
+        flows = HttpFlows(services.runtime, parent=cell, queues=self.queues, credit=services.credit, broker=broker)
+        shared = self.clients.quota.shared
+        if shared is not None:
+            flows.shared = shared.http_flows
+        return flows
 
     def _spawn(self, kind: str, factory: Callable[[ActorCell], LoopActor], *, name: str = "") -> ActorCell:
         """Start a vital actor of the VPN: the node fails with it. Its name is its kind, unless given."""

@@ -12,6 +12,7 @@ rows, and publish.
 from itertools import pairwise
 from typing import Final, NamedTuple, final
 
+from sluicegate.messaging.limits.totals import SharedTotal
 from sluicegate.messaging.queues.definition import ANONYMOUS
 
 STAGING_PARTITION_ID: Final = 0  # of the message VPN `default`; ids of other partitions begin with 1
@@ -91,6 +92,7 @@ class StagingArea:
         self.open: dict[str, StagedTransaction] = {}
         self.committed: dict[str, CommittedName] = {}
         self.staged_bytes = 0
+        self.shared: SharedTotal | None = None  # what the other brokers of this machine have staged counts, too
         self.pages_count = 0
         self.expired_count = 0  # of transactions
 
@@ -115,12 +117,15 @@ class StagingArea:
             text = f"{self.staged_bytes} bytes in {self.pages_count} pages are staged; allowed: {self.bytes_max}"
             raise StagingRefused(TOO_MUCH_STAGED, text)
         transaction = self.open.get(name)
-        if transaction is None:
-            if len(self.open) >= TRANSACTIONS_MAX:
-                raise StagingRefused(TOO_MUCH_STAGED, f"{TRANSACTIONS_MAX} transactions are open")
-            transaction = self.open[name] = StagedTransaction(name, wall_ms, user)
-        elif transaction.committing:
+        if transaction is None and len(self.open) >= TRANSACTIONS_MAX:
+            raise StagingRefused(TOO_MUCH_STAGED, f"{TRANSACTIONS_MAX} transactions are open")
+        if transaction is not None and transaction.committing:
             raise StagingRefused(BUSY, f"transaction {name!r} is being committed")
+        if self.shared is not None and not self.shared.admits(self.staged_bytes + usage_bytes, self.bytes_max):
+            text = f"brokers of this machine have staged as many bytes as they may together: {self.bytes_max}"
+            raise StagingRefused(TOO_MUCH_STAGED, text)
+        if transaction is None:
+            transaction = self.open[name] = StagedTransaction(name, wall_ms, user)
         transaction.touched_ms = wall_ms
         first = self.next_sequence
         self.next_sequence = first + count

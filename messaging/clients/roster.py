@@ -109,6 +109,7 @@ class ClientRoster:
         self._connected: dict[str, _Connected] = {}  # by username
         self._visitors: dict[str, dict[ClientRights, None]] = {}  # by username
         self._profile_counts: dict[str, int] = {}  # connections, by the profile they came in with
+        self._owned: dict[str, int] = {}  # queues by user; counted while brokers of this machine share limits
 
     def share(self, places: SharedPlaces) -> None:
         """Share the limits of connections with the other brokers of this machine. Nobody is connected yet."""
@@ -125,6 +126,8 @@ class ClientRoster:
         for user in self._users():
             if user in self._usernames or user not in before:
                 self._renew(user)
+        for user in self._owned:
+            self._settle_owner(user)
 
     def set_username(self, name: str, username: ClientUsername | None) -> bool:
         """Set the account of a username; None removes it. Other usernames' connections stay. Its profiles exist.
@@ -135,6 +138,8 @@ class ClientRoster:
         if username is not None:
             self._usernames[name] = username
             self._renew(name)
+        if name in self._owned:
+            self._settle_owner(name)
         return before is not None and before.enabled and (username is None or not username.enabled)
 
     def set_client_profile(self, name: str, profile: ClientProfile | None) -> None:
@@ -146,6 +151,9 @@ class ClientRoster:
         for user in self._users():
             if self._username(user).client_profile == name:
                 self._renew(user)
+        for user in self._owned:
+            if self._username(user).client_profile == name:
+                self._settle_owner(user)
 
     def set_acl_profile(self, name: str, acl: AclProfile | None) -> None:
         """Replace an ACL profile, also for the clients connected with it. None: no username uses it."""
@@ -296,10 +304,22 @@ class ClientRoster:
         if total_count >= count_max or (shared is not None and not shared.endpoints.admits(total_count + 1, count_max)):
             text = f"503 Max Endpoints Exceeded: message VPN {self.vpn!r} has the {count_max} queues that it may have"
             self._refuse(ENDPOINT_COUNT, client, text)
-        if owned_count >= profile.max_endpoint_count_per_client_username:
-            count_max = profile.max_endpoint_count_per_client_username
+        count_max = profile.max_endpoint_count_per_client_username
+        if owned_count >= count_max or (
+            shared is not None and count_max < COUNT_MAX and not shared.owners.admits(user, owned_count + 1, count_max)
+        ):
             text = f"503 Max Endpoints Exceeded: user {user!r} owns the {count_max} queues that its profile allows"
             self._refuse(ENDPOINT_COUNT, client, text)
+
+    def owns(self, user: str, count: int) -> None:
+        """Take note of how many queues a user owns; none for an empty name."""
+        if self.quota.shared is None or not user:
+            return
+        if count:
+            self._owned[user] = count
+        else:
+            self._owned.pop(user, None)
+        self._settle_owner(user)
 
     def connected_count(self, user: str) -> int:
         """Return the number of connections of a user."""
@@ -337,6 +357,14 @@ class ClientRoster:
         if self._places is not None:
             is_limited = profile.max_connection_count_per_client_username < COUNT_MAX
             self._places.settle(PlaceOf.USERNAME, user, self.connected_count(user) if is_limited else 0)
+
+    def _settle_owner(self, user: str) -> None:
+        """Show the other brokers of this machine how many queues a user owns, while they are limited."""
+        shared = self.quota.shared
+        if shared is not None:
+            profile = self._profiles[self._username(user).client_profile]
+            is_limited = profile.max_endpoint_count_per_client_username < COUNT_MAX
+            shared.owners.settle(user, self._owned.get(user, 0) if is_limited else 0)
 
     def _username(self, user: str) -> ClientUsername:
         return self._usernames.get(user) or _NO_ACCOUNT

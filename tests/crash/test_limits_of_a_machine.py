@@ -1,10 +1,13 @@
 """Limits hold for all brokers of a machine together, also over the kill of one."""
 
+import asyncio
 from pathlib import Path
 
+import httpx
 import pytest
 
 from sluicegate.messaging.clients.homes import home_of
+from support.flow.client import FlowClient, Refused
 from support.hostile.message_shapes import MIB, QUOTA_EXCEEDED
 from support.mqtt.raw_client import RawClient
 from support.network.event_loops import RunOnLoop
@@ -18,6 +21,7 @@ QUOTA = 4 * MIB
 FULL, OVERFULL = 0.95 * QUOTA, 1.05 * QUOTA
 QUEUES = 4  # some have their home at each broker
 PAYLOAD = bytes(50_000)
+FEW = 3
 FEW_CONNECTIONS = f"[{{name: default, max_connection_count_per_client_username: {CONNECTIONS_MAX}}}]"
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -105,3 +109,33 @@ def _held(machine: MachineProcess) -> int:
 
 def _is_full(machine: MachineProcess) -> bool:
     return FULL < machine.metric("sluicegate_spool_messages_bytes") < OVERFULL
+
+
+def test_flows_of_http_clients_and_named_publishers_are_counted_over_all_brokers(tmp_path: Path) -> None:
+    settings: dict[str, object] = {"http.max_flows_per_client": FEW, "flow.publishers_max": FEW}
+    with MachineProcess(tmp_path, BROKERS, settings) as machine:
+        machine.create_queue("q", access_type="non-exclusive")
+        assert sorted(_flows_over_new_connections(machine)) == [204] * FEW + [503] * (ATTEMPTS - FEW)
+        assert asyncio.run(_publishers_admitted(machine)) == FEW
+
+
+def _flows_over_new_connections(machine: MachineProcess) -> list[int]:
+    """Ask for a flow over one connection after the other, which the kernel spreads."""
+    codes: list[int] = []
+    for _ in range(ATTEMPTS):
+        with httpx.Client(base_url=machine.http_url, timeout=BACK_S) as client:
+            codes.append(client.get("/QUEUE/q", params={"wait_s": "0"}).status_code)
+    return codes
+
+
+async def _publishers_admitted(machine: MachineProcess) -> int:
+    """Open publishers, whose names have homes at all brokers; return how many are admitted."""
+    count = 0
+    for number in range(ATTEMPTS):
+        async with FlowClient(machine.ports["flow"]) as client:
+            try:
+                await client.opens_publisher(f"p{number}")
+            except Refused:
+                continue
+            count += 1
+    return count

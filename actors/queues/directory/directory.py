@@ -136,7 +136,7 @@ class QueueDirectory(LoopActor):
         self._services = services
         self._router = router
         self._spool: Address = services.spool
-        self._queues = QueueTable()
+        self._queues = QueueTable(services.clients.owns)
         self._catalog = catalog
         self._owners = owners
         self._lost = lost

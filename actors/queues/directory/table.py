@@ -1,6 +1,7 @@
 """The queues of a message VPN by name, with the number of queues of each owner."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TypeVar, final
 
 from sluicegate.actors.messages.directory import TEMPORARY, LocalQueue, QueueExists
@@ -17,7 +18,9 @@ class QueueTable:
     in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_owned: Callable[[str, int], None]) -> None:
+        """`on_owned` is called with a user, and how many queues it owns by now; an empty name for no owner."""
+        self._on_owned = on_owned
         self.by_name: dict[str, LocalQueue] = {}
         self.making: dict[str, LoopFuture[LocalQueue]] = {}  # those that are not stored yet
         self._deleting: dict[str, LoopFuture[bool]] = {}  # those whose deletion is not stored yet
@@ -71,6 +74,7 @@ class QueueTable:
         self._owned[owner] += by
         if self._owned[owner] == 0:
             del self._owned[owner]
+        self._on_owned(owner, self._owned.get(owner, 0))
         if handle.kind == TEMPORARY:
             self.temporary_count += by
 

@@ -10,6 +10,7 @@ from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.limits.totals import SharedTotal
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.definition import ANONYMOUS
 from sluicegate.protocols.flow.publishers.publisher import (
@@ -40,6 +41,7 @@ class PublisherDirectory(LoopActor):
         super().__init__(cell)
         self.publishers_max = publishers_max
         self.remembered_ms = remembered_ms  # how long a publisher is kept that is not opened
+        self.shared: SharedTotal | None = None  # publishers of other brokers of this machine count, too
         self._spool = spool
         self._row_prefix = row_prefix  # before the keys of its rows
         self._by_name: dict[str, NamedPublisher] = {}
@@ -81,7 +83,8 @@ class PublisherDirectory(LoopActor):
         name, connection, user = message.name, message.connection, message.user
         publisher = self._by_name.get(name)
         if publisher is None:
-            if len(self._by_name) >= self.publishers_max:
+            shared, count = self.shared, len(self._by_name) + 1
+            if count > self.publishers_max or (shared is not None and not shared.admits(count, self.publishers_max)):
                 raise TooManyPublishers(f"{self.publishers_max} publishers are known, and there may be no more")
             publisher = self._by_name[name] = NamedPublisher(name, self._row_prefix)
         if publisher.user not in (ANONYMOUS, user):

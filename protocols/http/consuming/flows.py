@@ -7,6 +7,7 @@ from sluicegate.actors.messages.queues import BindFlow, BindRefused
 from sluicegate.actors.runtime.runtime import ActorCell, Runtime
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION
 from sluicegate.messaging.clients.rights import ClientRights
+from sluicegate.messaging.limits.quota import SharedHttpFlows
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.credit import CreditPool, CreditWindow
 from sluicegate.messaging.selectors.selector import Selector
@@ -33,6 +34,8 @@ class HttpFlows:
         self._credit = credit
         self._flows: dict[str, HttpFlow] = {}
         self._prefix = f"{broker}{_BROKER_END}" if broker else ""
+        self._counts: dict[str, int] = {}  # of flows, by client
+        self.shared: SharedHttpFlows | None = None  # those at other brokers of this machine count, too
 
     @property
     def count(self) -> int:
@@ -87,13 +90,14 @@ class HttpFlows:
         for flow_id, flow in list(self._flows.items()):
             if users is None or flow.options.user in users:
                 flow.end(reason)
-                del self._flows[flow_id]
+                self._drop(flow_id)
 
     def end_of(self, client: str, reason: str) -> bool:
         """End the flows of a client. Return whether it had any."""
         its = [flow_id for flow_id, flow in self._flows.items() if flow.options.client == client]
         for flow_id in its:
-            self._flows.pop(flow_id).end(reason)
+            self._flows[flow_id].end(reason)
+            self._drop(flow_id)
         return bool(its)
 
     def _check_room(self, options: FlowOptions, flows_max: int, flows_per_client_max: int) -> None:
@@ -104,17 +108,35 @@ class HttpFlows:
         self._forget_ended()
         if len(self._flows) >= flows_max:
             raise _too_many(f"HTTP clients have {flows_max} flows, the most allowed")
-        its_count = 0
-        for flow in self._flows.values():
-            if flow.options.user == options.user and (options.user or flow.options.host == options.host):
-                its_count += 1
+        client = _client_of(options)
+        its_count = self._counts.get(client, 0)
         if its_count >= flows_per_client_max:
-            raise _too_many(f"this client has {its_count} flows, the most allowed: DELETE those that are done")
+            raise _too_many_of_client(its_count)
+        if self.shared is None:
+            return
+        is_of_all = self.shared.refuses_all(
+            len(self._flows) + 1, flows_max, client, its_count + 1, flows_per_client_max
+        )
+        if is_of_all:
+            raise _too_many(f"HTTP clients have {flows_max} flows, the most allowed")
+        if is_of_all is not None:
+            raise _too_many_of_client(flows_per_client_max)
+
+    def _drop(self, flow_id: str) -> None:
+        """Forget a flow."""
+        client = _client_of(self._flows.pop(flow_id).options)
+        count = self._counts[client] - 1
+        if count:
+            self._counts[client] = count
+        else:
+            del self._counts[client]
+        if self.shared is not None:
+            self.shared.settle(len(self._flows), client, count)
 
     def _forget_ended(self) -> None:
         for flow_id, flow in list(self._flows.items()):
             if flow.end_reason:
-                del self._flows[flow_id]
+                self._drop(flow_id)
 
     def _spawn(self, options: FlowOptions, queue: ActorCell) -> HttpFlow:
         window: CreditWindow[Address] = CreditWindow(0, self._credit)
@@ -127,6 +149,8 @@ class HttpFlows:
         )
         flow: HttpFlow = cell.behaviour
         self._flows[options.flow_id] = flow
+        client = _client_of(options)
+        self._counts[client] = self._counts.get(client, 0) + 1
         return flow
 
 
@@ -135,6 +159,15 @@ def broker_of(flow_id: str) -> int:
     number, end, _ = flow_id.partition(_BROKER_END)
     is_number = number.isascii() and number.isdigit() and len(number) <= _BROKER_DIGITS_MAX
     return int(number) if end and is_number else 0
+
+
+def _client_of(options: FlowOptions) -> str:
+    """Return whose flow it is: a user's or, where strangers are let in, a host's."""
+    return f"user {options.user}" if options.user else f"host {options.host}"
+
+
+def _too_many_of_client(count: int) -> HttpProblem:
+    return _too_many(f"this client has {count} flows, the most allowed: DELETE those that are done")
 
 
 def _too_many(detail: str) -> HttpProblem:

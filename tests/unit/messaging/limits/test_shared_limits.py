@@ -2,12 +2,15 @@
 
 import pytest
 
-from sluicegate.messaging.clients.limits import ClientProfile
+from sluicegate.messaging.bulk.staging import StagingArea, StagingRefused
+from sluicegate.messaging.clients.limits import COUNT_MAX, ClientProfile
 from sluicegate.messaging.clients.rights import ClientDenied, ClientRights
 from sluicegate.messaging.clients.roster import ClientRoster, ClientUsername
 from sluicegate.messaging.limits.counts import key_of
 from sluicegate.messaging.limits.places import SharedPlaces
+from sluicegate.messaging.limits.quota import SharedQuota
 from sluicegate.messaging.limits.slices import Slice
+from sluicegate.messaging.limits.totals import SharedTotal
 from sluicegate.messaging.message.refusals import ADMITTED, REFUSED_SPOOL_COUNT, REFUSED_SPOOL_FULL, REFUSED_VPN_FULL
 from sluicegate.messaging.queues.admission import SpoolGate
 from support.cores.shared_counts import running_brokers, shared_words
@@ -179,3 +182,52 @@ def test_what_leaves_for_another_broker_is_not_used_again_and_again() -> None:
         for each in (one, other):
             each.settle()
     assert 95_000 <= one.usage_bytes + other.usage_bytes <= 105_000
+
+
+def owners(*, of_username: int) -> list[ClientRoster]:
+    """Return rosters that also share quotas; the profile of Ann limits the queues that she owns."""
+    found = rosters()
+    for roster, counts in zip(found, running_brokers(shared_words(BROKERS), BROKERS), strict=True):
+        roster.quota.shared = SharedQuota(counts, roster.vpn)
+        allow_queues(roster, of_username)
+    return found
+
+
+def allow_queues(roster: ClientRoster, count_max: int) -> None:
+    profile = ClientProfile(name="few", max_endpoint_count_per_client_username=count_max)
+    roster.configure([ClientUsername("ann", client_profile="few"), ClientUsername("bob")], [profile], [])
+
+
+def test_a_username_owns_so_many_queues_over_all_brokers() -> None:
+    one, other = owners(of_username=2)
+    ann, also_ann = admit(one, "a"), admit(other, "b")
+    one.check_endpoint(ann, 0, 0)
+    one.owns("ann", 1)
+    other.check_endpoint(also_ann, 0, 0)
+    other.owns("ann", 1)
+    for roster, rights in ((one, ann), (other, also_ann)):
+        with pytest.raises(ClientDenied, match="user 'ann' owns the 2 queues"):
+            roster.check_endpoint(rights, 1, 1)
+    other.check_endpoint(admit(other, "c", "bob"), 50, 51)  # without a limit nobody counts
+    one.owns("ann", 0)
+    other.check_endpoint(also_ann, 1, 1)
+
+
+def test_a_limit_of_queues_that_a_username_gets_counts_those_there_are() -> None:
+    one, other = owners(of_username=COUNT_MAX)
+    one.owns("ann", 3)
+    for each in (one, other):
+        allow_queues(each, 3)
+    with pytest.raises(ClientDenied, match="user 'ann' owns the 3 queues"):
+        other.check_endpoint(admit(other, "a"), 0, 0)
+
+
+def test_staged_bytes_are_those_of_all_brokers() -> None:
+    areas = [StagingArea(next_sequence=1, bytes_max=10, ttl_ms=50, names_kept_ms=100) for _ in range(BROKERS)]
+    for area, counts in zip(areas, running_brokers(shared_words(BROKERS), BROKERS), strict=True):
+        area.shared = SharedTotal(counts, "staged bytes", "default", outlives=True)
+    for number, area in enumerate(areas):
+        area.stage("t", 0, 0, user="", count=1, usage_bytes=5, wall_ms=number)
+    for area in areas:
+        with pytest.raises(StagingRefused, match="as many bytes as they may together: 10"):
+            area.stage("t", 1, 0, user="", count=1, usage_bytes=1, wall_ms=2)
