@@ -1,7 +1,7 @@
 """Requests to the directory of queues: create, find, change and delete a queue. Any actor may send them."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -250,6 +250,7 @@ class SetQueueMove:
 
     name: str
     move: QueueMove | None
+    session_rows: Sequence[tuple[bytes, bytes]] = ()  # of the session that has come with it: written as well
 
 
 @dataclass(slots=True)
@@ -262,6 +263,7 @@ class ReceiveQueue:
 
     definition: QueueDefinition
     broker: str  # its home
+    kind: str = NAMED  # or SESSION
 
 
 @dataclass(slots=True)
@@ -280,6 +282,7 @@ class EndMovedQueue:
     """Ask of the directory: end a queue whose home another broker is now. Answered with None when that is stored."""
 
     moved: MovedQueue
+    session_keys: Sequence[bytes] = ()  # of the rows of the session that has moved with it: deleted as well
 
 
 @dataclass(slots=True)

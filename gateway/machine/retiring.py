@@ -22,12 +22,15 @@ from sluicegate.gateway.node.siblings import Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
+from sluicegate.messaging.queues.moves import SESSION_QUEUE_PREFIX, is_of_session
 from sluicegate.protocols.amqp.links.subscriptions import SUBSCRIPTION_KIND
 from sluicegate.protocols.network.moves.moves import VpnMoves
 
 LOOK_S: Final = 0.5
 MOVES_AT_ONCE: Final = 4  # of one message VPN; each has publishers of its topics wait for a moment
+SESSIONS_AT_ONCE: Final = 16  # likewise
 SETTLED_LOOKS: Final = 10  # what is in the way for so many is told: links that come up are not worth a word
+LOOKS_LEFT_ALONE: Final = 4  # of a session that did not move: others have their turn
 NAMED_MAX: Final = 20  # obstacles of one kind that are named, for a log line that can be read
 
 log = logging.getLogger("sluicegate.machine")
@@ -51,6 +54,9 @@ class Retirement:
         self._tell_left = tell_left
         self._tell_released = tell_released
         self._clients = self._clients_here()
+        self._looks_count = 0
+        # By message VPN: clients whose sessions did not move, why, and until which look they are left alone.
+        self._refused: dict[str, dict[str, tuple[str, int]]] = {}
         self._looks: dict[str, int] = {}  # by obstacle: how often it was there, one time after the other
 
     async def run(self) -> None:
@@ -73,6 +79,7 @@ class Retirement:
 
     async def _look(self) -> Left:
         """Begin what can begin; return what is left."""
+        self._looks_count += 1
         count = 0
         found: list[str] = []
         for name, vpn in list(self._node.vpns.items()):
@@ -104,9 +111,10 @@ class Retirement:
                 obstacles.append(f"{waiting} messages wait for broker {handle.name.partition('/')[2]}")
             elif handle.kind in (SESSION, SHARED):
                 count += 1
+        obstacles += await self._move_sessions(vpn, moves)
+        count += vpn.sessions_count
         subscriptions = [each for each in handles if each.kind == SUBSCRIPTION_KIND and each.durable]
         for number, what in (
-            (vpn.sessions_count, "MQTT sessions"),
             (len(subscriptions), "durable subscriptions of AMQP"),
             (vpn.named_publishers_count, "named publishers"),
             (len(vpn.bridges.views()), "bridges that operators created"),
@@ -124,7 +132,8 @@ class Retirement:
         mover = moves.movers.get(name)
         if mover is not None:
             return [f"queue {name}: {mover.waits_for}"] if mover.waits_for else []
-        if name in moves.moved or len(moves.movers) >= MOVES_AT_ONCE:
+        moving = [each for each in moves.movers if not is_of_session(each)]
+        if name in moves.moved or len(moving) >= MOVES_AT_ONCE:
             return []
         if has_selectors:  # they are the broker's, and would stay behind
             return [f"queue {name}: it has durable selectors of consumers; delete them"]
@@ -133,6 +142,28 @@ class Retirement:
         except (UpdateRefused, StoreRefused) as refusal:
             return [f"queue {name}: {refusal}"]
         return []
+
+    async def _move_sessions(self, vpn: MessageVpn, moves: VpnMoves) -> list[str]:
+        """Begin the moves of some sessions; return what is in the way."""
+        moving = [name for name in moves.movers if is_of_session(name)]
+        room = SESSIONS_AT_ONCE - len(moving)
+        obstacles = [f"{name}: {each}" for name in moving if (each := moves.movers[name].waits_for)]
+        refused = self._refused.setdefault(vpn.name, {})
+        for client_id in vpn.session_clients():
+            name = SESSION_QUEUE_PREFIX + client_id
+            known = refused.get(client_id)
+            if known is not None and known[1] > self._looks_count:
+                obstacles.append(known[0])
+            elif room > 0 and not (name in moves.movers or name in moves.moved):
+                room -= 1
+                refused.pop(client_id, None)
+                home = home_of(client_id, self._siblings.count)
+                try:
+                    await moves.begin_session(client_id, self._siblings.names[home - 1])
+                except (UpdateRefused, StoreRefused) as refusal:
+                    refused[client_id] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
+                    obstacles.append(str(refusal))
+        return obstacles
 
     def _new_home(self, queue: str) -> str:
         """Return the broker for a queue."""

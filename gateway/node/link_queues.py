@@ -217,6 +217,7 @@ class LinkQueues:
                 credit=services.credit,
                 answerer=self.answerer,
                 clients=vpn.network_clients,
+                sessions=vpn.sessions,
                 siblings=siblings,
             )
             known = self._linked[vpn.name] = (vpn, linked)

@@ -14,6 +14,17 @@ RECEIVING: Final = "receiving"
 MOVING: Final = "moving"
 COMMITTING: Final = "committing"
 STAGES: Final = (RECEIVING, MOVING, COMMITTING)
+SESSION_QUEUE_PREFIX: Final = "#mqtt/"  # before the client identifier, in the name of a session's queue
+
+
+def client_of(queue: str) -> str:
+    """Return the client whose MQTT session a queue is of."""
+    return queue.removeprefix(SESSION_QUEUE_PREFIX)
+
+
+def is_of_session(queue: str) -> bool:
+    """Return whether a queue is that of an MQTT session, by its name."""
+    return queue.startswith(SESSION_QUEUE_PREFIX)
 
 
 class QueueMove(NamedTuple):
@@ -22,6 +33,7 @@ class QueueMove(NamedTuple):
     stage: str
     broker: str  # the other one
     begun_ms: int = 0  # wall clock; 0: not known
+    session: str = ""  # record of the MQTT session that the queue is of, at the old home
 
     def is_from(self, broker: str) -> bool:
         """Return whether the queue is being moved here from this broker."""

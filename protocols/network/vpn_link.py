@@ -110,10 +110,11 @@ class LinkedVpn:
         credit: CreditPool[Address],
         answerer: Answerer,
         clients: NetworkClients,
-        siblings: frozenset[str] = frozenset(),
+        sessions: ActorCell,
+        siblings: frozenset[str],
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
-        before. `siblings` are the other brokers of this machine."""
+        before. `sessions` and `siblings` are as `VpnMoves` has them."""
         self.name = name
         self.space = space
         self.router = router
@@ -132,8 +133,9 @@ class LinkedVpn:
             space=space,
             spool=spool,
             kept=kept,
-            answerer=answerer,
+            sessions=sessions,
             siblings=siblings,
+            answerer=answerer,
         )
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean

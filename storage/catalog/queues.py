@@ -72,7 +72,7 @@ def _stored_queue(value: bytes) -> StoredQueue:
 def _move(row: Mapping[str, Any]) -> QueueMove:
     if row["stage"] not in STAGES:
         raise ValueError(f"a move in stage {row['stage']!r}")
-    return QueueMove(row["stage"], row["broker"], int(row["begun_ms"]))
+    return QueueMove(row["stage"], row["broker"], int(row["begun_ms"]), row.get("session", ""))
 
 
 def queue_row(stored: StoredQueue) -> TableWrite:
@@ -86,7 +86,7 @@ def queue_row(stored: StoredQueue) -> TableWrite:
     if stored.definition_lost:
         row["definition_lost"] = True
     if stored.move is not None:
-        row["move"] = stored.move._asdict()
+        row["move"] = {name: value for name, value in stored.move._asdict().items() if name != "session" or value}
     return TableWrite(Table.CATALOG, QUEUE_ROW + stored.name.encode(), orjson.dumps(row))
 
 

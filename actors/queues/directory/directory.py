@@ -109,7 +109,7 @@ from sluicegate.storage.catalog.queues import (
     stored_templates,
     template_row,
 )
-from sluicegate.storage.interface import TableWrite
+from sluicegate.storage.interface import Table, TableWrite
 
 RECONFIGURED_PER_TURN = 32  # queues: about a millisecond of the loop
 MADE_AT_ONCE = 32  # queues that a definition names
@@ -491,7 +491,7 @@ class QueueDirectory(LoopActor):
         if handle.move is None and move is not None:
             if self._rescales.pending(name) is not None:
                 raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
-            check_may_move(self._services, handle)
+            check_may_move(self._services, handle, with_session=bool(move.session))
         answer: LoopFuture[LocalQueue] = LoopFuture()
         was_received = handle.is_received
         changed = replace(handle, move=move)
@@ -516,14 +516,15 @@ class QueueDirectory(LoopActor):
             else:
                 answer.set(changed)
 
-        self._write(self._rows(changed, first_only=True), stored)
+        session_rows = [TableWrite(Table.SESSIONS, key, value) for key, value in message.session_rows]
+        self._write([*self._rows(changed, first_only=True), *session_rows], stored)
         return answer
 
     def _receive_queue(self, message: ReceiveQueue) -> LoopFuture[LocalQueue]:
         name, move = message.definition.config.name, QueueMove(RECEIVING, message.broker, self.runtime.clock.wall_ms())
         found = self._queues.by_name.get(name)
         if found is None:
-            return self._create(CreateQueue(message.definition, NAMED, durable=True), move=move)
+            return self._create(CreateQueue(message.definition, message.kind, durable=True), move=move)
         if found.move is None or not found.move.is_from(message.broker):
             raise QueueExists(name)
         answer: LoopFuture[LocalQueue] = LoopFuture()
@@ -553,7 +554,8 @@ class QueueDirectory(LoopActor):
         rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
         self._end(handle)
         self._emit(VPN_QUEUE_DELETED, handle, f"was moved to broker {as_word(moved.broker)}")
-        self._write([*rows, moved_row(moved)], lambda _: answer.set(None), until_done=True)
+        session_rows = [TableWrite(Table.SESSIONS, key, None) for key in message.session_keys]
+        self._write([*rows, *session_rows, moved_row(moved)], lambda _: answer.set(None), until_done=True)
         return answer
 
     def _forget_moved(self, message: ForgetMovedQueue) -> None:

@@ -3,17 +3,21 @@
 See also: who drives a move, and the brokers' agreement (protocols.network.moves).
 """
 
-from sluicegate.actors.messages.directory import NAMED, LocalQueue, UpdateRefused
+from sluicegate.actors.messages.directory import NAMED, SESSION, LocalQueue, UpdateRefused
 from sluicegate.actors.messages.queues import Reconfigure, SetMoving
 from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, QueueMove
 
 
-def check_may_move(services: QueueServices, handle: LocalQueue) -> None:
-    """Raise UpdateRefused, with the reason, for a queue that cannot move to another broker."""
+def check_may_move(services: QueueServices, handle: LocalQueue, *, with_session: bool) -> None:
+    """Raise UpdateRefused, with the reason, for a queue that cannot move to another broker.
+
+    That of an MQTT session moves with its session.
+    """
     core, name = services.cores[handle.name], handle.name
+    expected = SESSION if with_session else NAMED
     reasons = (
-        (handle.kind != NAMED, f"{name!r} is the broker's own: only queues of clients move"),
+        (handle.kind != expected, f"{name!r} is the broker's own: only queues of clients move"),
         (not handle.durable, f"{name!r} is temporary: only durable queues move"),
         (handle.definition_lost, f"the definition of {name!r} was lost: decide about it first"),
         (core.rescale is not None, f"the number of partitions of {name!r} is changing: try again later"),

@@ -6,11 +6,27 @@ session expiry.
 
 from typing import Any, final
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
-from sluicegate.actors.messages.directory import SHARED, DeleteQueue, ListQueues, LocalQueue
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, StoredAnswer
+from sluicegate.actors.messages.directory import SHARED, DeleteQueue, ListQueues, LocalQueue, UpdateRefused
 from sluicegate.actors.messages.partitions import FoundSequences, LookUpSequences
 from sluicegate.actors.messages.queues import RestoreSuspendedFlow, UnbindFlow
-from sluicegate.actors.messages.router import AddSubscription, GroupJoined, JoinGroup, LeaveGroup, RemoveSubscription
+from sluicegate.actors.messages.router import (
+    AddSubscription,
+    AwaitNeighbors,
+    GroupJoined,
+    JoinGroup,
+    LeaveGroup,
+    RemoveSubscription,
+)
+from sluicegate.actors.messages.sessions import (
+    AdoptSession,
+    EndHeldSession,
+    FreeSession,
+    HeldSession,
+    HoldSession,
+    RowsOfSession,
+    SessionRow,
+)
 from sluicegate.actors.publishing.publisher import Publisher
 from sluicegate.actors.runtime.asks import LoopFuture, ask_unless_gone, gather
 from sluicegate.actors.runtime.runtime import ActorCell, Behaviour
@@ -35,6 +51,8 @@ from sluicegate.protocols.mqtt.session.messages import (
     SessionReleased,
     TakeOver,
 )
+from sluicegate.protocols.mqtt.session.moved import obstacle_to, record_of, rows_in
+from sluicegate.protocols.mqtt.session.packet_ids import NOT_BOUND
 from sluicegate.protocols.mqtt.session.quota import SessionQuota
 from sluicegate.protocols.mqtt.session.session import (
     NEVER_EXPIRES,
@@ -53,6 +71,7 @@ from sluicegate.protocols.mqtt.session.stored import (
 from sluicegate.protocols.mqtt.session.will import will_batch, will_from_row, will_to_row
 
 TIMER_MS_MAX = 86_400_000  # event loops do not take timers of years: a longer one is set again each day
+SEQUENCES_END = 1 << 62  # above every sequence
 STORE_AGAIN_MS = 1000  # after the store has refused how the session of a client stands that is away
 
 
@@ -87,6 +106,7 @@ class SessionDirectory(Behaviour):
         self._row_prefix = space.row_prefix
         self._sessions: dict[str, Session] = {}
         self.quota = SessionQuota(clients)
+        self._held: dict[str, None] = {}  # clients whose sessions move to another broker
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a client, others wait behind it
         self._ended: dict[str, LoopFuture[None]] = {}  # clients whose last session the store has yet to forget
         self._deleting: dict[int, LoopFuture[None]] = {}  # token -> rows that are being deleted
@@ -110,8 +130,18 @@ class SessionDirectory(Behaviour):
             return self._claim(message)
         if isinstance(message, RestoreSessions):
             return run(self._runtime, self._restore(message))
+        if isinstance(message, HoldSession):
+            return run(self._runtime, self._hold(message.client_id))
+        if isinstance(message, RowsOfSession):
+            return run(self._runtime, self._rows_of(message))
+        if isinstance(message, AdoptSession):
+            return run(self._runtime, self._adopt(message))
+        if isinstance(message, EndHeldSession):
+            return self._end_held(message)
         if isinstance(message, SessionReleased):
             self._released(message)
+        elif isinstance(message, FreeSession):
+            self._free(message.client_id)
         elif isinstance(message, Confirmed | PublishFailed):
             self._decided(message)
         elif isinstance(message, ConnectedElsewhere):
@@ -177,6 +207,8 @@ class SessionDirectory(Behaviour):
         return self._bring(session, message)
 
     def _check_user(self, session: Session | None, message: ClaimSession) -> None:
+        if message.client_id in self._held:
+            raise ClientDenied(BROKER_RETIRED, "503 Session Is Moving: another broker of this machine gets it")
         if session is not None and session.user not in (ANONYMOUS, message.user):
             text = f"403 Client Name Already In Use: the session {message.client_id!r} is another user's"
             self._clients.denials.deny(SESSION_OF_ANOTHER, message.client_id, text)
@@ -270,6 +302,96 @@ class SessionDirectory(Behaviour):
         finally:
             del self._claims[client_id]
             turn.set(None)
+
+    # --- sessions that move to another broker of this machine ---
+
+    async def _hold(self, client_id: str) -> HeldSession | None:
+        """End the connection of a session, in turn with its claims, and give it to no other."""
+        while client_id in self._claims:
+            await self._claims[client_id]
+        turn: LoopFuture[None] = LoopFuture()
+        self._claims[client_id] = turn
+        was_held = client_id in self._held
+        self._held[client_id] = None
+        try:
+            session = self._sessions.get(client_id)
+            if session is not None and session.connection is not None:
+                _check_is_own(session)  # before: its client would be disconnected for nothing
+                await self._take_over(session, is_clean=False)
+            session = self._sessions.get(client_id)
+            if session is None:
+                del self._held[client_id]
+                return None
+            _check_is_own(session)
+            _check_is_decided(session)
+        except UpdateRefused:
+            if not was_held:
+                del self._held[client_id]
+            raise
+        finally:
+            del self._claims[client_id]
+            turn.set(None)
+        session.stop_timers()
+        return await self._described(session)
+
+    async def _described(self, session: Session) -> HeldSession:
+        away, queue = session.absence(), session.queue
+        unsettled = await _unsettled_in(queue)
+        state = session.state_row(will=will_to_row(away.will), closed_wall_ms=away.closed_wall_ms)
+        record = record_of(session, state, session.ids_row(), unsettled)
+        wanted = [each.topic_filter for each in session.table.by_filter.values() if each.qos > 0]
+        filters = tuple([(each.text, each.syntax.value) for each in wanted])
+        keys = [key[len(self._row_prefix) :] for key, _ in self._rows_deleted(session)]
+        return HeldSession(record, filters, queue, keys, obstacle_to(session, unsettled))
+
+    def _free(self, client_id: str) -> None:
+        session = self._sessions.get(client_id)
+        if client_id in self._held and session is not None:
+            self._set_timers_of(session, self._runtime.clock.wall_ms())
+        self._held.pop(client_id, None)
+
+    def _end_held(self, message: EndHeldSession) -> LoopFuture[None]:
+        """Forget a session that is at another broker. Its queue has ended, or it has none."""
+        done: LoopFuture[None] = LoopFuture()
+        self._held.pop(message.client_id, None)
+        session = self._sessions.pop(message.client_id, None)
+        if session is None:
+            done.set(None)
+            return done
+        session.stop_timers()
+        self.quota.forget(session)
+        session.write_no_more()
+        if session.subscriber is not None:
+            self._unsubscribe(session, session.subscriber)
+        if message.has_rows:
+            return self._delete(self._rows_deleted(session))
+        done.set(None)
+        return done
+
+    async def _rows_of(self, message: RowsOfSession) -> list[SessionRow]:
+        queue = message.queue
+        partition_id = NOT_BOUND if queue is None else queue.target.partitions[0].partition_id
+        return rows_in(message.record, partition_id, await _unsettled_in(queue))
+
+    async def _adopt(self, message: AdoptSession) -> None:
+        """Have a session that has come from another broker of this machine."""
+        rows = dict(message.rows)
+        [(key, state)] = [each for each in message.rows if each[0].startswith(STATE_ROW)]
+        client_id = key[len(STATE_ROW) :].decode()
+        stored = self._stored_session(client_id, state, rows, received_by_client(rows), subscriptions_by_client(rows))
+        known = self._sessions.get(client_id)
+        if known is not None:
+            away = known.away
+            if known.connection is None and away is not None and away.closed_wall_ms == stored.closed_wall_ms:
+                return  # it is asked for once more
+            raise UpdateRefused(f"client {client_id!r} has a session at broker {self._network.broker!r} already")
+        if not message.are_stored:
+            answer = StoredAnswer(None)
+            written: list[tuple[bytes, bytes | None]] = [(self._row_prefix + key, row) for key, row in message.rows]
+            self._spool.post(SessionRows(written, answer, 0))
+            await answer.future
+        await self._bring_back(stored, message.queue, self._runtime.clock.wall_ms())
+        await self._router.ask(AwaitNeighbors())
 
     # --- sessions without a connection ---
 
@@ -392,17 +514,21 @@ class SessionDirectory(Behaviour):
         if session.queue is not None:
             deletions.append(self._queues.ask(DeleteQueue(session.queue.name)))
         if session.was_stored:
-            rows: list[tuple[bytes, bytes | None]] = [
-                (session.state_key(), None),
-                (session.ids_key(), None),
-                *[(key, None) for key in session.subscription_keys()],
-            ]
-            for first, end in session.received.ranges():
-                rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
-            deletions.append(self._delete(rows))
+            deletions.append(self._delete(self._rows_deleted(session)))
         if deletions:
             ended = self._ended[session.client_id] = LoopFuture()
             gather(deletions, lambda _: self._forgotten(session.client_id), ended)
+
+    @staticmethod
+    def _rows_deleted(session: Session) -> list[tuple[bytes, bytes | None]]:
+        rows: list[tuple[bytes, bytes | None]] = [
+            (session.state_key(), None),
+            (session.ids_key(), None),
+            *[(key, None) for key in session.subscription_keys()],
+        ]
+        for first, end in session.received.ranges():
+            rows += [(session.received_key(packet_id), None) for packet_id in range(first, end)]
+        return rows
 
     def _unsubscribe(self, session: Session, subscriber: Subscriber) -> None:
         """End the subscriptions of a session."""
@@ -463,16 +589,7 @@ class SessionDirectory(Behaviour):
             if not key.startswith(STATE_ROW):
                 continue
             client_id = key[len(STATE_ROW) :].decode()
-            ids = message.rows.get(ids_key(client_id))
-            stored = StoredSession(
-                client_id,
-                state,
-                ids,
-                received.get(client_id, []),
-                subscriptions.get(client_id, []),
-                self._selectors,
-                row_prefix=self._row_prefix,
-            )
+            stored = self._stored_session(client_id, state, message.rows, received, subscriptions)
             await self._bring_back(stored, queues.get(stored.session.queue_name()), wall_ms)
             joined.update([extra.queue_name for extra in stored.extras])
         for handle in handles:
@@ -480,6 +597,25 @@ class SessionDirectory(Behaviour):
                 # A crash came behind the end of its last member's session, and before the queue was deleted.
                 self._queues.inbox.post(DeleteQueue(handle.name))
         return len(self._sessions)
+
+    def _stored_session(
+        self,
+        client_id: str,
+        state: bytes,
+        rows: dict[bytes, bytes],
+        received: dict[str, list[int]],
+        subscriptions: dict[str, list[bytes]],
+    ) -> StoredSession:
+        """Return the session of these rows."""
+        return StoredSession(
+            client_id,
+            state,
+            rows.get(ids_key(client_id)),
+            received.get(client_id, []),
+            subscriptions.get(client_id, []),
+            self._selectors,
+            row_prefix=self._row_prefix,
+        )
 
     async def _bring_back(self, stored: StoredSession, queue: LocalQueue | None, wall_ms: int) -> None:
         session = stored.session
@@ -516,12 +652,20 @@ class SessionDirectory(Behaviour):
         # Connections ended by a crash count from now: the time of their end is unknown.
         away = session.absence()
         away.closed_wall_ms = stored.closed_wall_ms or wall_ms
-        away_ms = wall_ms - away.closed_wall_ms
-        will = away.will = will_from_row(stored.will)
+        away.will = will_from_row(stored.will)
         self._count(session)
+        if queue is not None and queue.move is not None:
+            self._held[session.client_id] = None  # it moves: what is due is due at its new broker
+            return
         if not stored.closed_wall_ms and session.expiry_s != NEVER_EXPIRES:
             self._store(session)  # the next start counts from there
-        will_ms = 0 if will is None else min(will.delay_s, session.expiry_s) * 1000
+        self._set_timers_of(session, wall_ms)
+
+    def _set_timers_of(self, session: Session, wall_ms: int) -> None:
+        """Set the timers of a session whose client has been away for some time."""
+        away = session.absence()
+        away_ms = wall_ms - away.closed_wall_ms
+        will_ms = 0 if away.will is None else min(away.will.delay_s, session.expiry_s) * 1000
         self._set_timers(session, max(0, will_ms - away_ms), max(0, session.expiry_s * 1000 - away_ms))
 
     async def _match_queue(self, queue: LocalQueue, stored: StoredSession) -> None:
@@ -554,3 +698,28 @@ class SessionDirectory(Behaviour):
         extra.ids.restore_unsettled(found.unsettled)
         extra.suspended = SuspendedFlow(flow_id, queue.cell.inbox)
         queue.cell.inbox.post(RestoreSuspendedFlow(flow, found.unsettled))
+
+
+def _check_is_own(session: Session) -> None:
+    """Raise UpdateRefused for a session whose messages are those of others as well."""
+    if session.shares:
+        raise UpdateRefused(f"session {session.client_id!r} has shared subscriptions: it stays until they end")
+
+
+def _check_is_decided(session: Session) -> None:
+    """Raise UpdateRefused while the store has yet to decide about what the client has left behind."""
+    published = [each for each in session.undecided.values() if each is not None]
+    if session.absence().will_published is not None or not all(each.confirmed or each.refused for each in published):
+        raise UpdateRefused(f"what client {session.client_id!r} has published is being stored")
+    for packet_id, publication in list(session.undecided.items()):
+        del session.undecided[packet_id]
+        if publication is not None and publication.refused:  # so it was not received
+            session.received.discard(packet_id, packet_id + 1)
+
+
+async def _unsettled_in(queue: LocalQueue | None) -> list[tuple[int, int]]:
+    """Return the sequences of the messages in a session's queue, as half-open ranges."""
+    if queue is None:
+        return []
+    found: FoundSequences = await queue.cell.ask(LookUpSequences([(0, SEQUENCES_END)]))
+    return found.unsettled

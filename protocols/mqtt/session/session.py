@@ -19,6 +19,7 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.publication import Publication
 from sluicegate.messaging.message.ranges import RangeSet
+from sluicegate.messaging.queues.moves import SESSION_QUEUE_PREFIX
 from sluicegate.messaging.routing.destinations import Subscriber
 from sluicegate.messaging.routing.retained_messages import RetainedMessage
 from sluicegate.messaging.selectors.selector import Selector
@@ -325,7 +326,7 @@ class Session:
 
     def queue_name(self) -> str:
         """Return the name of the session's queue."""
-        return f"#mqtt/{self.client_id}"
+        return SESSION_QUEUE_PREFIX + self.client_id
 
     def _maybe_sent_below(self) -> int:
         parts = self._parts
@@ -397,6 +398,11 @@ class Session:
     def unstored_rows(self) -> list[tuple[bytes, bytes | None]]:
         """Return the rows of the subscriptions that the store does not have as they are."""
         return [(self.subscription_key(text), self._subscription_row(text)) for text in self.unstored]
+
+    def subscription_rows(self) -> dict[str, bytes]:
+        """Return the stored form of each subscription, by its text."""
+        rows = {text: self._subscription_row(text) for text in (*self.table.by_filter, *self.shares, *self.queues)}
+        return {text: row for text, row in rows.items() if row is not None}
 
     def subscription_keys(self) -> list[bytes]:
         """Return the keys of all rows of subscriptions that the store may have."""

@@ -18,7 +18,9 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import Runtime
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
-from sluicegate.messaging.queues.moves import filters_in
+from sluicegate.messaging.network.interest import text_of
+from sluicegate.messaging.network.neighbors import stays_local
+from sluicegate.messaging.queues.moves import filters_in, is_of_session
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import queue_topic_filter
 from sluicegate.protocols.network.kept import KeptLink
@@ -94,9 +96,15 @@ class QueueHolds:
             raise MoveFailed(f"broker {self._broker!r} cannot store that it holds topics: {error}") from None
 
     async def drain(self, hold: QueueHold) -> None:
-        """Wait until the old home has stored what was published here before. Raises MoveFailed: the hold has ended."""
+        """Wait until both homes have stored what was published here before. Raises MoveFailed: the hold has ended.
+
+        The new one, for what others there want would come to the queue as well if it came behind the move.
+        """
         try:
-            await passed(self._link(hold), self._runtime, hold.since_ms + DRAIN_MS_MAX)
+            for broker in (hold.old, hold.new):
+                link = self._kept.get(broker)
+                if link is not None and link.queue is not None:
+                    await passed(link, self._runtime, hold.since_ms + DRAIN_MS_MAX)
             if self.by_queue.get(hold.queue) is not hold or hold.released is not None:
                 raise MoveFailed("the hold was ended meanwhile")
         except MoveFailed:
@@ -134,11 +142,21 @@ class QueueHolds:
     def _knows(self, hold: QueueHold) -> bool:
         """Return whether messages for the queue go to its new home, and only there."""
         space = self._space
+        if is_of_session(hold.queue):
+            return hold.new == self._broker or self._wants(hold)
         names = None if space.neighbors is None else space.neighbors.queues
         homes = [] if names is None else [each.output.neighbor for each in names.homes(hold.queue)]
         if hold.new == self._broker:
             return not homes and space.has_queue(hold.queue)
         return homes == [hold.new] and not space.has_queue(hold.queue)
+
+    def _wants(self, hold: QueueHold) -> bool:
+        """Return whether the new home of a session has told what enters its queue: its name is told to nobody."""
+        link = self._kept.get(hold.new)
+        known = {} if link is None else link.interests
+        told = {(each.topic_filter, each.syntax) for each in known if each.is_guaranteed}
+        wanted = [text_of(each) for each in filters_in(hold.filters) if not stays_local(each)]
+        return all(each is None or each in told for each in wanted)
 
     async def _release(self, hold: QueueHold) -> None:
         held = self._space.held

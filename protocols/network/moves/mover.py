@@ -17,6 +17,7 @@ from typing import Final, final
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
+    SESSION,
     EndMovedQueue,
     ForgetMovedQueue,
     LocalQueue,
@@ -24,12 +25,13 @@ from sluicegate.actors.messages.directory import (
     UpdateRefused,
 )
 from sluicegate.actors.messages.operations import HandedOver, HandOver
+from sluicegate.actors.messages.sessions import EndHeldSession, HeldSession, HoldSession
 from sluicegate.actors.queues.directory.moves import shut_for_commit
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.queues.definition import topics_of
-from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove
+from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove, client_of
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, HasTold, QueueHolds, passed
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
@@ -43,8 +45,10 @@ SWITCH_MS_MAX: Final = 5_000  # how long they wait for that, at most
 PASSES_MAX: Final = 20  # over the contents, without getting to so few
 
 # What the brokers ask of each other.
-RECEIVE: Final = "receive"  # old home to new: make the queue; its definition. Answered with the messages it has
-HOME: Final = "home"  # old home to new: be the home
+# Old home to new: make the queue; its definition and kind. Answered with the number of messages that it has.
+RECEIVE: Final = "receive"
+HOME: Final = "home"  # old home to new: be the home; the record of the session that it is of, or ""
+ADOPT: Final = "adopt"  # old home to new: have the session of a queue that is not there; its record
 STATE: Final = "state"  # old home to new: which are you?
 DROP: Final = "drop"  # old home to new: the queue does not come; refused if it has messages
 HOLD: Final = "hold"  # old home to all: the new home, filters, number of the attempt
@@ -73,10 +77,12 @@ class Mover:
         *,
         broker: str,
         queues: ActorCell,
+        sessions: ActorCell,
         holds: QueueHolds,
         links: dict[str, MoveRequests],
         kept: dict[str, KeptLink],
     ) -> None:
+        """`sessions` is the directory of MQTT sessions: the queue of one moves with it."""
         self.queue: Final = handle.name
         self.to: Final = to
         self.begun_ms: Final = 0 if handle.move is None else handle.move.begun_ms  # wall clock
@@ -90,6 +96,8 @@ class Mover:
         self._handle = handle
         self._broker = broker
         self._queues = queues
+        self._sessions = sessions
+        self._session: HeldSession | None = None  # that moves with its queue
         self._holds = holds
         self._links = links
         self._kept = kept
@@ -113,13 +121,14 @@ class Mover:
     async def _run(self) -> None:
         while not self._queues.is_stopped():
             try:
+                await self._hold_session()
                 if self._is_undecided():
                     self.is_switching = True
                     if await self._is_decided():
                         return
                 if await self._is_cancelled():
                     return
-                received = await self._ask(RECEIVE, self._handle.definition.to_dict())
+                received = await self._ask(RECEIVE, self._handle.definition.to_dict(), self._handle.kind)
                 self._count_earlier(received)
                 await self._hand_over_most()
                 await self._switch()
@@ -137,6 +146,13 @@ class Mover:
         """Count what was handed over before this broker has started: the new home says how many messages it has."""
         if received.isdecimal():
             self.moved_count = max(self.moved_count, int(received))
+
+    async def _hold_session(self) -> None:
+        """Let no client have the session that the queue is of. A restart has found that it moves."""
+        if self._handle.kind == SESSION and self._session is None:
+            self._session = await self._sessions.ask(HoldSession(client_of(self.queue)))
+            if self._session is None:
+                raise MoveFailed(f"the session of {client_of(self.queue)!r} is not there")
 
     def _is_undecided(self) -> bool:
         """Return whether the new home was asked to be the home, and has not said whether it is."""
@@ -254,7 +270,7 @@ class Mover:
             await self._release_all()
             raise
         try:
-            await self._ask(HOME)
+            await self._ask(HOME, self._stage(COMMITTING).session)
         except MoveFailed as failure:
             self._report(str(failure))
             if not await self._is_decided():
@@ -263,6 +279,8 @@ class Mover:
         await self._end()
 
     def _filters(self) -> tuple[tuple[str, str], ...]:
+        if self._session is not None:
+            return self._session.filters
         return tuple([(each.text, each.syntax.value) for each in topics_of(self._handle.definition)[0]])
 
     async def _hold(self, filters: tuple[tuple[str, str], ...]) -> None:
@@ -318,7 +336,8 @@ class Mover:
             await self._runtime.sleep(10 * LOOK_AGAIN_MS)
 
     def _stage(self, stage: str) -> QueueMove:
-        return QueueMove(stage, self.to, self.begun_ms)
+        move = self._handle.move
+        return QueueMove(stage, self.to, self.begun_ms, "" if move is None else move.session)
 
     async def _set_until_stored(self, move: QueueMove) -> None:
         while True:
@@ -336,7 +355,10 @@ class Mover:
     async def _end(self) -> None:
         """The new home is the home: end the queue here."""
         moved = MovedQueue(self.queue, self.to, self._filters())
-        await self._queues.ask(EndMovedQueue(moved))
+        session = self._session
+        await self._queues.ask(EndMovedQueue(moved, () if session is None else session.keys))
+        if session is not None:
+            await self._sessions.ask(EndHeldSession(client_of(self.queue), has_rows=False))
         self.moved = moved
 
 

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, final
 
+from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
+    NAMED,
+    SESSION,
     DropReceivedQueue,
     FindQueue,
     ListMoves,
@@ -15,13 +18,29 @@ from sluicegate.actors.messages.directory import (
     SetQueueMove,
     UpdateRefused,
 )
+from sluicegate.actors.messages.sessions import (
+    AdoptSession,
+    EndHeldSession,
+    FreeSession,
+    HeldSession,
+    HoldSession,
+    RowsOfSession,
+    SessionRow,
+)
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.network.queue_names import is_told
-from sluicegate.messaging.queues.definition import QueueDefinition, definition_from_dict, is_named
-from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove
+from sluicegate.messaging.queues.definition import definition_from_dict, is_named
+from sluicegate.messaging.queues.moves import (
+    COMMITTING,
+    MOVING,
+    SESSION_QUEUE_PREFIX,
+    MovedQueue,
+    QueueMove,
+    is_of_session,
+)
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.moves import mover as words
@@ -61,10 +80,11 @@ class VpnMoves:
         space: TopicSpace,
         spool: Address,
         kept: dict[str, KeptLink],
-        answerer: Answerer,
+        sessions: ActorCell,
         siblings: frozenset[str],
+        answerer: Answerer,
     ) -> None:
-        """`siblings` are the other brokers of this machine."""
+        """`sessions` is the directory of MQTT sessions, which move to `siblings` only: brokers of this machine."""
         self.links: dict[str, MoveRequests] = {}  # by neighbor
         self.movers: dict[str, Mover] = {}  # by queue
         self.moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
@@ -76,8 +96,9 @@ class VpnMoves:
         self._broker = broker
         self._space = space
         self._kept = kept
-        self._answerer = answerer
+        self._sessions = sessions
         self._siblings = siblings
+        self._answerer = answerer
         self._has_resumed = False  # what the store has of moves is known here
         self._becoming: dict[str, None] = {}  # queues that are about to have their home here
         self.holds: Final = QueueHolds(queues.runtime, broker=broker, space=space, spool=spool, kept=kept)
@@ -177,6 +198,10 @@ class VpnMoves:
             raise UpdateRefused(f"only brokers of this machine know queue {queue!r}, and there are links to others")
         if to == self._broker:
             raise UpdateRefused(f"queue {queue!r} is at broker {to!r} already")
+        await self._begin(queue, self._move_to(to), self._link_to(to))
+
+    def _link_to(self, to: str) -> MoveRequests:
+        """Return the link to the broker that is to have something. Raises UpdateRefused."""
         link = self.links.get(to)
         if link is None:
             known = ", ".join(sorted(self.links)) or "no broker"
@@ -185,14 +210,43 @@ class VpnMoves:
             lack = each.lack()
             if lack and (each is link or each.is_up):
                 raise UpdateRefused(lack)
-        wall_ms = self._cell.runtime.clock.wall_ms()
-        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, QueueMove(MOVING, to, wall_ms)))
+        return link
+
+    def _move_to(self, to: str, session: str = "") -> QueueMove:
+        return QueueMove(MOVING, to, self._cell.runtime.clock.wall_ms(), session)
+
+    async def _begin(self, queue: str, move: QueueMove, link: MoveRequests) -> None:
+        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, move))
         try:
-            await link.ask(words.RECEIVE, queue, handle.definition.to_dict())
+            await link.ask(words.RECEIVE, queue, handle.definition.to_dict(), handle.kind)
         except MoveFailed as failure:
             await self._cell.ask(SetQueueMove(queue, None))
-            raise UpdateRefused(f"broker {to!r} does not take queue {queue!r}: {failure}") from None
-        self._start(handle, to)
+            raise UpdateRefused(f"broker {move.broker!r} does not take queue {queue!r}: {failure}") from None
+        self._start(handle, move.broker)
+
+    async def begin_session(self, client_id: str, to: str) -> None:
+        """Begin to move the MQTT session of a client to another broker of this machine; call it until it is gone.
+
+        Its client is disconnected, and is let in here no more. Raises UpdateRefused: it cannot move, or not now.
+        """
+        link = self._link_to(to)
+        held: HeldSession | None = await self._sessions.ask(HoldSession(client_id))
+        if held is None:
+            return
+        if held.queue is None:
+            try:
+                await link.ask(words.ADOPT, SESSION_QUEUE_PREFIX + client_id, held.record)
+            except MoveFailed as failure:  # it stays held: it may be there
+                raise UpdateRefused(f"broker {to!r} has not taken the session of {client_id!r}: {failure}") from None
+            await self._sessions.ask(EndHeldSession(client_id, has_rows=True))
+            return
+        try:
+            if held.obstacle:
+                raise UpdateRefused(f"the session of {client_id!r} cannot move now: {held.obstacle}")
+            await self._begin(held.queue.name, self._move_to(to, held.record), link)
+        except (UpdateRefused, StoreRefused):
+            self._sessions.inbox.post(FreeSession(client_id))
+            raise
 
     async def cancel(self, queue: str) -> None:
         """End the move of a queue before anything of it is at its new home. Raises UpdateRefused."""
@@ -225,6 +279,7 @@ class VpnMoves:
             to,
             broker=self._broker,
             queues=self._cell,
+            sessions=self._sessions,
             holds=self.holds,
             links=self.links,
             kept=self._kept,
@@ -271,28 +326,42 @@ class VpnMoves:
         if what == words.ASK_MOVING:
             return await self._is_moving(neighbor, queue)
         if what == words.RECEIVE:
-            return await self._receive(neighbor, queue, definition_from_dict(note.values[2]))
+            return await self._receive(neighbor, note)
         if what == words.STATE:
             return await self._state(neighbor, queue)
         if what == words.HOME:
-            return await self._become_home(neighbor, queue)
+            return await self._become_home(neighbor, queue, note.text(2))
+        if what == words.ADOPT:
+            return await self._adopt(neighbor, note.text(2))
         if what == words.DROP:
             await self._cell.ask(DropReceivedQueue(queue, neighbor))
             return ""
         raise ValueError(f"this broker does not know what {what!r} of a queue's move is")
 
-    async def _receive(self, neighbor: str, queue: str, definition: QueueDefinition) -> str:
+    async def _receive(self, neighbor: str, note: FlowNote) -> str:
         """Make a queue that is to come, or find it."""
+        queue, is_of_session = note.text(1), note.text(3) == SESSION
+        if is_of_session:
+            self._check_sibling(neighbor)
+        definition = definition_from_dict(note.values[2], reserved_name=is_of_session)
         if definition.config.name != queue:
             raise ValueError(f"queue {queue!r} is described as {definition.config.name!r}")
         if not self._answerer.allows(neighbor) and await self._cell.ask(FindQueue(queue)) is None:
             setting = f"links.{neighbor}.allow_operator_actions is off there"
             raise MoveFailed(f"operators of broker {neighbor!r} may not move queues to it: {setting}")
-        handle: LocalQueue = await self._cell.ask(ReceiveQueue(definition, neighbor))
+        kind = SESSION if is_of_session else NAMED
+        handle: LocalQueue = await self._cell.ask(ReceiveQueue(definition, neighbor, kind))
         return str(handle.target.gate.usage_count)
 
+    def _check_sibling(self, neighbor: str) -> None:
+        """Raise MoveFailed for a broker of another machine: sessions move within one."""
+        if neighbor not in self._siblings:
+            raise MoveFailed(f"broker {neighbor!r} is of another machine, and sessions move within one")
+
     async def _hold(self, neighbor: str, note: FlowNote) -> str:
-        if neighbor not in self._homes(note.text(1)):
+        queue = note.text(1)
+        # The queues of sessions are told to nobody: there, it has to be known what the neighbor wants.
+        if not (self._has_told(neighbor) if is_of_session(queue) else neighbor in self._homes(queue)):
             text = f"broker {self._broker!r} does not know queue {note.text(1)!r} of broker {neighbor!r}"
             raise MoveFailed(f"{text}: its link keeps it back, or has just begun")
         filters = tuple([(str(text), str(syntax)) for text, syntax in note.values[3]])
@@ -346,14 +415,28 @@ class VpnMoves:
             return words.HAS_NONE
         return words.IS_RECEIVING if handle.move is not None and handle.move.is_from(neighbor) else words.IS_HOME
 
-    async def _become_home(self, neighbor: str, queue: str) -> str:
+    async def _adopt(self, neighbor: str, record: str) -> str:
+        """Have a session that comes without a queue."""
+        self._check_sibling(neighbor)
+        rows: list[SessionRow] = await self._sessions.ask(RowsOfSession(record, None))
+        await self._sessions.ask(AdoptSession(rows, None, are_stored=False))
+        return ""
+
+    async def _become_home(self, neighbor: str, queue: str, record: str) -> str:
         handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
         if handle is None:
             raise MoveFailed(f"broker {self._broker!r} has no queue {queue!r}")
+        if queue in self._becoming:
+            raise MoveFailed(f"broker {self._broker!r} is about to be the home of {queue!r}")
         if handle.move is not None and handle.move.is_from(neighbor):
             self._becoming[queue] = None
             try:
-                await self._cell.ask(SetQueueMove(queue, None))
+                rows: list[SessionRow] = []
+                if handle.kind == SESSION:
+                    rows = await self._sessions.ask(RowsOfSession(record, handle))
+                handle = await self._cell.ask(SetQueueMove(queue, None, rows))
+                if rows:
+                    await self._sessions.ask(AdoptSession(rows, handle, are_stored=True))
             finally:
                 self._becoming.pop(queue, None)
             self.received_count += 1
