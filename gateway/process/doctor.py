@@ -41,6 +41,7 @@ class Examination:
 
     findings: list[SpoolFinding] = field(default_factory=list)
     looked_at: dict[str, int | str] = field(default_factory=dict)  # name -> count or description
+    queues: set[tuple[str, str]] = field(default_factory=set)  # message VPN and name, also of queues of neighbors
 
     def is_healthy(self) -> bool:
         """Return whether there is no error among the findings."""
@@ -48,12 +49,17 @@ class Examination:
 
     def add(self, other: "Examination", number: int) -> None:
         """Add what was found of a broker; of the second and further ones it says so."""
+        self.queues |= other.queues
         if number == 1:
             self.findings += other.findings
             self.looked_at |= other.looked_at
             return
         self.findings += [each._replace(subject=f"broker {number}: {each.subject}") for each in other.findings]
         self.looked_at |= {f"broker {number}: {name}": value for name, value in other.looked_at.items()}
+
+    def drop_what_others_have(self) -> None:
+        """Drop the findings that a queue is missing which another broker has."""
+        self.findings = [each for each in self.findings if each.lacks not in self.queues]
 
     def error(self, subject: str, text: str) -> None:
         """Add an error."""
@@ -74,6 +80,7 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     numbers = _brokers_in(config.data.path, examination)
     for number in numbers:
         examination.add(_examine_broker(config_of_broker(config, number, len(numbers), {}), looked), number)
+    examination.drop_what_others_have()
     return examination
 
 
@@ -101,6 +108,7 @@ def examine_backup(folder: Path, *, looked: Callable[[], None]) -> Examination:
     examination = Examination()
     for number in _brokers_in(folder, examination):
         examination.add(_examine_backup(broker_folder(folder, number), looked), number)
+    examination.drop_what_others_have()
     return examination
 
 
@@ -209,6 +217,7 @@ def _examine_spool(
             return  # LMDB could crash the process on damaged pages
         with opened() as reader:
             examination.looked_at |= _counts(reader)
+            examination.queues |= _queues_known_to(reader)
             examination.findings += inspect_spool(reader, looked=looked)
             examination.findings += _interrupted_deletions(reader)
             examination.findings += _missing_default_dead_message_queues(reader)
@@ -235,7 +244,21 @@ def _missing_default_dead_message_queues(reader: SpoolReader) -> Iterator[SpoolF
         if losing and DEAD_MESSAGE_QUEUE not in vpn.queues:
             queues = f"{counted(len(losing), 'queue')} (such as {losing[0].name})"
             text = f"it does not exist, so dead messages of {queues} are lost; create it, or set dead_msg_queue"
-            yield SpoolFinding(Severity.WARNING, f"message VPN {vpn.name}: {DEAD_MESSAGE_QUEUE}", text)
+            subject = f"message VPN {vpn.name}: {DEAD_MESSAGE_QUEUE}"
+            yield SpoolFinding(Severity.WARNING, subject, text, (vpn.name, DEAD_MESSAGE_QUEUE))
+
+
+def _queues_known_to(reader: SpoolReader) -> set[tuple[str, str]]:
+    """Return message VPN and name of each queue that a broker has, or that a neighbor has told it of."""
+    from sluicegate.messaging.network.interest import InterestKind  # late: most commands need nothing of networks
+    from sluicegate.protocols.network.kept import kept_links
+
+    found = {(vpn.name, name) for vpn in reader.vpns.values() for name in vpn.queues}
+    for vpn in reader.vpns.values():
+        for link in kept_links(vpn.rows.sessions, b"").values():
+            told = [each.topic_filter for each in link.interests if each.kind == InterestKind.QUEUE]
+            found.update([(vpn.name, name) for name in told])
+    return found
 
 
 def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:

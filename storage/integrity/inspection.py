@@ -36,6 +36,7 @@ class SpoolFinding(NamedTuple):
     severity: Severity
     subject: str  # what it is about: a queue, a file, a setting
     text: str
+    lacks: tuple[str, str] = ("", "")  # message VPN and name of a queue that is missing, if no other broker has it
 
 
 def inspect_spool(reader: SpoolReader, *, looked: Callable[[], None]) -> Iterator[SpoolFinding]:
@@ -95,7 +96,7 @@ def _dead_message_queues(vpn: VpnReader) -> Iterator[SpoolFinding]:
         dead = queue.definition.config.dead_msg_queue
         if dead not in ("", DEAD_MESSAGE_QUEUE) and dead not in vpn.queues:
             text = f"its dead_msg_queue {dead!r} is not there: what dies is lost"
-            yield SpoolFinding(Severity.WARNING, _queue(vpn, queue.name), text)
+            yield SpoolFinding(Severity.WARNING, _queue(vpn, queue.name), text, (vpn.name, dead))
 
 
 def _pages(reader: SpoolReader, owners: dict[int, str], looked: Callable[[], None]) -> Iterator[SpoolFinding]:

@@ -56,13 +56,15 @@ def doctor(
 
 
 def _show(examination: Examination, as_json: bool) -> None:
+    names = ("severity", "subject", "text")
+    rows = [(each.severity, each.subject, each.text) for each in examination.findings]
     if as_json:
-        findings = [each._asdict() for each in examination.findings]
+        findings = [dict(zip(names, row, strict=True)) for row in rows]
         print_json({"healthy": examination.is_healthy(), "looked_at": examination.looked_at, "findings": findings})
         return
     print_table(("checked", ""), list(examination.looked_at.items()))
     typer.echo("")
-    if not examination.findings:
+    if not rows:
         typer.echo("no problems found")
         return
-    print_table(("severity", "subject", "problem"), [tuple(each) for each in examination.findings])
+    print_table(("severity", "subject", "problem"), rows)

@@ -9,9 +9,12 @@ import pytest
 
 from sluicegate.gateway.cli.terminal.failures import FAILED
 from sluicegate.gateway.process.brokers import broker_folder, broker_place
+from sluicegate.messaging.queues.definition import definition_from_dict
 from sluicegate.storage.backup.backup import Backup
 from sluicegate.storage.backup.folder import PARTIAL_FILE
+from sluicegate.storage.catalog.queues import StoredQueue, queue_row
 from sluicegate.storage.environment.folder_lock import DATA_FILE
+from sluicegate.storage.interface import CommitJob
 from sluicegate.storage.store.store import SpoolStore
 from support.operations.shell import Shell
 from support.storage.sample_records import publish_job
@@ -142,3 +145,17 @@ def test_salvage_copies_what_is_readable_of_every_spool(shell: Shell, data: Path
     assert answer["healthy"]
     for number in NUMBERS:
         store_in(broker_folder(tmp_path / "new", number)).close()
+
+
+def test_a_dead_message_queue_at_another_broker_is_not_missing(shell: Shell, data: Path) -> None:
+    def stores(number: int, *names: str) -> None:
+        definitions = [definition_from_dict({"name": name}) for name in names]
+        rows = [queue_row(StoredQueue(each, "named", [], None, None)) for each in definitions]
+        store = store_in(broker_folder(data, number))
+        store.commit(CommitJob(number=2, table_writes=rows))
+        store.close()
+
+    stores(2, "orders")
+    assert any("#DEAD_MSG_QUEUE" in each for each in subjects(examined(shell, "--data", str(data))))
+    stores(3, "#DEAD_MSG_QUEUE")
+    assert not any("#DEAD_MSG_QUEUE" in each for each in subjects(examined(shell, "--data", str(data))))
