@@ -60,13 +60,14 @@ class MoveBook:
 
 
 class TravelPublisher(LoneClient):
-    """Publishes to the queue, by its name and by its topics."""
+    """Publishes to the queue, by its name and by its topics. With QoS 2 a message crosses a link once it is stored."""
 
     def __init__(
-        self, name: str, broker: str, book: MoveBook, *, dial: Callable[[LoneClient, SilentTap], Wire]
+        self, name: str, broker: str, book: MoveBook, *, qos: int, dial: Callable[[LoneClient, SilentTap], Wire]
     ) -> None:
         super().__init__(name, broker, name, dial=dial)
         self._book = book
+        self._qos = qos
         self._packet_id = 0
         self._unanswered: dict[int, int] = {}  # packet id -> number of the message
 
@@ -78,17 +79,22 @@ class TravelPublisher(LoneClient):
         self._packet_id = self._packet_id % 1000 + 1
         self._unanswered[self._packet_id] = number
         topic = queue_topic(QUEUE) if by_name else f"{TOPICS}/{self.broker}"
-        self._wire.send(mqtt.publish(topic, b"%d|" % number, level=5, qos=1, packet_id=self._packet_id))
+        self._wire.send(mqtt.publish(topic, b"%d|" % number, level=5, qos=self._qos, packet_id=self._packet_id))
 
     def _subscribe(self) -> None:
         assert self._wire is not None
         self._wire.send(mqtt.subscribe((OWN_TOPIC, 0), level=5))
 
     def _take(self, packet: Packet) -> None:
-        if packet.kind == mqtt.PUBACK:
-            number = self._unanswered.pop(mqtt.packet_id_of(packet))
-            if len(packet.body) < 3 or packet.body[2] == 0:
-                self._book.confirmed[number] = None
+        if packet.kind not in (mqtt.PUBACK, mqtt.PUBREC):
+            return
+        packet_id = mqtt.packet_id_of(packet)
+        number = self._unanswered.pop(packet_id)
+        reason_code = packet.body[2] if len(packet.body) > 2 else 0
+        if reason_code < 0x80:
+            self._book.confirmed[number] = None
+            if packet.kind == mqtt.PUBREC and self._wire is not None:
+                self._wire.send(mqtt.pubrel(packet_id))
 
     def _gone(self) -> None:
         super()._gone()

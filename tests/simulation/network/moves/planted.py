@@ -12,7 +12,7 @@ FAULTS = (
                 "        while hold.filters is None:\n",
             ),
         ),
-        seed=1,
+        seed=4,
     ),
     Planted(
         "a start forgets that a queue was being moved",
@@ -23,7 +23,18 @@ FAULTS = (
                 "    move = None\n",
             ),
         ),
-        seed=1,
+        seed=2,
+    ),
+    Planted(
+        "a broker that holds does not wait for what it has sent before",
+        (
+            Edit(
+                "protocols/network/moves/holds.py",
+                "            await passed(self._link(hold), self._runtime, hold.since_ms + DRAIN_MS_MAX)\n",
+                "",
+            ),
+        ),
+        seed=20,
     ),
     Planted(
         "a start forgets that topics are held",
@@ -34,6 +45,6 @@ FAULTS = (
                 "                hold_in(queue, value)\n",
             ),
         ),
-        seed=1,
+        seed=5,
     ),
 )

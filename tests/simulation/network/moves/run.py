@@ -28,12 +28,15 @@ WEIGHTS: Final = {
     "take": 4.0,
     "move": 10.0,
     "move_and_die": 6.0,
+    "move_and_send": 6.0,
     "together": 2.0,
 }
 BEGIN: Final = ["together"] + ["send"] * 6 + ["move"]
 SECOND_US: Final = 1_000_000
 STRIKE_US_MAX: Final = 400_000
 SWITCH_US_MAX: Final = 60_000  # a move of a small queue takes about so long
+SENDS_IN_SWITCH: Final = 12
+SEND_EVERY_US_MAX: Final = 3_000
 DOWN_US_MAX: Final = 4_000_000
 OVER_S_MAX: Final = 180  # after the network is mended
 COMES_S_MAX: Final = 60
@@ -49,7 +52,8 @@ class Travel:
         self.consumers: dict[str, TravelConsumer] = {}
         self.begun_count = 0
         for name, world in self.network.worlds.items():
-            self.publishers[name] = TravelPublisher(f"tp-{name}", name, self.book, dial=world.dial_mqtt)
+            qos = 1 + (seed + BROKERS.index(name)) % 2
+            self.publishers[name] = TravelPublisher(f"tp-{name}", name, self.book, qos=qos, dial=world.dial_mqtt)
             self.consumers[name] = TravelConsumer(f"tc-{name}", name, self.book, dial=world.dial_mqtt)
             world.others += [self.publishers[name], self.consumers[name]]
         home = self.network.worlds[BROKERS[seed % len(BROKERS)]]
@@ -123,6 +127,13 @@ class Travel:
             self.network.up[broker].reseed(step.salt)
             self.network.dies(broker, 1 + step.amount * 7 % DOWN_US_MAX)
 
+    def move_and_send(self, step: Step) -> None:
+        """Begin to move it, and have publishers send again and again while brokers ask for the switch."""
+        self.move(step)
+        for number in range(SENDS_IN_SWITCH):
+            self.send(step._replace(who=0, amount=step.amount + number))
+            self.network.advance(1 + (step.what >> number) % SEND_EVERY_US_MAX)
+
     def together(self, step: Step) -> None:
         """Have the network whole for a while."""
         self.network.ways.heal()
@@ -136,6 +147,7 @@ class Travel:
             "take": self.take,
             "move": self.move,
             "move_and_die": self.move_and_die,
+            "move_and_send": self.move_and_send,
             "together": self.together,
         }.get(step.kind)
         if own is not None:
