@@ -12,7 +12,7 @@ from pykka import ActorDeadError
 
 from sluicegate.actors.cursors.long_polls import StatusWaiters
 from sluicegate.actors.messages.data import Confirmed, PublishFailed
-from sluicegate.actors.messages.directory import FindQueue, QueueHandle
+from sluicegate.actors.messages.directory import FindQueue, LocalQueue, QueueHandle
 from sluicegate.actors.messages.queues import BindRefused
 from sluicegate.actors.messages.readers import (
     AckCursor,
@@ -141,6 +141,8 @@ class CursorDirectory(LoopActor):
         if message.start not in (EARLIEST, LATEST):
             raise CursorRefused(BAD_CURSOR, f"start {message.start!r}; allowed: {EARLIEST} or {LATEST}")
         handle = await self._handle_of(message.queue)
+        if isinstance(handle, LocalQueue) and handle.move is not None:
+            raise CursorRefused(QUEUE_IN_USE, handle.move.refusal(handle.name))
         if not handle.durable:
             raise CursorRefused(NOT_DURABLE, f"queue {message.queue!r} is never written, so there is nothing to read")
         overviews: list[LogOverview] = await self._ask(handle, DescribeLog())

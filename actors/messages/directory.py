@@ -251,6 +251,7 @@ class SetQueueMove:
     name: str
     move: QueueMove | None
     session_rows: Sequence[tuple[bytes, bytes]] = ()  # of the session that has come with it: written as well
+    drops_kept: bool = False  # what it keeps for readers, and their durable cursors, may be lost
 
 
 @dataclass(slots=True)

@@ -14,7 +14,14 @@ from pydantic import TypeAdapter
 from sluicegate.actors.runtime.events import Events
 from sluicegate.gateway.observability.statistics import ReaderBatch
 from sluicegate.gateway.operations.node import NodeOperations
-from sluicegate.gateway.operations.queues.actions import ADD_BATCH, CANCEL_MOVE, DELETE_CURSOR, MOVE_QUEUE, REPLAY
+from sluicegate.gateway.operations.queues.actions import (
+    ADD_BATCH,
+    CANCEL_MOVE,
+    DELETE_CURSOR,
+    DROP_KEPT,
+    MOVE_QUEUE,
+    REPLAY,
+)
 from sluicegate.gateway.operations.queues.questions import CURSORS, KEY, QUEUE
 from sluicegate.gateway.views.errors import NotFound, Refused
 from sluicegate.gateway.views.queues.cursors import CursorView
@@ -95,8 +102,8 @@ async def _done(here: NodeOperations, what: str, names: list[str]) -> str:
     elif what == DELETE_CURSOR and len(names) == 2:
         await here.delete_cursor_here(names[0], names[1])
         return f"cursor {names[1]}"
-    elif what == MOVE_QUEUE and len(names) == 2:
-        await here.move_queue_here(names[0], names[1])
+    elif what == MOVE_QUEUE and len(names) == 3 and names[2] in ("", DROP_KEPT):
+        await here.move_queue_here(names[0], names[1], drop_kept=bool(names[2]))
         return f"to {names[1]}"
     elif what == CANCEL_MOVE and len(names) == 1:
         await here.cancel_move_here(names[0])

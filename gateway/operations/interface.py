@@ -144,11 +144,20 @@ class NodeInterface(Protocol):
         Raises QueueNotFound, QueueInvalid (no such partition), Refused (nothing is kept).
         """
 
-    async def move_queue(self, name: str, to: str) -> None:
-        """Begin to move a queue to another broker of the network. Raises QueueNotFound, Refused."""
+    async def move_queue(self, name: str, to: str, *, drop_kept: bool = False) -> None:
+        """Begin to move a queue to another broker of the network. Raises QueueNotFound, Refused.
+
+        With `drop_kept`, messages that are kept for readers, and durable cursors, are deleted.
+        """
 
     async def cancel_move(self, name: str) -> None:
         """End a move, if nothing of the queue is at the other broker yet. Raises QueueNotFound, Refused."""
+
+    async def end_move(self, name: str, without: str) -> None:
+        """End a move to or from a broker that does not come back. Raises QueueNotFound, Refused.
+
+        The queue is at this broker then, with what this broker has of it.
+        """
 
     async def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues that are being moved to other brokers, by name."""

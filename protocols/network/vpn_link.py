@@ -129,6 +129,7 @@ class LinkedVpn:
         self.clients = clients
         self.moves: Final = VpnMoves(
             queues,
+            cursors,
             broker=space.broker,
             space=space,
             spool=spool,

@@ -488,10 +488,12 @@ class QueueDirectory(LoopActor):
         handle = self._queues.by_name.get(name)
         if handle is None or name in self._queues.making or self._updates.is_under_way(name):
             raise UpdateRefused(f"queue {name!r} is not there, or is being changed: try again")
+        if handle.move is not None and handle.is_received and move is not None:
+            raise UpdateRefused(handle.move.refusal(name))
         if handle.move is None and move is not None:
             if self._rescales.pending(name) is not None:
                 raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
-            check_may_move(self._services, handle, with_session=bool(move.session))
+            check_may_move(self._services, handle, with_session=bool(move.session), drops_kept=message.drops_kept)
         answer: LoopFuture[LocalQueue] = LoopFuture()
         was_received = handle.is_received
         changed = replace(handle, move=move)

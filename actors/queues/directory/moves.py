@@ -3,13 +3,18 @@
 See also: who drives a move, and the brokers' agreement (protocols.network.moves).
 """
 
+from typing import Final
+
 from sluicegate.actors.messages.directory import NAMED, SESSION, LocalQueue, UpdateRefused
 from sluicegate.actors.messages.queues import Reconfigure, SetMoving
 from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, QueueMove
 
+# Their positions are sequences and an incarnation of this broker, and the new home numbers its messages anew.
+KEPT_STAY: Final = "which cannot move: --drop-kept deletes the kept messages and the cursors"
 
-def check_may_move(services: QueueServices, handle: LocalQueue, *, with_session: bool) -> None:
+
+def check_may_move(services: QueueServices, handle: LocalQueue, *, with_session: bool, drops_kept: bool) -> None:
     """Raise UpdateRefused, with the reason, for a queue that cannot move to another broker.
 
     That of an MQTT session moves with its session.
@@ -21,8 +26,8 @@ def check_may_move(services: QueueServices, handle: LocalQueue, *, with_session:
         (not handle.durable, f"{name!r} is temporary: only durable queues move"),
         (handle.definition_lost, f"the definition of {name!r} was lost: decide about it first"),
         (core.rescale is not None, f"the number of partitions of {name!r} is changing: try again later"),
-        (core.retention.on(), f"{name!r} keeps messages for readers: set its retention to 0 first"),
-        (bool(services.cursors.of(name)), f"{name!r} has durable cursors: delete them first"),
+        (not drops_kept and core.retention.on(), f"{name!r} keeps messages for readers, {KEPT_STAY}"),
+        (not drops_kept and bool(services.cursors.of(name)), f"{name!r} has durable cursors, {KEPT_STAY}"),
     )
     for applies, text in reasons:
         if applies:

@@ -115,7 +115,10 @@ SELECTORS: Final[JsonSchema] = {
 }
 MOVE: Final[JsonSchema] = {
     "type": "object",
-    "properties": {"to": {"type": "string", "description": "name of the broker that gets the queue"}},
+    "properties": {
+        "to": {"type": "string", "description": "name of the broker that gets the queue"},
+        "drop_kept": {"type": "boolean", "description": "delete its kept messages and durable cursors, which stay"},
+    },
     "required": ["to"],
     "additionalProperties": False,
 }
@@ -332,11 +335,18 @@ async def list_moves(node: NodeInterface, request: Request) -> Response:
 async def move_queue(node: NodeInterface, request: Request) -> Response:
     """Move a queue with its messages to another broker of the network, while its clients go on."""
     body = await json_object(request)
-    to = body.get("to")
-    if not isinstance(to, str) or len(body) != 1:
-        raise QueueInvalid("to", "it names the broker, and is the only member", "name of a neighbor broker")
-    await node.move_queue(path_name(request), to)
+    to, drop_kept = body.pop("to", None), body.pop("drop_kept", False)
+    if not isinstance(to, str):
+        raise QueueInvalid("to", f"{quoted(to)} is not allowed", "name of a neighbor broker")
+    if not isinstance(drop_kept, bool):
+        raise QueueInvalid("drop_kept", f"{quoted(drop_kept)} is not allowed", "true or false")
+    for key in body:
+        raise QueueInvalid(key, "unknown member", "to, drop_kept")
+    await node.move_queue(path_name(request), to, drop_kept=drop_kept)
     return Response(status_code=202)
+
+
+WITHOUT: Final = TextParameter("without", "broker of the move that does not come back: what only it has is lost", 64)
 
 
 @QUEUES.operation(
@@ -345,10 +355,16 @@ async def move_queue(node: NodeInterface, request: Request) -> Response:
     Answer(204, "The queue stays"),
     NO_QUEUE,
     REFUSED,
+    INVALID_PARAMETER,
+    parameters=(WITHOUT,),
 )
 async def cancel_move(node: NodeInterface, request: Request) -> Response:
     """End the move of a queue; refused when messages of it are at the other broker already."""
-    await node.cancel_move(path_name(request))
+    without = text(request, WITHOUT)
+    if without:
+        await node.end_move(path_name(request), without)
+    else:
+        await node.cancel_move(path_name(request))
     return Response(status_code=204)
 
 

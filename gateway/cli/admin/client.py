@@ -162,13 +162,17 @@ class AdminClient:
         replayed = _member(self._port.ask("POST", _queue_path(name) + "/replay", body), "replayed_count")
         return replayed if isinstance(replayed, int) else 0
 
-    def move_queue(self, name: str, to: str) -> None:
+    def move_queue(self, name: str, to: str, *, drop_kept: bool) -> None:
         """Begin to move a queue to another broker."""
-        self._port.ask("PUT", _queue_path(name) + "/move", {"to": to})
+        self._port.ask("PUT", _queue_path(name) + "/move", {"to": to, "drop_kept": drop_kept})
 
     def cancel_move(self, name: str) -> None:
         """End the move of a queue."""
         self._port.ask("DELETE", _queue_path(name) + "/move")
+
+    def end_move(self, name: str, without: str) -> None:
+        """End a move to or from a broker that does not come back."""
+        self._port.ask("DELETE", f"{_queue_path(name)}/move?{urlencode({'without': without})}")
 
     def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues that are being moved to other brokers."""

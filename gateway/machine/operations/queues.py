@@ -164,15 +164,19 @@ class QueueOperations(Rules):
         _, count = await self._here_or_anywhere("replay_queue", name, start, end=end, partition=partition)
         return int(count)
 
-    async def move_queue(self, name: str, to: str) -> None:
+    async def move_queue(self, name: str, to: str, *, drop_kept: bool = False) -> None:
         """Begin to move a queue to another broker, of this machine or another one."""
         if any(each.name == to and each.is_retired for each in self._machine.brokers):
             raise Refused(f"broker {to} is retired: what it has is moved away")
-        await self._here_or_anywhere("move_queue", name, to)
+        await self._here_or_anywhere("move_queue", name, to, drop_kept=drop_kept)
 
     async def cancel_move(self, name: str) -> None:
         """End a move, if nothing of the queue is at the other broker yet."""
         await self._here_or_anywhere("cancel_move", name)
+
+    async def end_move(self, name: str, without: str) -> None:
+        """End a move to or from a broker that does not come back."""
+        await self._at_home("end_move", name, without)
 
     async def list_moves(self) -> Sequence[QueueMoveView]:
         """Return the queues of all brokers that are being moved, by name."""

@@ -19,7 +19,8 @@ from sluicegate.protocols.network.neighbor import Neighbor
 
 REPLAY: Final = "replay"  # a queue, first sequence, milliseconds since 1970, end, partition (empty: all)
 DELETE_CURSOR: Final = "delete-cursor"  # a queue, and a cursor of it
-MOVE_QUEUE: Final = "move-queue"  # a queue, and the broker that gets it
+MOVE_QUEUE: Final = "move-queue"  # a queue, the broker that gets it, and DROP_KEPT or nothing
+DROP_KEPT: Final = "drop-kept"
 CANCEL_MOVE: Final = "cancel-move"  # of a queue
 ADD_BATCH: Final = "add-batch"  # a queue, a cursor of it, and what its reader reports, as JSON
 
@@ -59,10 +60,12 @@ async def add_batch_at_home(
     await answer_of(questions.act(ADD_BATCH, [queue, cursor, body]), queue, broker)
 
 
-async def move_from_home(neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str, to: str) -> None:
+async def move_from_home(
+    neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str, to: str, *, drop_kept: bool
+) -> None:
     """Have a queue of another broker moved from there. Raises QueueNotFound and Refused."""
     broker, questions = home_of(neighbors, vpn, queue)
-    await answer_of(questions.act(MOVE_QUEUE, [queue, to]), queue, broker)
+    await answer_of(questions.act(MOVE_QUEUE, [queue, to, DROP_KEPT if drop_kept else ""]), queue, broker)
 
 
 async def cancel_move_at_home(neighbors: Mapping[str, Neighbor], vpn: MessageVpn, queue: str) -> None:

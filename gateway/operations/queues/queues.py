@@ -231,18 +231,18 @@ class QueueOperations:
             raise Refused(str(refusal)) from None
         return count
 
-    async def move_queue(self, name: str, to: str) -> None:
+    async def move_queue(self, name: str, to: str, *, drop_kept: bool = False) -> None:
         """Begin to move a queue to another broker. The broker that has the queue does it."""
         try:
-            await self.move_queue_here(name, to)
+            await self.move_queue_here(name, to, drop_kept=drop_kept)
         except QueueNotFound:
-            await move_from_home(self._node.links.links.neighbors, self._vpn, name, to)
+            await move_from_home(self._node.links.links.neighbors, self._vpn, name, to, drop_kept=drop_kept)
 
-    async def move_queue_here(self, name: str, to: str) -> None:
+    async def move_queue_here(self, name: str, to: str, *, drop_kept: bool = False) -> None:
         """Begin to move a queue of this broker. Raises QueueNotFound and Refused."""
         await self._find(name)
         try:
-            await self._node.links.moves(self._vpn).begin(name, to)
+            await self._node.links.moves(self._vpn).begin(name, to, drops_kept=drop_kept)
         except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
 
@@ -259,6 +259,15 @@ class QueueOperations:
         try:
             await self._node.links.moves(self._vpn).cancel(name)
         except UpdateRefused as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def end_move(self, name: str, without: str) -> None:
+        """End a move to or from a broker that does not come back."""
+        if await self._vpn.queues.ask(FindQueue(name)) is None:
+            raise not_found(self._vpn.space, name)
+        try:
+            await self._node.links.moves(self._vpn).end_without(name, without)
+        except (StoreRefused, UpdateRefused) as refusal:
             raise Refused(str(refusal)) from None
 
     async def list_moves(self) -> Sequence[QueueMoveView]:

@@ -13,6 +13,7 @@ Nobody decides by the clock who the home is.
 """
 
 import logging
+from contextlib import suppress
 from typing import Final, final
 
 from sluicegate.actors.messages.data import StoreRefused
@@ -25,11 +26,13 @@ from sluicegate.actors.messages.directory import (
     UpdateRefused,
 )
 from sluicegate.actors.messages.operations import HandedOver, HandOver
+from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors
 from sluicegate.actors.messages.sessions import EndHeldSession, HeldSession, HoldSession
 from sluicegate.actors.queues.directory.moves import shut_for_commit
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
+from sluicegate.messaging.bulk.durable_cursors import CursorRefused
 from sluicegate.messaging.queues.definition import topics_of
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove, client_of
 from sluicegate.protocols.network.kept import KeptLink
@@ -78,6 +81,7 @@ class Mover:
         broker: str,
         queues: ActorCell,
         sessions: ActorCell,
+        cursors: ActorCell,
         holds: QueueHolds,
         links: dict[str, MoveRequests],
         kept: dict[str, KeptLink],
@@ -98,10 +102,12 @@ class Mover:
         self._queues = queues
         self._sessions = sessions
         self._session: HeldSession | None = None  # that moves with its queue
+        self._cursors = cursors
         self._holds = holds
         self._links = links
         self._kept = kept
         self._cancelling: LoopFuture[None] | None = None
+        self._is_without_new_home = False
 
     @property
     def left_count(self) -> int:
@@ -118,6 +124,11 @@ class Mover:
             self._cancelling = LoopFuture()
         return self._cancelling
 
+    def end_without_new_home(self) -> LoopFuture[None]:
+        """End the move whatever the new home has, which was forgotten: nobody will say any more who is the home."""
+        self._is_without_new_home = True
+        return self.cancel()
+
     async def _run(self) -> None:
         while not self._queues.is_stopped():
             try:
@@ -128,6 +139,7 @@ class Mover:
                         return
                 if await self._is_cancelled():
                     return
+                await self._drop_cursors()
                 received = await self._ask(RECEIVE, self._handle.definition.to_dict(), self._handle.kind)
                 self._count_earlier(received)
                 await self._hand_over_most()
@@ -141,6 +153,13 @@ class Mover:
                 log.exception("move of queue %s to broker %s: a step failed", self.queue, self.to)
                 self.waits_for = "a fault of this broker; its log says more"
             await self._runtime.sleep(AGAIN_MS)
+
+    async def _drop_cursors(self) -> None:
+        """Delete durable cursors: a queue that has any moves only if that was asked for, and gets no new one."""
+        found: list[CursorOverview] = await self._cursors.ask(ListCursors(self.queue))
+        for each in found:
+            with suppress(CursorRefused):  # it was deleted meanwhile
+                await self._cursors.ask(DeleteCursor(self.queue, each.name))
 
     def _count_earlier(self, received: str) -> None:
         """Count what was handed over before this broker has started: the new home says how many messages it has."""
@@ -178,7 +197,7 @@ class Mover:
         if asked is None:
             return False
         try:
-            if not self._is_forgotten():
+            if not self._is_without_new_home:
                 # What is on its way is there afterwards, and keeps the queue there.
                 await passed(self._link(), self._runtime, self._runtime.clock.now_ms() + SWITCH_MS_MAX)
                 await self._ask(DROP)
@@ -190,10 +209,6 @@ class Mover:
         self.is_cancelled = True
         asked.set(None)
         return True
-
-    def _is_forgotten(self) -> bool:
-        """Return whether operators have this broker forget the new home: nobody will say any more what it has."""
-        return self.to not in self._kept and self.to not in self._links
 
     def _link(self) -> KeptLink:
         """Return what is kept of the link to the new home. Raises MoveFailed."""
@@ -329,7 +344,7 @@ class Mover:
             if state == IS_HOME:
                 await self._end()
                 return True
-            if state in (IS_RECEIVING, HAS_NONE) or (self._cancelling is not None and self._is_forgotten()):
+            if state in (IS_RECEIVING, HAS_NONE) or self._is_without_new_home:
                 await self._set_until_stored(self._stage(MOVING))
                 await self._release_all()
                 return False

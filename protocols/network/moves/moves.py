@@ -75,6 +75,7 @@ class VpnMoves:
     def __init__(
         self,
         queues: ActorCell,
+        cursors: ActorCell,
         *,
         broker: str,
         space: TopicSpace,
@@ -93,6 +94,7 @@ class VpnMoves:
         self.cancelled_count = 0  # moves that were ended by operators
         self._over_count = 0  # messages that were handed over, of moves that are over
         self._cell = queues
+        self._cursors = cursors
         self._broker = broker
         self._space = space
         self._kept = kept
@@ -190,15 +192,18 @@ class VpnMoves:
 
     # --- what operators want ---
 
-    async def begin(self, queue: str, to: str) -> None:
-        """Begin to move a queue to another broker. Raises UpdateRefused: it cannot move there, or not now."""
+    async def begin(self, queue: str, to: str, *, drops_kept: bool = False) -> None:
+        """Begin to move a queue to another broker. Raises UpdateRefused: it cannot move there, or not now.
+
+        `drops_kept`: what it keeps for readers, and their durable cursors, are deleted.
+        """
         if queue in self.movers or queue in self.moved:
             raise UpdateRefused(f"queue {queue!r} is being moved already")
         if is_named(queue) and not is_told(queue) and not self._siblings.issuperset(self.links):
             raise UpdateRefused(f"only brokers of this machine know queue {queue!r}, and there are links to others")
         if to == self._broker:
             raise UpdateRefused(f"queue {queue!r} is at broker {to!r} already")
-        await self._begin(queue, self._move_to(to), self._link_to(to))
+        await self._begin(queue, self._move_to(to), self._link_to(to), drops_kept=drops_kept)
 
     def _link_to(self, to: str) -> MoveRequests:
         """Return the link to the broker that is to have something. Raises UpdateRefused."""
@@ -215,8 +220,8 @@ class VpnMoves:
     def _move_to(self, to: str, session: str = "") -> QueueMove:
         return QueueMove(MOVING, to, self._cell.runtime.clock.wall_ms(), session)
 
-    async def _begin(self, queue: str, move: QueueMove, link: MoveRequests) -> None:
-        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, move))
+    async def _begin(self, queue: str, move: QueueMove, link: MoveRequests, *, drops_kept: bool = False) -> None:
+        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, move, drops_kept=drops_kept))
         try:
             await link.ask(words.RECEIVE, queue, handle.definition.to_dict(), handle.kind)
         except MoveFailed as failure:
@@ -255,6 +260,28 @@ class VpnMoves:
             raise UpdateRefused(f"queue {queue!r} is not being moved away from here")
         await mover.cancel()
 
+    async def end_without(self, queue: str, neighbor: str) -> None:
+        """End a move whose other broker does not come back: this one is the home, with what it has of the queue.
+
+        What only the other one has is lost. Raises UpdateRefused: it is no such move, or the other one is still known.
+        """
+        if neighbor in self.links or neighbor in self._kept:
+            raise UpdateRefused(
+                f"broker {neighbor!r} is known here: if it does not come back, delete the link to it, and forget it:"
+                f" sluicegate link forget {neighbor} --force"
+            )
+        mover = self.movers.get(queue)
+        handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
+        if mover is not None and mover.to == neighbor:
+            await mover.end_without_new_home()
+        elif handle is not None and handle.move is not None and handle.move.is_from(neighbor):
+            await self._cell.ask(SetQueueMove(queue, None))
+            hold = self.holds.by_queue.get(queue)
+            if hold is not None and hold.old == neighbor:
+                await self.holds.end(hold)
+        else:
+            raise UpdateRefused(f"queue {queue!r} is being moved neither to broker {neighbor!r} nor from there")
+
     def overviews(self) -> list[MoveOverview]:
         """Return how far each move away from here is."""
         return [self._overview(name, each) for name, each in sorted(self.movers.items())]
@@ -280,6 +307,7 @@ class VpnMoves:
             broker=self._broker,
             queues=self._cell,
             sessions=self._sessions,
+            cursors=self._cursors,
             holds=self.holds,
             links=self.links,
             kept=self._kept,

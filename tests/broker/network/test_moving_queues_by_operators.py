@@ -6,7 +6,6 @@ from sluicegate.gateway.admin.semp.objects.queues import QUEUE as SEMP_QUEUE
 from sluicegate.gateway.operations.node import NodeOperations
 from sluicegate.gateway.views.errors import QueueNotFound, Refused
 from sluicegate.gateway.views.node.figures import QueuesQuery
-from sluicegate.gateway.views.queues.selections import MessageSelection
 from support.broker.linked_brokers import Brokers, until
 from support.broker.moving_queues import moves, waiting_move, waits_for
 from support.broker.named_queues import create as queue_of
@@ -113,9 +112,6 @@ async def test_a_queue_that_is_being_moved_is_listed_where_its_messages_are_deli
     assert (await at_a.show_queue("q")).broker == "b"
     with pytest.raises(QueueNotFound, match="is at broker b"):
         await at_a.purge_queue("q")
-    await queue_of(brokers["a"], "other")
-    with pytest.raises(QueueNotFound):
-        await at_a.take_messages("other", "move", MessageSelection(to="q"))
 
 
 @pytest.mark.parametrize("forbids", ["a", "b"])

@@ -1,14 +1,19 @@
 """What goes with the messages of a queue that moves from broker b to broker a."""
 
+import pytest
+
 from sluicegate.actors.messages.directory import SetQueueLimits
 from sluicegate.gateway.operations.node import NodeOperations
+from sluicegate.gateway.views.errors import Refused
 from sluicegate.messaging.queues.pressure import PressureLimits
 from sluicegate.protocols.flow.codec.frames.settle import OUTCOME_FAILED, OUTCOME_RELEASED
 from support.broker.linked_brokers import Brokers, until
-from support.broker.moving_queues import moved, waits_for
+from support.broker.moving_queues import is_moved, moved, waiting_move, waits_for
 from support.broker.named_queues import shows
 from support.broker.remote_queues import payloads, publish, queue_at_b
+from support.flow.bulk_client import BulkClient
 from support.flow.client import FlowClient
+from support.flow.client import Refused as FlowRefused
 
 
 async def delivered(network: Brokers, count: int, *, flow_credit: int) -> FlowClient:
@@ -120,3 +125,39 @@ async def test_a_queue_whose_ingress_is_shut_down_moves_with_its_messages(broker
     await until(lambda: brokers["a"].node.default.space.has_queue("q"), "the move")
     view = await shows(brokers["a"], lambda view: view.spooled_count == 5)
     assert not view.config.ingress_enabled
+
+
+async def test_kept_messages_and_cursors_stay_so_such_a_queue_is_refused_unless_they_may_be_dropped(
+    network: Brokers,
+) -> None:
+    """Positions are sequences of a broker, and the new one numbers its messages anew."""
+    at_a, at_b = NodeOperations(network["a"].node), NodeOperations(network["b"].node)
+    await queue_at_b(network, retention_size_mb=10)
+    await publish(network, range(6))
+    client = await delivered(network, 2, flow_credit=2)
+    client.settles(1, 1, 2)
+    await shows(network["b"], lambda view: view.settled_total == 2)
+    await client.close()
+    with pytest.raises(Refused, match="keeps messages for readers, which cannot move: --drop-kept deletes"):
+        await at_b.move_queue("q", "a")
+    async with BulkClient(network["b"].flow_port) as reader:
+        await reader.binds_cursor()
+    await at_b.update_queue("q", {"retention_size_mb": 0})
+    with pytest.raises(Refused, match="has durable cursors, which cannot move: --drop-kept deletes"):
+        await at_a.move_queue("q", "a")
+    await at_b.update_queue("q", {"retention_size_mb": 10})
+
+    await at_a.move_queue("q", "a", drop_kept=True)
+    await is_moved(network)
+
+    view = await shows(network["a"], lambda view: view.spooled_count == 4)
+    assert (view.kept_bytes, view.config.retention_size_mb) == (0, 10)
+    assert list(await at_b.list_cursors("q")) == []
+    assert [each[0] for each in await seen(network, 4)] == payloads(range(2, 6))
+
+
+async def test_no_cursor_is_made_for_a_queue_that_is_being_moved(brokers: Brokers) -> None:
+    await waiting_move(brokers, 3)
+    async with BulkClient(brokers["b"].flow_port) as reader:
+        with pytest.raises(FlowRefused, match="503 Queue Is Moving"):
+            await reader.binds_cursor()

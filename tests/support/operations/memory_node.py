@@ -100,6 +100,7 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
     reasons: tuple[str, ...] = ()  # why it is not ready
     live: bool = True
     moves: Sequence[QueueMoveView] = ()
+    dropped = False  # what the queue keeps for readers
     cursors: Sequence[CursorView] = ()  # of the queue `q`
     batches: list[ReaderBatch] = field(default_factory=list)
     selectors: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)  # by queue and subscriber
@@ -304,16 +305,23 @@ class MemoryNode(MemoryBridges, MemoryLinks, MemoryProfiles, MemoryRestPoints, M
         self._definition(name)
         return [view for view in self.cursors if name == "q"]
 
-    async def move_queue(self, name: str, to: str) -> None:
+    async def move_queue(self, name: str, to: str, *, drop_kept: bool = False) -> None:
         self._definition(name)
         if to != "b":
             raise Refused(f"there is no link to broker {to!r}")
+        self.dropped = drop_kept
         self.moves = [QueueMoveView(name=name, broker=to, begun_ms=1_700_000_000_000, moved_count=12, left_count=34)]
 
     async def cancel_move(self, name: str) -> None:
         self._definition(name)
         if not self.moves:
             raise Refused(f"queue {name!r} is not being moved away from here")
+        self.moves = []
+
+    async def end_move(self, name: str, without: str) -> None:
+        self._definition(name)
+        if without != "b":
+            raise Refused(f"queue {name!r} is being moved neither to broker {without!r} nor from there")
         self.moves = []
 
     async def list_moves(self) -> Sequence[QueueMoveView]:

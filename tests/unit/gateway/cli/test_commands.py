@@ -252,6 +252,22 @@ def test_a_queue_is_moved_to_another_broker_and_the_move_is_shown_and_cancelled(
     assert "not being moved" in shell.run("queue", "move", "q", "--cancel", expect=FAILED)
     assert "no link to broker 'c'" in shell.run("queue", "move", "q", "--to", "c", expect=FAILED)
     assert "or give --cancel" in shell.run("queue", "move", "q", expect=USAGE)
+    assert "or give --cancel" in shell.run("queue", "move", "q", "--to", "b", "--without", "b", expect=USAGE)
+
+
+def test_what_a_move_deletes_is_asked_for_before(shell: Shell, node: MemoryNode) -> None:
+    shell.run("queue", "create", "q")
+    said = shell.run("queue", "move", "q", "--to", "b", "--drop-kept", answered="n\n", expect=FAILED)
+    assert "Delete what q keeps for replay, and its durable cursors?" in said
+    shell.run("queue", "move", "q", "--to", "b", "--drop-kept", "--yes")
+    assert node.dropped
+    said = shell.run("queue", "move", "q", "--without", "b", answered="n\n", expect=FAILED)
+    assert "Messages that only broker b has are lost." in said
+    assert node.moves
+    said = shell.run("queue", "move", "q", "--without", "c", "--yes", expect=FAILED)
+    assert "neither to broker 'c' nor from there" in said
+    assert "q is at this broker" in shell.run("queue", "move", "q", "--without", "b", "--yes")
+    assert node.moves == []
 
 
 def test_durable_cursors_are_listed_and_forgotten(shell: Shell, node: MemoryNode) -> None:
