@@ -29,7 +29,7 @@ class Identity(ClientRights):
         self._was_admitted = False  # so its own rights are taken
         self._is_admitted = False
         self._is_closed = False
-        self._is_visitor = False  # it has its place at another broker of this machine
+        self.is_visitor = False  # it has its place at another broker of this machine
         self.user = ""  # empty: anonymous, or not known yet
         self._roster = roster
         self._further: ClientRights | None = None
@@ -52,7 +52,7 @@ class Identity(ClientRights):
     @property
     def rights(self) -> ClientRights:
         """What the client may do; it was admitted, or visits."""
-        rights = self if self._is_visitor else self.admitted()
+        rights = self if self.is_visitor else self.admitted()
         assert rights is not None, "nobody asks on behalf of a client that is not admitted"
         return rights
 
@@ -93,10 +93,10 @@ class Identity(ClientRights):
         Here it counts as nobody's connection.
         """
         assert not self._was_admitted, "it has its place there"
-        if not self._is_visitor:
+        if not self.is_visitor:
             self.authenticated(principal)
             self._roster.visit(self.user, client, now_ms, self)
-            self._is_visitor = True
+            self.is_visitor = True
         return self
 
     def check_bind(self, count: int) -> None:
@@ -116,7 +116,7 @@ class Identity(ClientRights):
         rights = self.admitted()
         if rights is not None and not self._is_closed:
             self._roster.leave(rights)
-        if self._is_visitor and not self._is_closed:
+        if self.is_visitor and not self._is_closed:
             self._roster.end_visit(self)
         self._is_closed = True
 

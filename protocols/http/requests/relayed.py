@@ -42,7 +42,13 @@ def home_of_request(client: HttpClient, request: Request, *, is_flow: bool) -> i
         home = broker_of(request.raw_path.decode("latin-1")[len(FLOW_PREFIX) :])
     else:  # a browser that connects again to where it began
         home = broker_of(request.header("last-event-id")) if request.method == "GET" else 0
-    return home if home != brokers.number and home <= len(brokers.names) else 0
+    if home == brokers.number or home > len(brokers.names):
+        return 0
+    if not is_flow and home:
+        passage = brokers.passage_to(home)
+        if passage is None or not passage.is_open:
+            return 0  # its flow is gone, and it begins another one here
+    return home
 
 
 async def relay_to_broker(client: HttpClient, request: Request, principal: Principal, home: int) -> None:

@@ -122,6 +122,9 @@ async def test_a_flow_is_away_while_its_broker_is(machine: MachineBrokers) -> No
         assert (await waiting).status_code in (409, 503)
         away = await one.get(flow)
         assert (away.status_code, away.headers["retry-after"]) == (503, "1")
+        again = await one.get("/QUEUE/q", headers={"Last-Event-ID": f"{flow.removeprefix('/FLOW/')}/1"})
+        assert again.headers["sluicegate-flow"].startswith("/FLOW/1-")
+        assert (await one.delete(again.headers["sluicegate-flow"])).status_code == 204
         await machine.start(machine[2])
         assert (await one.get(flow)).status_code == 404
         await publish(one, "q", "still served")

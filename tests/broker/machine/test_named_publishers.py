@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sluicegate.gateway.node.siblings import Holdings
+from sluicegate.gateway.operations.metrics import samples_of
 from sluicegate.messaging.clients.homes import home_of, publisher_key
 from sluicegate.messaging.message.headers import Headers
 from sluicegate.protocols.flow.codec import codes
@@ -22,6 +23,7 @@ from support.cores.client_rights import acl, rules
 from support.flow.client import FlowClient, Refused
 from support.network.certificates import Certificates, make_certificates
 
+CONNECTIONS = ("sluicegate_connections", ("flow",))
 ACCEPTING_AND_HOME = pytest.mark.parametrize(("accepting", "home"), [(1, 1), (1, 2), (2, 1)])
 
 
@@ -198,6 +200,9 @@ async def test_a_client_counts_once_and_its_rights_hold_at_the_home(machine: Mac
         opened = await client.opens_publisher(publisher_at(2))
         assert machine[1].node.default.clients.count == 1
         assert machine[2].node.default.clients.count == 0
+        samples = [samples_of(broker.node, []) for broker in machine.all]
+        counts = [each.value for some in samples for each in some if (each.name, each.labels) == CONNECTIONS]
+        assert counts == [1, 1]  # the client, and the link of broker 1
         for broker in machine.all:
             broker.node.default.clients.set_acl_profile("default", acl(publish=rules("other")))
         client.publishes(opened.flow_id, [1])
