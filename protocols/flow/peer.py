@@ -122,6 +122,7 @@ class FlowServices:
     allows_plain_unencrypted: bool  # SASL PLAIN on listeners without TLS
     links: LinkAcceptor  # of the node, to other brokers
     homes: PublisherHomes | None  # of named publishers; None: there is one broker on this machine
+    files_max: int  # the number of a file from which on none is opened for clients
 
 
 class FlowPeer(Behaviour):

@@ -99,6 +99,7 @@ class HttpServices:
     heads: ResponseHeads
     is_gateway: bool  # every request is relayed, and waits for its reply
     brokers: Brokers | None  # of this machine; None: there is one
+    files_max: int  # the number of a file from which on none is opened for clients
 
 
 @final

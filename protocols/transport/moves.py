@@ -3,6 +3,7 @@
 import errno
 import os
 import socket
+import sys
 from collections.abc import Callable
 
 from sluicegate.protocols.transport.interface import ByteTransport
@@ -39,15 +40,17 @@ def relay_stream(
     return relay
 
 
-def open_stream(passage: Passage, message: bytes) -> TcpStream:
+def open_stream(passage: Passage, message: bytes, *, files_max: int = sys.maxsize) -> TcpStream:
     """Return one end of a new pair of sockets, whose other end is passed with the message. Nothing is read of it yet.
 
-    Raises PassageFull and OSError.
+    Raises PassageFull and OSError, also where a file would have the number `files_max` or above.
     """
     here, there = socket.socketpair()
     try:
+        if max(here.fileno(), there.fileno()) >= files_max:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         passage.send(message, there.fileno())
-    except PassageFull:
+    except (PassageFull, OSError):
         here.close()
         there.close()
         raise

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.build import VERSION
+from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
@@ -93,4 +94,5 @@ class FlowServer(ProtocolServer[FlowConnection, FlowServices]):
             allows_plain_unencrypted=flow.allow_plain_without_tls,
             links=self._links,
             homes=services.environment.siblings,
+            files_max=files_for_clients(),
         )

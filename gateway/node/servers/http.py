@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.gateway.config.sections.listeners import HTTP_ALPN
+from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.gateway.node.servers.server import ProtocolServer
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.vpn import MessageVpn
@@ -111,5 +112,6 @@ class HttpServer(ProtocolServer[HttpConnection, HttpServices]):
             unfinished=services.unfinished,
             heads=self._heads,
             brokers=services.environment.siblings,
+            files_max=files_for_clients(),
             is_gateway=vpn.config.service_rest_mode == "gateway",
         )

@@ -14,6 +14,7 @@ from sluicegate.actors.runtime.runtime import ActorCell, Behaviour, Role
 from sluicegate.actors.runtime.supervision import ONE_CONNECTION, VITAL
 from sluicegate.actors.runtime.ticker import Ticker
 from sluicegate.gateway.config.sections.listeners import TlsListener
+from sluicegate.gateway.node.os_limits import files_for_clients
 from sluicegate.gateway.node.servers.listening import make_listener, report_failed_handshakes
 from sluicegate.gateway.node.services import NodeServices
 from sluicegate.gateway.node.siblings import Siblings
@@ -179,8 +180,11 @@ class ProtocolServer(ABC, Generic[C, S]):
             listener.adopt(fd, peer, connect or self._connect, data)
 
     def adopt_visitor(self, fd: int, peer: PeerRecord, data: bytes, connect: ConnectionFactory) -> None:
-        """Serve a part of what a client does whose connection another broker of this machine has, with its places."""
-        if self._is_running:
+        """Serve a part of what a client does whose connection another broker of this machine has, with its places.
+
+        It is closed at once where this process may open no more files for clients.
+        """
+        if self._is_running and fd < files_for_clients():
             adopt(fd, peer, connect, data, Origin(peer.listener, lambda: None))
         else:
             os.close(fd)

@@ -125,7 +125,7 @@ def _relay_publisher(peer: FlowPeer, request: OpenPub) -> bool:
     visitor = PassedClient(peer.identity.vpn, peer.client, peer.identity.principal())
     message = PUBLISHER + encode_peer(client, visitor.encode(request.encode()))
     try:
-        stream = open_stream(passage, message)
+        stream = open_stream(passage, message, files_max=peer.services.files_max)
     except PassageFull as full:
         _refuse_for_now(peer, request, f"broker {home} of this machine, which has publisher {request.name!r}: {full}")
     except OSError as error:

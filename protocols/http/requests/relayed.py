@@ -83,7 +83,7 @@ def _stream_to(client: HttpClient, request: Request, principal: Principal, home:
     data = _written(request, body)
     fits = len(message) + len(data) <= MESSAGE_BYTES_MAX
     try:
-        stream = open_stream(passage, message + data if fits else message)
+        stream = open_stream(passage, message + data if fits else message, files_max=client.services.files_max)
     except (PassageFull, OSError) as error:
         raise _away(f"broker {home} of this machine, which has the flow, takes no more requests: {error}") from None
     if not fits:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from sluicegate import Client, Message
 from sluicegate.gateway.node.siblings import Holdings
 from sluicegate.gateway.operations.metrics import samples_of
 from sluicegate.messaging.clients.homes import home_of, publisher_key
@@ -177,6 +178,17 @@ async def test_a_publisher_is_away_while_its_home_is(machine: MachineBrokers) ->
         assert (opened.epoch, opened.stored_through) == (2, 2)
 
 
+async def test_a_publisher_waits_while_its_home_may_open_no_more_files(
+    machine: MachineBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Publishers may not take the files of the spool."""
+    async with FlowClient(machine[1].flow_port) as client:
+        monkeypatch.setattr("sluicegate.gateway.node.servers.server.files_for_clients", lambda: 3)
+        with pytest.raises(Refused) as refused:
+            await client.opens_publisher(publisher_at(2))
+        assert refused.value.error.retry_after_ms == 1000
+
+
 async def test_a_publisher_stays_at_the_broker_that_has_it(machine: MachineBrokers) -> None:
     """It was opened when there was another number of brokers."""
     name = publisher_at(1)
@@ -223,3 +235,17 @@ async def test_a_client_sends_no_faster_than_the_home_reads(machine: MachineBrok
         home.read_control.busy(False)
         assert await client.answered(opened.flow_id, 200) == []
         assert not accepting.read_control.stopped
+
+
+async def test_the_client_library_goes_on_when_the_home_is_back(machine: MachineBrokers) -> None:
+    """It opens the publisher again over the connection that it has, and repeats what has no answer."""
+    await create(machine[1], subscriptions=["t"])
+    url = f"flow://127.0.0.1:{machine[1].flow_port}"
+    async with Client(url) as client, client.publisher(publisher_at(2)) as publisher:
+        for number in range(20):
+            await publisher.publish(Message(b"%d" % number, topic="t"))
+        await machine[2].stop()
+        waiting = [asyncio.create_task(publisher.publish(Message(b"%d" % number, topic="t"))) for number in range(20)]
+        await machine.start(machine[2])
+        await asyncio.gather(*waiting)
+    await holds(machine, 40)
