@@ -92,6 +92,8 @@ def _servers(node: Node) -> Iterator[Sample]:
     yield Sample("sluicegate_unfinished_ended_total", node.services.unfinished.ended_count)
     yield Sample("sluicegate_message_bytes", int(node.services.memory.used_bytes))
     yield Sample("sluicegate_delivered_unacked_messages", int(node.services.credit.used))
+    if node.services.limits is not None:
+        yield Sample("sluicegate_broker_limits_unshared_total", node.services.limits.unshared_count)
 
 
 def _logins(node: Node) -> Iterator[Sample]:

@@ -23,10 +23,11 @@ BY: Final = re.compile(r"\b(?:by|on)\s*\(([^)]*)\)")
 OF_SCRAPES: Final = {"instance", "job", "namespace", "pod"}  # labels that Prometheus adds
 # They come into being with what they count: a denial, a dead message, a commit that fails.
 COUNTED_LATER: Final = {name for name, metric in METRIC_BY_NAME.items() if metric.type == "counter" and metric.labels}
-# These with what they are about: a cursor, a delivery point, a bridge, a backup, a certificate.
+# These with what they are about: a broker among several, a cursor, a delivery point, a bridge, a backup, a certificate.
 THERE_LATER: Final = {
     "sluicegate_backup_last_done_timestamp_seconds",
     "sluicegate_bridge_up",
+    "sluicegate_broker_up",
     "sluicegate_certificate_not_before_timestamp_seconds",
     "sluicegate_certificate_not_after_timestamp_seconds",
     "sluicegate_cursor_exceeded",

@@ -27,6 +27,11 @@ BROKERS: Final[tuple[Metric, ...]] = (
     ),
     Metric("sluicegate_broker_memory_bytes", GAUGE, "Resident memory of the broker's process"),
     Metric("sluicegate_broker_cpu_seconds_total", COUNTER, "Processor time of the broker's process"),
+    Metric(
+        "sluicegate_broker_limits_unshared_total",
+        COUNTER,
+        "Counts for limits of the machine that the other brokers were not shown, for want of room",
+    ),
 )
 
 EVENTS: Final[tuple[Metric, ...]] = (
