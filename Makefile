@@ -34,7 +34,7 @@ NOT_AGAIN := $(addprefix --ignore=tests/,house/test_amqp_cases.py house/test_com
 # What is run again against several brokers on one machine: what clients and operators do. The list of what
 # needs a single broker is in tests/support/processes/one_broker.py.
 BROKERS  ?= 2
-SEVERAL  := $(addprefix tests/,interop stories)
+SEVERAL  := $(addprefix tests/,console interop stories)
 # Of `make simulate`.
 SEED     ?=
 SEEDS    ?= 100

@@ -111,7 +111,7 @@ def test_dead_messages_are_driven_back(page: Page, running: GatewayProcess, own:
     expect(page.locator("dialog[open]").get_by_role("alert")).to_contain_text("'ten' is not allowed")
     answer(page, "Re-drive", rate="10")
 
-    expect(page.locator(".health")).to_contain_text("done, 1 done")
+    expect(page.locator(".redrive")).to_contain_text("done, 1 done")
     assert (running.held_count(graveyard), running.held_count(work)) == (0, 1)
 
 

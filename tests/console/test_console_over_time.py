@@ -64,10 +64,10 @@ def test_a_redrive_of_another_operator_is_shown(page: Page, running: GatewayProc
     running.create_queue(name)
     go(page, f"queues/{name}")
     expect(page.locator("#state")).to_have_text("live")
-    expect(page.locator(".health")).to_be_hidden()
+    expect(page.locator(".redrive")).to_be_hidden()
     told = running.command("queue", "redrive", name)
     assert told.returncode == 0, told.stderr
-    expect(page.locator(".health")).to_contain_text("done")
+    expect(page.locator(".redrive")).to_contain_text("done")
 
 
 def test_the_next_page_leaves_no_message_out(page: Page, running: GatewayProcess, own: Own) -> None:

@@ -92,6 +92,27 @@ def test_new_queues_spread_and_commands_find_them(machine: MachineProcess) -> No
     assert HTTP.get(f"{machine.admin_url}/figures/queues", timeout=ANSWER_S).json()["total_count"] == 0
 
 
+def test_what_a_request_names_beside_a_queue_is_what_is_missing(machine: MachineProcess) -> None:
+    creates(machine, name="there", home=SECOND)
+    answer = HTTP.post(
+        f"{machine.admin_url}/queues/there/messages/move", json={"to": "nowhere", "ids": ["0:1"]}, timeout=ANSWER_S
+    )
+    assert (answer.status_code, "nowhere" in answer.json()["detail"]) == (404, True)
+
+
+def test_a_queue_is_changed_at_this_machine_and_those_between_brokers_are_not_counted(machine: MachineProcess) -> None:
+    """The console lets operators change a queue unless it is at a broker of another machine."""
+    assert creates(machine, name="there", home=SECOND).json()["of_machine"] is True
+    assert machine.queue("there")["of_machine"] is True
+    HTTP.post(f"{machine.admin_url}/message-vpns", json={"name": "sales"}, timeout=ANSWER_S).raise_for_status()
+    machine.create_queue("orders", vpn="sales")
+    sales = f"{machine.admin_url}/message-vpns/sales"
+    wait_until(
+        lambda: HTTP.get(sales, timeout=ANSWER_S).json()["endpoint_count"] == 1, within_s=ANSWER_S, what="one queue"
+    )
+    HTTP.delete(sales, params={"force": "true"}, timeout=ANSWER_S).raise_for_status()
+
+
 def test_sessions_do_not_count_for_where_a_queue_comes(machine: MachineProcess) -> None:
     at_first = [name for name in [f"s{number}" for number in range(20)] if client_home(name, BROKERS) == 1][:3]
     asyncio.run(leave_sessions(machine, at_first))

@@ -23,11 +23,13 @@ class DefinitionOperations(Rules):
         for _, view in await self._all("list_message_vpns"):
             for each in view.message_vpns:
                 by_name.setdefault(each.name, []).append(each)
-        return MessageVpnsView(tuple([merged_vpn(views) for _, views in sorted(by_name.items())]))
+        brokers_count = len(self._machine.brokers)
+        return MessageVpnsView(tuple([merged_vpn(views, brokers_count) for _, views in sorted(by_name.items())]))
 
     async def show_message_vpn(self, name: str) -> MessageVpnView:
         """Return one message VPN."""
-        return merged_vpn([view for _, view in await self._all("show_message_vpn", name)])
+        views = [view for _, view in await self._all("show_message_vpn", name)]
+        return merged_vpn(views, len(self._machine.brokers))
 
     async def create_message_vpn(self, asked: Mapping[str, object]) -> MessageVpnView:
         """Create a message VPN."""

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 # Of a message VPN: what each broker has of its own. Retained messages are in all of them, and count once.
 VPN_SUMS = (
-    *("connection_count", "endpoint_count", "subscription_count", "subscription_bytes"),
+    *("connection_count", "subscription_count", "subscription_bytes"),
     *("session_count", "kept_session_count", "session_bytes", "spooled_msg_count", "msg_spool_usage_bytes"),
 )
 SPOOL_SUMS = (
@@ -44,13 +44,18 @@ def _page(parts: Sequence[Sequence[T]], key: Callable[[T], Any], after: int, lim
     return tuple(sorted([each for part in parts for each in part], key=key)[after : after + limit])
 
 
-def merged_vpn(views: Sequence[MessageVpnView]) -> MessageVpnView:
-    """Return a message VPN of all brokers. It is up when it is up at every one."""
+def merged_vpn(views: Sequence[MessageVpnView], brokers_count: int) -> MessageVpnView:
+    """Return a message VPN of all brokers. It is up when it is up at every one.
+
+    Each broker has a queue in it for the link to each other one, which operators do not see.
+    """
+    endpoint_counts = [max(0, view.endpoint_count - (brokers_count - 1)) for view in views]
     return replace(
         views[0],
         up=all(view.up for view in views),
         retained_message_count=max([view.retained_message_count for view in views]),
         retained_message_bytes=max([view.retained_message_bytes for view in views]),
+        endpoint_count=sum(endpoint_counts),
         **_sums(views, VPN_SUMS),
     )
 

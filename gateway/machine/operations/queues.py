@@ -55,7 +55,7 @@ class QueueOperations(Rules):
 
     @staticmethod
     def _view_of(broker: str, view: QueueView) -> QueueView:
-        return view if view.broker else replace(view, broker=broker)
+        return view if view.broker else replace(view, broker=broker, of_machine=True)
 
     async def update_queue(self, name: str, changes: Mapping[str, object]) -> QueueView:
         """Change attributes or subscriptions."""

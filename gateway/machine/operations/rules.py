@@ -157,6 +157,8 @@ class Rules:
             try:
                 return broker, await self._at(broker, operation, *given, **options)
             except NotFound as error:
+                if given and error.name != given[0]:
+                    raise  # it has the object, and not something else that the request names
                 missing = missing or error
             except BrokerAway as error:
                 away = error

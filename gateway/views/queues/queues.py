@@ -98,7 +98,8 @@ class QueueView:
 
     config: QueueConfigField
     subscriptions: tuple[str, ...]
-    broker: str = ""  # the neighbor that has it; empty: this broker
+    broker: str = ""  # the neighbor that has it, or which broker of this machine; empty: this broker
+    of_machine: bool = False  # that broker is one of this machine, so the queue is changed here
     move: QueueMoveView | None = None  # to another broker, in progress
     at_ms: int = 0  # when it was read, on a monotonic clock: for the time between two responses
     durable: bool = True  # False: temporary, kept in memory only

@@ -19,6 +19,19 @@ ONE_BROKER: Final[dict[str, str]] = {
     "tests/stories/test_first_steps_on_the_command_line.py::test_a_second_gateway_on_the_same_data_folder_is_refused": (
         "one broker alone refuses the data folder of several before it finds it in use"
     ),
+    "tests/console/test_console.py::test_the_overview_shows_queues_and_connections_as_they_change": (
+        "links between brokers are connections of the flow protocol"
+    ),
+    "tests/console/test_console.py::test_clients_actors_events_and_explanations_are_shown": (
+        "each broker has an event for its start"
+    ),
+    "tests/console/test_console_over_time.py::test_events_and_rates_go_on_when_the_gateway_begins_anew": (
+        "each broker has an event for its start"
+    ),
+    "tests/console/test_console_over_time.py::test_an_explanation_answers_the_last_question": (
+        "a broker hears of a new queue of another one a moment later"
+    ),
+    "tests/console/test_console_network.py": "a broker of another machine needs a link to each broker",
 }
 
 

@@ -57,9 +57,9 @@ export function open(place, [name]) {
     const [found, queue] = await Promise.all([get(queuePath(name, "/messages"), query), get(queuePath(name))]);
     if (mine !== asked) return; // another page was requested meanwhile
     shown = found.messages;
-    broker = queue.broker;
-    about.hidden = broker === "";
-    setText(about, `at broker ${broker}`);
+    broker = queue.of_machine ? "" : queue.broker;
+    about.hidden = queue.broker === "";
+    setText(about, `at broker ${queue.broker}`);
     const there = new Set(shown.map((each) => each.id));
     for (const id of chosen) if (!there.has(id)) chosen.delete(id);
     table.show(shown);

@@ -45,8 +45,8 @@ export function open(place, [name]) {
   const cursors = new Cursors(name);
   const about = h("p", { class: "quiet" });
   const spooled = h("div", { class: "gauges" });
-  const move = h("p", { class: "health", hidden: true });
-  const redrive = h("p", { class: "health", hidden: true });
+  const move = h("p", { class: "health move", hidden: true });
+  const redrive = h("p", { class: "health redrive", hidden: true });
   const losses = h("div");
   const definition = h("div");
   let broker = ""; // the neighbor that has the queue, and where it can be changed
@@ -93,14 +93,14 @@ export function open(place, [name]) {
   async function refresh() {
     const view = await get(queuePath(name));
     const { config } = view;
-    broker = view.broker;
+    broker = view.of_machine ? "" : view.broker;
     // The re-drive is read each time, because another operator may have started one. Only the queue's broker knows it.
     // Brokers of earlier releases say nothing of their cursors to others.
     const known = cursors.refresh().then(() => true, (error) => (broker ? false : Promise.reject(error)));
     const [driven, hasCursors] = await Promise.all([broker ? null : latest(queuePath(name, "/redrive")), known]);
     cursorsSection.hidden = !hasCursors;
     if (broker) for (const each of changes) Object.assign(each, { disabled: true, title: changedAt(broker) });
-    setText(about, [broker && `at broker ${broker}`, view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
+    setText(about, [view.broker && `at broker ${view.broker}`, view.durable ? "durable" : "temporary", config.access_type, `rebalance ${view.rebalance_status}`, `partitions ${view.scale_status}`, view.kept_bytes && `${size(view.kept_bytes)} kept for replay and cursors`].filter(Boolean).join(", "));
     const came = rates.add("in", view.accepted_total, view.at_ms);
     const went = rates.add("settled", view.settled_total, view.at_ms);
     rates.note("ready", view.ready_count);
