@@ -222,6 +222,18 @@ class Replica:
         self.step_down()
         raise OwnershipLost(f"another replica has written message {oldest.expected + 1} of the log")
 
+    def withdraw(self) -> None:
+        """Give the record up that was proposed: nothing of it is stored, or under way.
+
+        So it is when its first message was sent once, and the answer was that the stream is full. Another copy could
+        still be stored when there is room again.
+        """
+        assert self._out
+        assert self._out[0].expected == self.read_through
+        assert not self._parts, "a part of it is stored"
+        self._out.clear()
+        self._stored.clear()
+
     def oldest_place(self) -> int:
         """Return the sequence at which the oldest append would be."""
         return self._out[0].expected + 1

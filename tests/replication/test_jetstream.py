@@ -1,13 +1,16 @@
 """A log in a stream of three NATS servers: what they do is what the replicated log relies on."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 
 import pytest
 
 from sluicegate.storage.replication.jetstream import JetStream, connected
+from sluicegate.storage.replication.log import ReplicatedLog
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
 from sluicegate.storage.replication.stream import StoredMessage, StreamFull, StreamRefused, StreamUnavailable
@@ -143,33 +146,33 @@ async def test_servers_that_are_away_are_told_from_a_refusal(servers: NatsCluste
 async def test_the_owner_is_fenced_by_the_next_one(servers: NatsCluster) -> None:
     async with stream(servers) as one, opened(servers, one.broker) as two:
         await stored(one, Append(0, first_message(Begin(7, "edge"), 0)))
-        old, new = Replica("a", "0"), Replica("b", "0")
-        await took_over(old, one, 1)
-        await proposed(old, one, b"first")
-        await took_over(new, two, 2)
+        old, new = end_of(one, "a"), end_of(two, "b")
+        await old.take_over(1)
+        await old.append(b"first")
+        await new.take_over(2)
         with pytest.raises(OwnershipLost, match="another replica has written message 4 of the log"):
-            await proposed(old, one, b"lost")
-        assert old.role is Role.STANDBY
-        await proposed(new, two, b"second" * 200_000)
+            await old.append(b"lost")
+        assert old.replica.role is Role.STANDBY
+        await new.append(b"second" * 200_000)
         assert await records(one) == [b"first", b"second" * 200_000]
 
 
 async def test_nothing_is_lost_or_doubled_while_servers_are_killed(servers: NatsCluster) -> None:
     """Each server in turn is killed and started again while an owner appends."""
-    async with stream(servers) as log:
-        await stored(log, Append(0, first_message(Begin(7, "edge"), 0)))
-        owner = Replica("a", "0")
-        await took_over(owner, log, 1)
+    async with stream(servers) as messages:
+        await stored(messages, Append(0, first_message(Begin(7, "edge"), 0)))
+        log = end_of(messages, "a")
+        await log.take_over(1)
         confirmed: list[bytes] = []
         enough = asyncio.Event()
 
-        async def publishes() -> None:
+        async def appends() -> None:
             while not enough.is_set():
                 record = b"record %d" % len(confirmed)
-                await proposed(owner, log, record)
+                await log.append(record)
                 confirmed.append(record)
 
-        publishing = asyncio.create_task(publishes())
+        appending = asyncio.create_task(appends())
         for server in servers.servers:
             await more(confirmed, 20)
             server.kill()
@@ -177,8 +180,8 @@ async def test_nothing_is_lost_or_doubled_while_servers_are_killed(servers: Nats
             server.start()
         await more(confirmed, 20)
         enough.set()
-        await publishing
-        assert await records(log) == confirmed
+        await appending
+        assert await records(messages) == confirmed
 
 
 async def more(confirmed: list[bytes], number: int) -> None:
@@ -189,46 +192,18 @@ async def more(confirmed: list[bytes], number: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def took_over(replica: Replica, log: JetStream, revision: int) -> None:
-    """Take over, as the key of this revision allows."""
-    replica.take_key(revision)
+def end_of(stream: JetStream, name: str, take: Callable[[Record], None] = lambda _: None) -> ReplicatedLog:
+    """Return one replica's end of the log."""
+    return ReplicatedLog(Replica(name, "0"), stream, wall_ms=lambda: 0, take=take, rng=random.Random(1))
+
+
+async def records(stream: JetStream) -> list[bytes]:
+    """Return all records, as a standby reads them."""
+    found: list[bytes] = []
+    standby = end_of(stream, "standby", lambda record: found.append(record.data))
+    end = (await stream.bounds()).last
     async with asyncio.timeout(WITHIN_S):
-        while replica.role is not Role.OWNER:
-            append = replica.append_epoch((await log.bounds()).last, 0)
-            if append is not None:
-                await log.append(append)
-            for sequence, data in await read_on(log, replica.read_through, 1.0):
-                replica.read(sequence, data)
-
-
-async def proposed(replica: Replica, log: JetStream, record: bytes) -> None:
-    """Append a record, whatever the servers do meanwhile."""
-    appends = replica.propose(record, 0)
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            for append in appends:
-                try:
-                    sequence = await log.append(append)
-                    if sequence is not None and replica.confirm(append, sequence):
-                        return
-                except StreamUnavailable:
-                    break
-            try:
-                if replica.look(await log.at(replica.oldest_place())):
-                    return
-            except (StreamUnavailable, StreamRefused):
-                await asyncio.sleep(0.05)
-            appends = replica.retry()
-
-
-async def records(log: JetStream) -> list[bytes]:
-    """Return all records, as a replica reads them."""
-    reader = Replica("reader", "0")
-    end = (await log.bounds()).last
-    found: list[Record] = []
-    async with asyncio.timeout(WITHIN_S):
-        while reader.read_through < end:
-            for sequence, data in await read_on(log, reader.read_through, 1.0):
-                record = reader.read(sequence, data)
-                found += [] if record is None else [record]
-    return [each.data for each in found]
+        while standby.replica.read_through < end:
+            with contextlib.suppress(StreamUnavailable):
+                await standby.read()
+    return found
