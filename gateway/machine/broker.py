@@ -163,7 +163,10 @@ class BrokerProcess:
         channel.closed.add_done_callback(lambda _: self._stopping.set())
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
-        start: Start = await channel.ask(BEGIN)
+        try:
+            start: Start = await channel.ask(BEGIN)
+        except ChannelClosed:  # the supervisor has died meanwhile
+            return 1
         siblings = self._siblings = Siblings(start.number, start.names, start.count)
         meeting = Passage(passages, take=lambda message, fd: siblings.met(int(message), socket.socket(fileno=fd)))
         try:

@@ -16,6 +16,7 @@ from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import LINK, NAMED, SESSION, SHARED, ListQueues, LocalQueue, UpdateRefused
 from sluicegate.actors.messages.router import ListSelectors, SelectorOverview
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
+from sluicegate.gateway.machine.channel import ChannelClosed
 from sluicegate.gateway.machine.messages import Left
 from sluicegate.gateway.node.node import Node
 from sluicegate.gateway.node.siblings import Siblings
@@ -54,6 +55,7 @@ class Retirement:
         self._tell_left = tell_left
         self._tell_released = tell_released
         self._clients = self._clients_here()
+        self._told: Left | None = None
         self._looks_count = 0
         # By message VPN: clients whose sessions did not move, why, and until which look they are left alone.
         self._refused: dict[str, dict[str, tuple[str, int]]] = {}
@@ -61,17 +63,24 @@ class Retirement:
 
     async def run(self) -> None:
         """Hand over until the broker is stopped."""
-        told: Left | None = None
         while True:
-            clients = self._clients_here()
-            if gone := self._clients - clients:
-                await self._tell_released(tuple(gone))
-            self._clients = clients
-            left = await self._look()
-            if left != told:
-                await self._tell_left(left)
-                told = left
+            try:
+                await self._go_on()
+            except ChannelClosed:
+                return  # the supervisor is gone, and so is this broker in a moment
+            except Exception:  # a fault of ours: what is left is served meanwhile
+                log.exception("a step of the retirement of broker %s failed", self._siblings.name)
             await asyncio.sleep(LOOK_S)
+
+    async def _go_on(self) -> None:
+        clients = self._clients_here()
+        if gone := self._clients - clients:
+            await self._tell_released(tuple(gone))
+        self._clients = clients
+        left = await self._look()
+        if left != self._told:
+            await self._tell_left(left)
+            self._told = left
 
     def _clients_here(self) -> frozenset[str]:
         """Return the identifiers of the clients that have a session here."""

@@ -13,7 +13,7 @@ from typing import Final
 
 from sluicegate.gateway.config.model import Config
 from sluicegate.gateway.config.sections.values import rounded_size
-from sluicegate.gateway.process.brokers import broker_folder, brokers_in, config_of_broker
+from sluicegate.gateway.process.brokers import broker_folder, broker_name, brokers_in, config_of_broker, count_of
 from sluicegate.gateway.process.lint import lint
 from sluicegate.gateway.views.text import counted
 from sluicegate.messaging.queues.definition import is_named
@@ -78,6 +78,9 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     examination = Examination()
     examination.findings += lint(config, now_s=now_s)
     numbers = _brokers_in(config.data.path, examination)
+    retired = [broker_name(config.node.name, each) for each in numbers if each > count_of(config.brokers or 1)]
+    if retired:
+        examination.looked_at["a start retires"] = f"{', '.join(retired)}: what they have moves to the other brokers"
     for number in numbers:
         examination.add(_examine_broker(config_of_broker(config, number, len(numbers), {}), looked), number)
     examination.drop_what_others_have()

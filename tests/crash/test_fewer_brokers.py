@@ -1,6 +1,11 @@
 """A machine that is started with fewer brokers than have data moves what the others have, and ends them."""
 
 import asyncio
+import os
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,11 +15,14 @@ from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source
 from support.amqp.client import AmqpClient
+from support.load.delivery_record import DeliveryRecord
+from support.load.mqtt_clients import NotLetIn, WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.mqtt.raw_client import RawClient
 from support.processes.gateway import wait_until
 from support.processes.machine import RETIRED_S, MachineProcess
 
 BROKERS = 3
+TRAFFIC_S = 120
 QUEUES = [f"q{number}" for number in range(6)]
 
 pytestmark = [pytest.mark.crash, pytest.mark.slow]
@@ -143,3 +151,107 @@ def test_a_durable_subscription_stays_at_a_retired_broker_until_it_ends(tmp_path
         assert machine.broker_folders() == [2]
         assert asyncio.run(take_subscription(machine, container)) == b"waits"
         machine.until_retired(1)
+
+
+class Traffic:
+    """Publishers of QoS 2, and sessions that take what they publish: all of them have homes at every broker."""
+
+    def __init__(self) -> None:
+        self.records = {f"s{number}": DeliveryRecord(f"session s{number}") for number in range(4)}
+        self.publishers = [
+            WirePublisher(f"p{number}", topic="work", keys=[f"k{number}"], qos=2, window=20) for number in range(4)
+        ]
+        self.sessions = [
+            WireConsumer(name, filter_text="work/#", qos=2, record=record.note, receive_maximum=20)
+            for name, record in self.records.items()
+        ]
+        self.clients: list[WireClient] = [*self.sessions, *self.publishers]
+
+    def confirmed(self) -> dict[str, int]:
+        return {key: number for publisher in self.publishers for key, number in publisher.confirmed.items()}
+
+    def connects(self, machine: MachineProcess, clients: Sequence[WireClient]) -> None:
+        """Connect those that are not, as soon as they are let in: while its session moves a client is refused."""
+        for client in clients:
+            if client.socket is None:
+                with suppress(NotLetIn):  # the next turn tries again
+                    client.connect(machine.mqtt_port)
+
+    def goes_on(self, machine: MachineProcess, until: Callable[[], bool], what: str) -> None:
+        """Run until something has happened, and keep the clients connected."""
+
+        def is_reached() -> bool:
+            self.connects(machine, self.clients)
+            return until()
+
+        run_until(self.clients, is_reached, within_s=TRAFFIC_S, what=what)
+
+    def confirms(self, machine: MachineProcess, count: int) -> None:
+        wanted = sum(self.confirmed().values()) + count
+        self.goes_on(machine, lambda: sum(self.confirmed().values()) >= wanted, f"{count} confirmations")
+
+    def backs_up(self, count: int) -> None:
+        """Have so much wait for the sessions, whose clients are away."""
+        for session in self.sessions:
+            session.hang_up()
+        wanted = sum(self.confirmed().values()) + count
+        run_until(
+            self.publishers,
+            lambda: sum(self.confirmed().values()) >= wanted,
+            within_s=TRAFFIC_S,
+            what="a backlog",
+        )
+
+    def loses(self) -> None:
+        for client in self.clients:
+            if client.socket is not None:
+                client.read_to_the_end()
+
+    def checks(self, machine: MachineProcess) -> None:
+        """Publish no more; everything that was confirmed comes to each session, once and in order."""
+        for publisher in self.publishers:
+            publisher.publishing = False
+        self.goes_on(
+            machine,
+            lambda: (
+                all(each.is_idle for each in self.publishers)
+                and all(record.has_all(self.confirmed()) for record in self.records.values())
+            ),
+            "the last deliveries",
+        )
+        for record in self.records.values():
+            record.check_nothing_is_lost(self.confirmed())
+            record.check_order()
+            record.check_nothing_is_repeated()
+
+
+def has_left(machine: MachineProcess, count: int) -> bool:
+    """Return whether only so many brokers have data."""
+    return machine.broker_folders() == list(range(2, count + 1))
+
+
+@pytest.mark.timeout(900)
+def test_sessions_move_under_traffic_and_kills_with_nothing_lost_doubled_or_out_of_order(tmp_path: Path) -> None:
+    traffic = Traffic()
+    with MachineProcess(tmp_path, BROKERS) as machine, hung_up_at_the_end(traffic.clients):
+        traffic.goes_on(machine, lambda: all(each.subscribed for each in traffic.sessions), "SUBACKs")
+        traffic.confirms(machine, 300)
+        for count in (2, 1):
+            traffic.backs_up(300)
+            machine.settings["brokers"] = count
+            machine.stop()
+            traffic.loses()
+            machine.start()
+            retired = machine.broker_pids()[count]
+            os.kill(retired, signal.SIGKILL)
+            traffic.confirms(machine, 100)
+            machine.kill_supervisor()
+            machine.start()
+            traffic.loses()
+            traffic.confirms(machine, 100)
+            traffic.goes_on(machine, partial(has_left, machine, count), "the end of retired brokers")
+        machine.settings["brokers"] = BROKERS
+        machine.restart()
+        traffic.loses()
+        traffic.confirms(machine, 100)
+        traffic.checks(machine)

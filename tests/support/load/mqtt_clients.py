@@ -28,6 +28,10 @@ class Account(NamedTuple):
     password: str
 
 
+class NotLetIn(Exception):
+    """The server has refused a client, or closed its connection."""
+
+
 class WireClient:
     """A connection that may break and be opened again. Subclasses handle the packets."""
 
@@ -49,7 +53,7 @@ class WireClient:
         return bool(self._unsent)
 
     def connect(self, port: int) -> None:
-        """Connect and wait for CONNACK; then continue where an earlier connection ended."""
+        """Connect and wait for CONNACK; then continue where an earlier connection ended. Raises NotLetIn."""
         assert self.socket is None, "it is connected"
         self._unread, self._unsent, self.disconnect_code = b"", b"", None
         properties = b"" if self.level < 5 or not self.persistent else SESSION_EXPIRY
@@ -69,10 +73,14 @@ class WireClient:
         packets: list[mqtt.Packet] = []
         while not packets:
             data = self.socket.recv(65536)
-            assert data, f"{self.client_id}: closed instead of CONNACK"
+            if not data:
+                self.hang_up()
+                raise NotLetIn(self.client_id, "closed instead of CONNACK")
             packets, self._unread = mqtt.take_packets(self._unread + data)
         answer = mqtt.connack(packets[0], self.level)
-        assert answer.reason_code == 0, (self.client_id, answer)
+        if answer.reason_code != 0:
+            self.hang_up()
+            raise NotLetIn(self.client_id, answer)
         self.session_present = answer.session_present
         self.socket.setblocking(False)
         self.connected_count += 1

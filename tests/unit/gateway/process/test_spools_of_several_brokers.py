@@ -89,6 +89,17 @@ def test_the_doctor_examines_every_spool_and_says_whose_it_is(shell: Shell, data
     assert any(each.startswith("broker 3: ") for each in subjects(examined(shell, "--data", str(data), healthy=False)))
 
 
+@pytest.mark.parametrize(
+    ("brokers", "retired"),
+    [("brokers=2", "sluicegate-3: "), ("node.name=edge", "edge-2, edge-3: "), ("brokers=3", None)],
+)
+def test_the_doctor_says_which_brokers_a_start_would_retire(
+    shell: Shell, data: Path, brokers: str, retired: str | None
+) -> None:
+    found = examined(shell, "--data", str(data), "--set", brokers)["looked_at"].get("a start retires")
+    assert found == (None if retired is None else f"{retired}what they have moves to the other brokers")
+
+
 def test_a_backup_of_several_is_examined_and_restored_as_a_whole(shell: Shell, backup: Path, tmp_path: Path) -> None:
     checked = examined(shell, "--backup", str(backup))["looked_at"]
     assert [name for name in checked if name.endswith("checksum")] == [
