@@ -20,6 +20,7 @@ from sluicegate.actors.publishing.retain import forget_deletions, store_again
 from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.actors.queues.core import GoneQueues
 from sluicegate.actors.queues.directory.directory import QueueDirectory
+from sluicegate.actors.queues.directory.network_directory import NetworkQueueDirectory
 from sluicegate.actors.queues.quota_events import bound_vpn, watch_retained, watch_vpn
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.routing.router import TopicRouter
@@ -483,7 +484,7 @@ class MessageVpn:
         )
         cell = self._spawn(
             "queues",
-            lambda cell: QueueDirectory(
+            lambda cell: NetworkQueueDirectory(
                 cell,
                 services=queue_services,
                 router=self.router,

@@ -18,30 +18,18 @@ from sluicegate.actors.messages.directory import (
     DefineConsumerQueues,
     DefinitionLost,
     DeleteQueue,
-    DeleteTemplate,
-    DropReceivedQueue,
-    EndMovedQueue,
     FindElsewhere,
     FindQueue,
-    ForgetMovedQueue,
     KeepQueues,
-    ListMoves,
     ListQueues,
-    ListTemplates,
     LocalQueue,
     MakeNamedQueues,
-    Moves,
     NotifyConsumers,
-    PutTemplate,
-    QueueExists,
     QueueExpired,
     QueueHandle,
     QueuesExhausted,
-    ReceiveQueue,
     ReconfigureMore,
     SetQueueLimits,
-    SetQueueMove,
-    TemplateExists,
     UpdateQueue,
     UpdateRefused,
 )
@@ -58,7 +46,7 @@ from sluicegate.actors.queues.directory.lost_definitions import (
     stays_lost,
     with_own_definition,
 )
-from sluicegate.actors.queues.directory.moves import check_may_move, is_shut, put_in_force
+from sluicegate.actors.queues.directory.moves import is_shut
 from sluicegate.actors.queues.directory.permissions import (
     QueueUpdates,
     check_changed,
@@ -69,6 +57,7 @@ from sluicegate.actors.queues.directory.permissions import (
 )
 from sluicegate.actors.queues.directory.rescale_plans import RescalePlans
 from sluicegate.actors.queues.directory.table import QueueTable, exists_later
+from sluicegate.actors.queues.directory.templates import TemplateRequests, answer_deletion
 from sluicegate.actors.queues.overview import last_overview
 from sluicegate.actors.queues.rescale import resume_rescale
 from sluicegate.actors.runtime.actor import LoopActor
@@ -81,8 +70,6 @@ from sluicegate.messaging.observability.events import (
     VPN_DEFINITION_LOST_CLEAR,
     VPN_QUEUE_CREATED,
     VPN_QUEUE_DELETED,
-    VPN_QUEUE_MOVE,
-    VPN_QUEUE_MOVE_CANCELLED,
     EventKind,
     as_word,
 )
@@ -94,22 +81,18 @@ from sluicegate.messaging.queues.definition import (
     is_named,
     topics_of,
 )
-from sluicegate.messaging.queues.moves import RECEIVING, MovedQueue, QueueMove
+from sluicegate.messaging.queues.moves import QueueMove
 from sluicegate.messaging.queues.template import QueueTemplates
 from sluicegate.messaging.topics.syntax import ANONYMOUS_QUEUES, made_up_name, queue_topic_filter
 from sluicegate.storage.catalog.partition_owners import missing_rows, owner_rows, owner_rows_deleted
 from sluicegate.storage.catalog.queues import (
     StoredQueue,
-    moved_queues,
-    moved_row,
-    moved_row_deleted,
     queue_row,
     queue_row_deleted,
     stored_queues,
     stored_templates,
-    template_row,
 )
-from sluicegate.storage.interface import Table, TableWrite
+from sluicegate.storage.interface import TableWrite
 
 RECONFIGURED_PER_TURN = 32  # queues: about a millisecond of the loop
 MADE_AT_ONCE = 32  # queues that a definition names
@@ -147,7 +130,6 @@ class QueueDirectory(LoopActor):
         self._lets_queues_expire = True
         self._rescales = RescalePlans(services)
         self._consumer_queues = ConsumerQueues(self._templates)
-        self._moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
         self._elsewhere: Callable[[str], QueueHandle | None] = _nowhere
         self._tokens = 0
         self._waiting: dict[int, Callable[[str], None]] = {}
@@ -175,8 +157,8 @@ class QueueDirectory(LoopActor):
             ListQueues: lambda _: [handle for _, handle in sorted(self._queues.by_name.items())],
             Confirmed: lambda message: self._waiting.pop(message.token)(""),
             PublishFailed: lambda message: self._waiting.pop(message.token)(message.reason),
-            **self._handlers_of_templates(),
-            **self._handlers_of_moves(),
+            **TemplateRequests(self._templates, self._write).handlers(),
+            **self.handlers_of_moves(),
         }
 
     @property
@@ -216,7 +198,6 @@ class QueueDirectory(LoopActor):
                 resume_rescale(self._services.cores[handle.name], row.rescale)
             self._attract(handle)
         rows += [queue_row(row) for row in lost]
-        self._moved = {each.name: each for each in moved_queues(self._catalog)}
         if rows:  # if the store refuses, the next start tries again
             self._write(rows, lambda _: None, takes_ids=bool(lost))
         self._catalog, self._owners, self._lost, self._stored = {}, {}, [], {}
@@ -408,36 +389,9 @@ class QueueDirectory(LoopActor):
             stored("")
         return answer
 
-    def _handlers_of_templates(self) -> dict[type, Callable[[Any], Any]]:
-        return {
-            PutTemplate: self._put_template,
-            DeleteTemplate: self._delete_template,
-            ListTemplates: lambda _: [self._templates.by_name[name] for name in sorted(self._templates.by_name)],
-        }
-
-    def _put_template(self, message: PutTemplate) -> LoopFuture[None]:
-        answer: LoopFuture[None] = LoopFuture()
-        template = message.template
-        if message.must_be_new and template.name in self._templates.by_name:
-            raise TemplateExists(template.name)
-
-        def stored(reason: str) -> None:
-            if reason:
-                answer.set_exception((StoreRefused, StoreRefused(reason), None))
-                return
-            self._templates.by_name[template.name] = template
-            answer.set(None)
-
-        self._write([template_row(template.name, template)], stored)
-        return answer
-
-    def _delete_template(self, message: DeleteTemplate) -> LoopFuture[bool]:
-        answer: LoopFuture[bool] = LoopFuture()
-        if self._templates.by_name.pop(message.name, None) is None:
-            answer.set(False)
-            return answer
-        self._write([template_row(message.name, None)], partial(_answer_deletion, answer), until_done=True)
-        return answer
+    def handlers_of_moves(self) -> dict[type, Callable[[Any], Any]]:
+        """Return who handles what is asked about queues that move; none move within one broker."""
+        return {}
 
     def _delete(self, message: DeleteQueue) -> LoopFuture[bool] | bool:
         handle = self._queues.by_name.get(message.name)
@@ -458,7 +412,7 @@ class QueueDirectory(LoopActor):
         if not handle.durable:
             return True
         deleted = self._queues.begin_deleting(handle.name)
-        self._write(rows, partial(_answer_deletion, deleted), until_done=True)
+        self._write(rows, partial(answer_deletion, deleted), until_done=True)
         return deleted
 
     def _notify_consumers(self, message: NotifyConsumers) -> None:
@@ -470,103 +424,6 @@ class QueueDirectory(LoopActor):
         handle = self._queues.by_name.get(message.name)
         if self._lets_queues_expire and (handle is None or handle.move is None):
             self._delete(DeleteQueue(message.name))
-
-    # --- moves to another broker ---
-
-    def _handlers_of_moves(self) -> dict[type, Callable[[Any], Any]]:
-        return {
-            SetQueueMove: self._set_move,
-            ReceiveQueue: self._receive_queue,
-            DropReceivedQueue: self._drop_received,
-            EndMovedQueue: self._end_moved,
-            ForgetMovedQueue: self._forget_moved,
-            ListMoves: self._list_moves,
-        }
-
-    def _set_move(self, message: SetQueueMove) -> LoopFuture[LocalQueue]:
-        name, move = message.name, message.move
-        handle = self._queues.by_name.get(name)
-        if handle is None or name in self._queues.making or self._updates.is_under_way(name):
-            raise UpdateRefused(f"queue {name!r} is not there, or is being changed: try again")
-        if handle.move is not None and handle.is_received and move is not None:
-            raise UpdateRefused(handle.move.refusal(name))
-        if handle.move is None and move is not None:
-            if self._rescales.pending(name) is not None:
-                raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
-            check_may_move(self._services, handle, with_session=bool(move.session), drops_kept=message.drops_kept)
-        answer: LoopFuture[LocalQueue] = LoopFuture()
-        was_received = handle.is_received
-        changed = replace(handle, move=move)
-        self._updates.begin(name)
-        answer.then(lambda _: self._update_ended(name))
-
-        def stored(reason: str) -> None:
-            if reason:
-                answer.set_exception((StoreRefused, StoreRefused(reason), None))
-                return
-            put_in_force(self._services, handle, move)
-            self._queues.put(changed)
-            if handle.move is None and move is not None:
-                self._emit(VPN_QUEUE_MOVE, changed, f"is being moved to broker {as_word(move.broker)}")
-            elif handle.move is not None and handle.move.stage != RECEIVING and move is None:
-                what = f"stays: its move to broker {as_word(handle.move.broker)} was cancelled"
-                self._emit(VPN_QUEUE_MOVE_CANCELLED, changed, what)
-            if handle.move is not None and was_received and move is None:
-                how = f"was moved here from broker {as_word(handle.move.broker)}"
-                self._emit(VPN_QUEUE_CREATED, changed, how)
-                self._attract(changed, lambda: answer.set(changed))
-            else:
-                answer.set(changed)
-
-        session_rows = [TableWrite(Table.SESSIONS, key, value) for key, value in message.session_rows]
-        self._write([*self._rows(changed, first_only=True), *session_rows], stored)
-        return answer
-
-    def _receive_queue(self, message: ReceiveQueue) -> LoopFuture[LocalQueue]:
-        name, move = message.definition.config.name, QueueMove(RECEIVING, message.broker, self.runtime.clock.wall_ms())
-        found = self._queues.by_name.get(name)
-        if found is None:
-            return self._create(CreateQueue(message.definition, message.kind, durable=True), move=move)
-        if found.move is None or not found.move.is_from(message.broker):
-            raise QueueExists(name)
-        answer: LoopFuture[LocalQueue] = LoopFuture()
-        made = self._queues.making.get(name)
-        if made is not None:
-            return made
-        answer.set(found)
-        return answer
-
-    def _drop_received(self, message: DropReceivedQueue) -> LoopFuture[bool] | bool | None:
-        handle = self._queues.by_name.get(message.name)
-        if handle is None or handle.move is None or not handle.move.is_from(message.broker):
-            return None
-        count = int(handle.target.gate.usage_count)
-        if count:
-            raise UpdateRefused(f"{count} messages of {message.name!r} are at its new broker already")
-        return self._delete_queue(handle)
-
-    def _end_moved(self, message: EndMovedQueue) -> LoopFuture[None]:
-        moved = message.moved
-        answer: LoopFuture[None] = LoopFuture()
-        handle = self._queues.by_name.get(moved.name)
-        self._moved[moved.name] = moved
-        if handle is None:  # it is asked again
-            answer.set(None)
-            return answer
-        rows = [queue_row_deleted(handle.name), *owner_rows_deleted(self._rescales.stored_queue(handle).partition_ids)]
-        self._end(handle)
-        self._emit(VPN_QUEUE_DELETED, handle, f"was moved to broker {as_word(moved.broker)}")
-        session_rows = [TableWrite(Table.SESSIONS, key, None) for key in message.session_keys]
-        self._write([*rows, *session_rows, moved_row(moved)], lambda _: answer.set(None), until_done=True)
-        return answer
-
-    def _forget_moved(self, message: ForgetMovedQueue) -> None:
-        if self._moved.pop(message.name, None) is not None:
-            self._write([moved_row_deleted(message.name)], lambda _: None, until_done=True)
-
-    def _list_moves(self, _: ListMoves) -> Moves:
-        moving = [handle for _, handle in sorted(self._queues.by_name.items()) if handle.move is not None]
-        return Moves(moving, list(self._moved.values()))
 
     def _keep(self, _: KeepQueues) -> None:
         self._lets_queues_expire = False
@@ -718,14 +575,6 @@ class QueueDirectory(LoopActor):
         self._tokens += 1
         self._waiting[self._tokens] = done
         self._spool.post(WriteTables(writes, self.cell.inbox, self._tokens, until_done))
-
-
-def _answer_deletion(answer: LoopFuture[bool], reason: str) -> None:
-    """Answer that something is deleted, or why it will exist again when the node starts the next time."""
-    if reason:
-        answer.set_exception((StoreRefused, StoreRefused(reason), None))
-    else:
-        answer.set(True)
 
 
 def _nowhere(_: str) -> QueueHandle | None:

@@ -13,7 +13,6 @@ Nobody decides by the clock who the home is.
 """
 
 import logging
-from contextlib import suppress
 from typing import Final, final
 
 from sluicegate.actors.messages.data import StoreRefused
@@ -158,8 +157,10 @@ class Mover:
         """Delete durable cursors: a queue that has any moves only if that was asked for, and gets no new one."""
         found: list[CursorOverview] = await self._cursors.ask(ListCursors(self.queue))
         for each in found:
-            with suppress(CursorRefused):  # it was deleted meanwhile
+            try:
                 await self._cursors.ask(DeleteCursor(self.queue, each.name))
+            except CursorRefused:
+                continue  # it was deleted meanwhile
 
     def _count_earlier(self, received: str) -> None:
         """Count what was handed over before this broker has started: the new home says how many messages it has."""
