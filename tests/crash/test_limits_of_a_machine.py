@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-import httpx
 import pytest
 
 from sluicegate.messaging.clients.homes import home_of
 from support.flow.client import FlowClient, Refused
 from support.hostile.message_shapes import MIB, QUOTA_EXCEEDED
+from support.http.plain import plain_client
 from support.mqtt.raw_client import RawClient
 from support.network.event_loops import RunOnLoop
 from support.processes.gateway import wait_until
@@ -123,7 +123,7 @@ def _flows_over_new_connections(machine: MachineProcess) -> list[int]:
     """Ask for a flow over one connection after the other, which the kernel spreads."""
     codes: list[int] = []
     for _ in range(ATTEMPTS):
-        with httpx.Client(base_url=machine.http_url, timeout=BACK_S) as client:
+        with plain_client(machine.http_url, timeout=BACK_S) as client:
             codes.append(client.get("/QUEUE/q", params={"wait_s": "0"}).status_code)
     return codes
 

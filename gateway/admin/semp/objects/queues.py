@@ -106,7 +106,12 @@ QUEUE: Final[SempObject[QueueView]] = SempObject(
     (
         SempAttribute("queueName", TEXT, "name", lambda queue: queue.name, "name"),
         *(_configuring(each, _of_queue(each.name)) for each in ATTRIBUTES),
-        SempAttribute("brokerName", TEXT, "neighbor that has it; empty: this broker", lambda queue: queue.broker),
+        SempAttribute(
+            "brokerName",
+            TEXT,
+            "neighbor, or broker of this machine, that has it; empty: this broker",
+            lambda queue: queue.broker,
+        ),
         SempAttribute(
             "moveToBrokerName",
             TEXT,
