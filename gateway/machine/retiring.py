@@ -96,7 +96,9 @@ class Retirement:
             vpn_count, obstacles = await self._look_at(vpn)
             count += vpn_count
             found += [f"{each}{where}" for each in obstacles]
-        count += self._unsent_count()
+        links = self._links_in_use()
+        count += len(links)
+        found += links
         self._looks = {each: self._looks.get(each, 0) + 1 for each in found}
         obstacles = [each for each, times in self._looks.items() if times >= SETTLED_LOOKS]
         more = [f"{len(obstacles) - NAMED_MAX} more"] if len(obstacles) > NAMED_MAX else []
@@ -178,12 +180,16 @@ class Retirement:
         """Return the broker for a queue."""
         return self._siblings.names[home_of(queue, self._siblings.count) - 1]
 
-    def _unsent_count(self) -> int:
-        """Return how many links to the brokers that stay have retained messages or interests to exchange."""
+    def _links_in_use(self) -> list[str]:
+        """Return which links to the brokers that stay are down, or have retained messages to exchange."""
         staying = self._siblings.names[: self._siblings.count]
         neighbors = self._node.links.links.neighbors
-        links = [link for name in staying if name in neighbors for link in neighbors[name].vpns]
-        return sum([not link.is_up or not link.retained.is_idle for link in links])
+        links = [(name, link) for name in staying if name in neighbors for link in neighbors[name].vpns]
+        return [
+            f"{'retained messages for' if link.is_up else 'no link to'} broker {name} in message VPN {link.vpn.name}"
+            for name, link in links
+            if not (link.is_up and link.retained.is_idle)
+        ]
 
 
 async def _staged_count(vpn: MessageVpn) -> int:

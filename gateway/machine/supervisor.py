@@ -417,13 +417,13 @@ class Supervisor:
 
     async def _can_end(self, broker: Broker) -> bool:
         """Return whether a retired broker has nothing left, and nothing is on its way to it."""
-        if any(each.absence for each in self.brokers):
+        if broker.left is None or broker.left.objects_count or any(each.absence for each in self.brokers):
             return False
         try:
             waiting = [await each.ask(WAITING, broker.name) for each in self.brokers if each is not broker]
         except ChannelClosed:
             return False
-        return not any(waiting) and broker.left is not None and broker.left.objects_count == 0
+        return not any(waiting)
 
     async def _end(self, broker: Broker) -> None:
         """End a retired broker for good: its process, its data, and what the others know of it."""
