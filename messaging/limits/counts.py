@@ -5,6 +5,9 @@ a broker that dies leaves no count half changed, and nobody waits for another to
 it is, so that rows behind it are found; one whose value is 0 is taken over by another key.
 
 Who takes of a limit holds the lock from its look at the others until its own count is written. Who gives back does not.
+Nor does who claims little of much, as mostly: the lock is two calls of the kernel, and a storm of connections would
+wait for it. It shows what it wants first, and then looks whether there is still more room than others may be about to
+take.
 
 Invariant: what is claimed of a limit, with what the others show at that moment, is at most the limit.
 """
@@ -18,6 +21,8 @@ from mypy_extensions import i64
 ROW_WORDS: Final = 2  # key, value; a key of 0: never used
 WORD_BYTES: Final = 8
 PROBES_MAX: Final = 64  # rows that are looked at for a key
+ROOM_PART: Final = 8  # of a limit, its eighth part is room that others may be about to take,
+ROOM_MIN: Final = 64  # and so much for each broker
 OUTLIVES: Final = 1  # the bit of keys whose counts stay when the broker's process ends: its spool still has them
 
 Words = memoryview  # of signed integers of 64 bits
@@ -97,13 +102,33 @@ class SharedCounts:
 
     def claim(self, wants: list[Want]) -> int:
         """Show all that is wanted, unless one thing is more than the others leave; return the place of that, or -1."""
+        before: list[int] | None = None
+        if self._have_much_room(wants):
+            before = [self.own(want.key) for want in wants]
+            self._show(wants)
+            if self._have_much_room(wants):  # the others see it: who claims from now on leaves room for it
+                return -1
         with self._lock:
             for place, want in enumerate(wants):
                 if want.value + self.others(want.key) > want.limit:
+                    if before is not None:
+                        for each, value in zip(wants, before, strict=True):
+                            self.set(each.key, value)
                     return place
-            for want in wants:
-                self.set(want.key, want.value)
+            self._show(wants)
         return -1
+
+    def _show(self, wants: list[Want]) -> None:
+        for want in wants:
+            self.set(want.key, want.value)
+
+    def _have_much_room(self, wants: list[Want]) -> bool:
+        """Return whether there is room for all that is wanted, and for what others may be about to show."""
+        for want in wants:
+            room = want.limit - want.value - self.others(want.key)
+            if room < want.limit // ROOM_PART + ROOM_MIN * self.brokers_count:
+                return False
+        return True
 
     def take(self, key: int, needed: int, spare: int, limit: int) -> int:
         """Show `needed`, and of `spare` what the others leave; return what is shown now, 0 for less than `needed`."""
