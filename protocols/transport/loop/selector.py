@@ -30,6 +30,8 @@ from sluicegate.protocols.transport.loop.timers import NO_TIMER, Timers
 READABLE: Final = 1  # POLLIN and EPOLLIN; a peer's end and failures come with it, asked for or not
 WRITABLE: Final = 4  # POLLOUT and EPOLLOUT
 SOCKETS_PER_POLL: Final = 512  # then the loop's timers get their chance
+# While there are no more than these. Python allocates room for as many as are asked for: for few it has it at hand.
+SOCKETS_FEW: Final = 32
 
 _NONE_READY: Final[list[Any]] = []
 
@@ -212,17 +214,20 @@ class SocketSelector:
         wait = timeout
         while True:
             is_cut_short = False
+            is_timer_due = True  # as far as is known without a look at the clock
             if self._due:
                 wait = 0
             elif len(self._timers) > 0:
                 next_ns = self._timers.next_ns()
                 if next_ns != NO_TIMER:
                     left_s = max(0.0, (next_ns - self.clock.now_ns()) / 1e9)
+                    is_timer_due = left_s == 0.0
                     if wait is None or left_s < wait:
                         wait = left_s
                         is_cut_short = True
             are_others_ready, is_any_ready = self._look(wait)
-            if len(self._timers) > 0:
+            # A timer that became due while sockets were served is called by the next poll, which does not wait.
+            if (is_timer_due or not is_any_ready) and len(self._timers) > 0:
                 self._call_timers()
             if self._due:
                 self._call_due()
@@ -243,7 +248,8 @@ class SocketSelector:
     def _look(self, wait_s: float | None) -> tuple[bool, bool]:
         """Poll once, and call who is ready; return whether any of asyncio's own is, and whether anything is."""
         are_others_ready = False
-        ready: list[tuple[int, int]] = self._poll.poll(wait_s, SOCKETS_PER_POLL)
+        limit = SOCKETS_FEW if self.ready_count < SOCKETS_FEW else SOCKETS_PER_POLL
+        ready: list[tuple[int, int]] = self._poll.poll(wait_s, limit)
         self.ready_count = len(ready)
         for fd, events in ready:
             if fd == self._others_fd:

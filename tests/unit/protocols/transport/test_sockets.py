@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from sluicegate.actors.runtime.clock import Clock
 from sluicegate.protocols.transport.loop.event_loop import SocketLoop, running_sockets
 from sluicegate.protocols.transport.loop.selector import SocketSelector
-from sluicegate.protocols.transport.loop.tcp import POLL_NS_MAX, READ_BYTES_MAX, READ_BYTES_MIN, TcpTransport
+from sluicegate.protocols.transport.loop.tcp import (
+    POLL_NS_MAX,
+    READ_BYTES_MAX,
+    READ_BYTES_MIN,
+    READ_BYTES_SMALL,
+    TcpTransport,
+)
 from support.network.event_loops import RunOnLoop, run_on
 from support.network.recording_port import MIB, Port, until
 
@@ -111,7 +117,7 @@ def test_read_sizes_grow_and_shrink_with_what_a_client_sends(run: RunOnLoop) -> 
         for number in range(10):
             client.sendall(b"x")
             await until(lambda: len(server.data) == 16 * MIB + number + 1)  # noqa: B023
-        assert server.stream._read_bytes == READ_BYTES_MIN
+        assert server.stream._read_bytes == READ_BYTES_SMALL
         client.close()
         await server.gone
         port.accepting.close()
@@ -136,9 +142,9 @@ def test_who_fills_a_read_is_read_again_in_the_same_look() -> None:
         port = Port()
         client, server = await port.meet()
         await looks(1)
-        client.sendall(bytes(READ_BYTES_MIN + 5))
+        client.sendall(bytes(READ_BYTES_SMALL + 5))
         await looks(1)
-        assert server.reads == [READ_BYTES_MIN, 5]
+        assert server.reads == [READ_BYTES_SMALL, 5]
         client.close()
         await server.gone
         port.accepting.close()
