@@ -1,10 +1,11 @@
 """`python -m bench.instructions queues-10 queues-1000 ...`: processor instructions of one message, counted by valgrind.
 
 A count repeats within one percent on a busy machine, where a time does not. It includes neither cache misses nor the
-kernel's work. The cases are those of `bench.cores.node.bench_scaling`, and two more:
+kernel's work. The cases are those of `bench.cores.node.bench_scaling`, and more:
 
 - `alone-0` to `alone-2`: a message of QoS 0, 1 or 2 that comes alone, of `bench.cores.node.bench_unbatched`. Of these
   only what the broker does is counted, without the program around it, but for its transports.
+- `sockets-0`, `sockets-1`: the same over real sockets, with all of the process, of `bench.cores.node.bench_sockets`.
 - `storm-1`, `storm-2` and so on: a client that connects with many others to so many brokers of one machine, of
   `bench.cores.node.bench_storm`. What all brokers and their loop do is counted.
 
@@ -28,6 +29,8 @@ from bench.report import Run, write_json
 _TOTALS: Final = re.compile(r"^totals: (.*)", re.MULTILINE)
 ALONE: Final = "alone"
 ALONE_MESSAGES: Final = 3000
+SOCKETS: Final = "sockets"
+SOCKETS_MESSAGES: Final = 3000
 STORM: Final = "storm"
 STORM_CLIENTS: Final = 2000
 # Where the loop calls the broker.
@@ -44,7 +47,9 @@ class CountError(Exception):
 def main() -> int:
     """Count the requested cases, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m bench.instructions", description=__doc__)
-    parser.add_argument("case", nargs="+", help="a number of one of these: " + ", ".join([*FAMILIES, ALONE, STORM]))
+    parser.add_argument(
+        "case", nargs="+", help="a number of one of these: " + ", ".join([*FAMILIES, ALONE, SOCKETS, STORM])
+    )
     parser.add_argument(
         "--cache", action="store_true", help="count accesses to data, and misses of a first-level cache"
     )
@@ -80,6 +85,8 @@ def count(case: str, profile: Path, *, cache: bool) -> list[float]:
     if case.startswith(ALONE):
         valgrind += ["--collect-atstart=no", *[f"--toggle-collect={entry}" for entry in _ENTRIES]]
         program = ["bench.cores.node.bench_unbatched", case.rpartition("-")[2], str(ALONE_MESSAGES), "1", READY]
+    elif case.startswith(SOCKETS):
+        program = ["bench.cores.node.bench_sockets", case.rpartition("-")[2], str(SOCKETS_MESSAGES), READY]
     elif case.startswith(STORM):
         program = ["bench.cores.node.bench_storm", case.rpartition("-")[2], str(STORM_CLIENTS), READY]
     command = [*valgrind, sys.executable, "-P", "-m", *program]

@@ -89,14 +89,14 @@ async def measure(brokers: int, connections: int, *, told: bool) -> float:
         gc.freeze()
         gc.set_threshold(*GC_THRESHOLDS)
         if told:
-            _tell(READY)
+            tell(READY)
         began_ns = time.process_time_ns()
         clients.stdin.write(b"\n")
         if not await clients.stdout.readline():
             raise SystemExit("the clients have failed")
         taken_ns = time.process_time_ns() - began_ns
         if told:
-            _tell(str(connections))
+            tell(str(connections))
         clients.stdin.close()
         await clients.wait()
         for node in nodes:
@@ -104,7 +104,7 @@ async def measure(brokers: int, connections: int, *, told: bool) -> float:
         return taken_ns / 1000 / connections
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
     """Tell a counting program, and wait until it has begun or ended."""
     print(line, flush=True)
     sys.stdin.readline()
@@ -116,9 +116,9 @@ def run_clients(port: int, connections: int) -> None:
     with Storm(address, WARM_UP, lasting=False) as storm:
         storm.connect()
     with Storm(address, connections, lasting=False) as storm:
-        _tell(READY)
+        tell(READY)
         storm.connect()
-        _tell("all are in")
+        tell("all are in")
 
 
 def main() -> None:
