@@ -5,7 +5,7 @@ Nothing is changed. A running node has its spool open for writing, so its spool 
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,8 +81,10 @@ def examine_node(config: Config, *, now_s: float, looked: Callable[[], None]) ->
     retired = [broker_name(config.node.name, each) for each in numbers if each > count_of(config.brokers or 1)]
     if retired:
         examination.looked_at["a start retires"] = f"{', '.join(retired)}: what they have moves to the other brokers"
+    siblings = {broker_name(config.node.name, each) for each in numbers}  # each has links to the others
     for number in numbers:
-        examination.add(_examine_broker(config_of_broker(config, number, len(numbers), {}), looked), number)
+        its_config = config_of_broker(config, number, len(numbers), {})
+        examination.add(_examine_broker(its_config, siblings, looked), number)
     examination.drop_what_others_have()
     return examination
 
@@ -95,12 +97,12 @@ def _brokers_in(folder: Path, examination: Examination) -> tuple[int, ...]:
         return (1,)
 
 
-def _examine_broker(config: Config, looked: Callable[[], None]) -> Examination:
+def _examine_broker(config: Config, siblings: Collection[str], looked: Callable[[], None]) -> Examination:
     """Check the data folder of one broker."""
     examination = Examination()
     examination.looked_at["data folder"] = str(config.data.path)
     try:
-        _examine_data(examination, config, looked)
+        _examine_data(examination, config, siblings, looked)
     except OSError as error:
         examination.error("data.path", error_text(error))
     return examination
@@ -135,7 +137,9 @@ def error_text(error: OSError) -> str:
     return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error)
 
 
-def _examine_data(examination: Examination, config: Config, looked: Callable[[], None]) -> None:
+def _examine_data(
+    examination: Examination, config: Config, siblings: Collection[str], looked: Callable[[], None]
+) -> None:
     """Check the data folder. Raises OSError if it cannot be read."""
     folder = config.data.path
     if not folder.exists():
@@ -150,7 +154,8 @@ def _examine_data(examination: Examination, config: Config, looked: Callable[[],
         if holder is not None:
             examination.looked_at["spool"] = f"in use by process {holder or 'unknown'}; make a backup and check that"
         else:
-            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked, config)
+            linked = {*config.links, *siblings}
+            _examine_spool(examination, lambda: SpoolReader.open_folder(folder), folder, looked, linked)
 
 
 def _examine_parent(examination: Examination, folder: Path) -> None:
@@ -213,8 +218,9 @@ def _examine_spool(
     opened: Callable[[], SpoolReader],
     folder: Path,
     looked: Callable[[], None],
-    config: Config | None = None,
+    linked: Collection[str] | None = None,
 ) -> None:
+    """Examine a spool. `linked` are the neighbors that a configuration has links to; None for a backup."""
     try:
         if not _examine_trees(examination, folder):
             return  # LMDB could crash the process on damaged pages
@@ -225,8 +231,8 @@ def _examine_spool(
             examination.findings += _interrupted_deletions(reader)
             examination.findings += _missing_default_dead_message_queues(reader)
             examination.findings += _users_with_old_keys(reader)
-            if config is not None:  # a backup has none
-                examination.findings += _neighbors_without_link(reader, config)
+            if linked is not None:
+                examination.findings += _neighbors_without_link(reader, linked)
     except StorageError as error:
         examination.error(str(folder / DATA_FILE), str(error))
 
@@ -280,13 +286,13 @@ def _users_with_old_keys(reader: SpoolReader) -> Iterator[SpoolFinding]:
                     yield SpoolFinding(Severity.WARNING, f"{vpn.name}: user {user.name}", few_iterations(count))
 
 
-def _neighbors_without_link(reader: SpoolReader, config: Config) -> Iterator[SpoolFinding]:
+def _neighbors_without_link(reader: SpoolReader, configured: Collection[str]) -> Iterator[SpoolFinding]:
     """Yield a warning for each neighbor broker that something is kept for, and that no link leads to any more."""
     from sluicegate.gateway.node.links import LINKS  # late, as above
     from sluicegate.gateway.provisioning.store import object_rows
     from sluicegate.protocols.network.kept import kept_links
 
-    linked = set(config.links)
+    linked = set(configured)
     for vpn in reader.vpns.values():
         linked.update([name.decode() for name in object_rows(LINKS, vpn.rows.catalog)])
     for vpn in reader.vpns.values():

@@ -14,11 +14,11 @@ from sluicegate.storage.backup.backup import Backup
 from sluicegate.storage.backup.folder import PARTIAL_FILE
 from sluicegate.storage.catalog.queues import StoredQueue, queue_row
 from sluicegate.storage.environment.folder_lock import DATA_FILE
-from sluicegate.storage.interface import CommitJob
+from sluicegate.storage.interface import CommitJob, Table, TableWrite
 from sluicegate.storage.store.store import SpoolStore
 from support.operations.shell import Shell
 from support.storage.sample_records import publish_job
-from support.storage.store_work import checkpoint
+from support.storage.store_work import checkpoint, commit
 
 MIB = 1 << 20
 NUMBERS = (1, 2, 3)
@@ -87,6 +87,16 @@ def test_the_doctor_examines_every_spool_and_says_whose_it_is(shell: Shell, data
 
     os.truncate(data / "brokers" / "3" / DATA_FILE, 4096)
     assert any(each.startswith("broker 3: ") for each in subjects(examined(shell, "--data", str(data), healthy=False)))
+
+
+def test_the_doctor_knows_that_brokers_of_a_machine_are_linked(shell: Shell, data: Path) -> None:
+    """Nobody is told to forget one: its messages would be lost."""
+    store = store_in(broker_folder(data, 2))
+    names = (b"sluicegate", b"sluicegate-3", b"gone")
+    commit(store, rows=[TableWrite(Table.SESSIONS, b"link-lineage/" + name, bytes(16)) for name in names])
+    store.close()
+    found = subjects(examined(shell, "--data", str(data), "--set", "brokers=3"))
+    assert [each for each in found if "neighbor" in each] == ["broker 2: message VPN default: neighbor gone"]
 
 
 @pytest.mark.parametrize(
