@@ -22,7 +22,8 @@ from sluicegate.messaging.network.link import NEVER_DELIVERED, SUBSCRIBERS, Link
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.routes import Route, TopicSpace
+from sluicegate.messaging.routing.receivers import Route
+from sluicegate.messaging.routing.routes import TopicSpace
 
 log = logging.getLogger("sluicegate.network")
 

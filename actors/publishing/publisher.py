@@ -26,7 +26,8 @@ from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.deliver_to_one import DeliverToOne, asks_for_one
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, deal_to_members
 from sluicegate.messaging.routing.holds import Holds
-from sluicegate.messaging.routing.routes import Forwarding, Route, TopicSpace
+from sluicegate.messaging.routing.receivers import Forwarding, Route
+from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.routing.virtual.copies import Expansion
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of
 

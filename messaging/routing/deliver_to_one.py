@@ -15,7 +15,8 @@ from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.routing.destinations import DELIVER_ALWAYS, QueueTarget, Subscriber, Subscription
-from sluicegate.messaging.routing.routes import Route, TopicSpace
+from sluicegate.messaging.routing.receivers import Route
+from sluicegate.messaging.routing.routes import TopicSpace
 
 PRIORITY_BEST: Final = 1
 PRIORITY_WORST: Final = 4

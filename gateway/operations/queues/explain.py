@@ -41,7 +41,8 @@ from sluicegate.messaging.partitions.explain import KeyStatus, WaitReason
 from sluicegate.messaging.queues.admission import LOW_PRIORITY_BELOW, NO_LIMIT, QueueGate, SpoolGate
 from sluicegate.messaging.routing.deliver_to_one import whose_turn
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.routes import TopicSpace, Way, groups_elsewhere
+from sluicegate.messaging.routing.receivers import Way, groups_elsewhere
+from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selector
 from sluicegate.messaging.topics.syntax import (
     TopicError,

@@ -10,7 +10,7 @@ from typing import final
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.message.headers import Headers, NativeFields, marked
 from sluicegate.messaging.network.choices import naming
-from sluicegate.messaging.routing.routes import Route
+from sluicegate.messaging.routing.receivers import Route
 
 
 @final

@@ -17,7 +17,8 @@ from typing import Final, final
 
 from sluicegate.messaging.message.batch import MessageBatch
 from sluicegate.messaging.routing.destinations import QueueTarget
-from sluicegate.messaging.routing.routes import Matches, Route, RouteChoices, TopicExpander, TopicSpace, Way
+from sluicegate.messaging.routing.receivers import Matches, Route, RouteChoices, TopicExpander, Way
+from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.routing.virtual.definitions import (
     ACTIVEMQ,
     BEST_EFFORT,

@@ -11,7 +11,7 @@ from typing import Final, final
 from sluicegate.messaging.message.headers import ORIGINAL_DESTINATION, UserPropertyValue
 from sluicegate.messaging.network.neighbors import LinkRoute
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber
-from sluicegate.messaging.routing.routes import Copy, Forwarding, Matches, Route, RouteChoices, route_to
+from sluicegate.messaging.routing.receivers import Copy, Forwarding, Matches, Route, RouteChoices, route_to
 from sluicegate.messaging.topics.syntax import is_queue_topic, queue_name_of, shown_destination
 
 ROUTE_TRACE: Final = "x-opt-route-trace"  # names in a copy every destination on its way

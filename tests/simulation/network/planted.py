@@ -116,7 +116,7 @@ FAULTS = (
         "members of a group at the publisher's broker are passed over",
         (
             Edit(
-                "messaging/routing/routes.py",
+                "messaging/routing/receivers.py",
                 "    return [group for group in links.groups if group.key not in here]\n",
                 "    return list(links.groups)\n",
             ),

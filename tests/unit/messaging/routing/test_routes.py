@@ -8,7 +8,8 @@ from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, Subscriber, Subscription
-from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, Route, RouteChoices, TopicSpace
+from sluicegate.messaging.routing.receivers import Route, RouteChoices
+from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import Syntax, TopicFilter, matches, parse_filter
 from support.cores.messages import batch_of, with_priority

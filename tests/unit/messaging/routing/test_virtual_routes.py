@@ -13,7 +13,8 @@ from sluicegate.messaging.network.queue_names import QueueFacts, queue_interest
 from sluicegate.messaging.queues.admission import QueueGate
 from sluicegate.messaging.queues.pressure import Pressure
 from sluicegate.messaging.routing.destinations import QueueTarget, Subscriber, Subscription
-from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, Forwarding, TopicSpace
+from sluicegate.messaging.routing.receivers import Forwarding
+from sluicegate.messaging.routing.routes import PLACES_CACHED_MAX, TopicSpace
 from sluicegate.messaging.routing.virtual.definitions import (
     QUEUE,
     TOPIC,
