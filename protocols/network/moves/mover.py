@@ -13,6 +13,7 @@ Nobody decides by the clock who the home is.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Final, final
 
 from sluicegate.actors.messages.data import StoreRefused
@@ -385,11 +386,16 @@ async def tell_home(
     queues: ActorCell,
     holds: QueueHolds,
     links: dict[str, MoveRequests],
+    kept: dict[str, KeptLink],
+    is_expected: Callable[[str], bool],
     has_told: HasTold,
 ) -> None:
-    """Have every broker end its hold of a queue that was moved away; return when all have."""
+    """Have every broker end its hold of a queue that was moved away; return when all have.
+
+    `is_expected` returns whether a broker of `kept` has a link, or will have one soon: this broker may be starting.
+    """
     runtime = cell.runtime
-    left = dict.fromkeys(links)
+    left = dict.fromkeys([*links, *kept])
     own = holds.by_queue.get(moved.name)
     if own is not None:
         holds.end_at(own, has_told)
@@ -397,8 +403,9 @@ async def tell_home(
         asked = {}
         for name in list(left):
             link = links.get(name)
-            if link is None:  # the link was removed
-                del left[name]
+            if link is None:
+                if not is_expected(name):  # the link was removed
+                    del left[name]
             elif not link.lack():
                 asked[name] = link.ask(RELEASE, moved.name, moved.broker)
         for name, answer in asked.items():

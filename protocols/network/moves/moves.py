@@ -332,9 +332,16 @@ class VpnMoves:
                 queues=self._cell,
                 holds=self.holds,
                 links=self.links,
+                kept=self._kept,
+                is_expected=self._is_expected,
                 has_told=self._has_told,
             )
             run(self._cell.runtime, told).then(partial(self._told, moved.name))
+
+    def _is_expected(self, neighbor: str) -> bool:
+        """Return whether a broker has a link, or will have one as far as is known: links begin after this."""
+        expected = [output.neighbor for output in self._space.link_queues]
+        return neighbor in self._kept and (not expected or neighbor in expected)
 
     def _told(self, queue: str, done: LoopFuture[None]) -> None:
         self.moved.pop(queue, None)
