@@ -35,6 +35,7 @@ PLANTED: Final = {
     "fence_not_checked": (APPENDS, "ConfirmedIsStored"),
     "chain_not_checked": (READERS_DECIDE, "OneHistory"),
     "reading_decides": (APPENDS, "RefusedIsNotStored"),
+    "withdrawn_after_a_retry": (APPENDS, "RefusedIsNotStored"),
     "refusal_is_success": (APPENDS, "ConfirmedIsStored"),
     "lease_by_clock": (APPENDS, "ConfirmedIsStored"),
     "apply_before_quorum": (APPENDS, "OneHistory"),

@@ -34,12 +34,13 @@ VARIABLES
     read,       \* of each replica: the sequence through which it has read the stream
     log,        \* of each replica: identities of the records that it has applied, in order
     out,        \* of each replica: the append whose outcome it does not know, or None
+    sent,       \* of each replica: how many copies of it were sent
     proposed,   \* of each replica: commits that it proposed in its epoch
     snapshots,  \* of each replica: the verified snapshots that it made
     told,       \* identities of commits that publishers were told are stored
     refused     \* identities of commits that publishers were told are not stored
 
-vars == <<stream, first, copies, key, role, epoch, read, log, out, proposed, snapshots, told, refused>>
+vars == <<stream, first, copies, key, role, epoch, read, log, out, sent, proposed, snapshots, told, refused>>
 
 None == [entry |-> [epoch |-> 0, id |-> 0, after |-> <<0, 0>>], expected |-> 0]
 Begin == <<0, 0>>
@@ -88,6 +89,7 @@ Init ==
     /\ read = [r \in Replicas |-> 0]
     /\ log = [r \in Replicas |-> <<>>]
     /\ out = [r \in Replicas |-> None]
+    /\ sent = [r \in Replicas |-> 0]
     /\ proposed = [r \in Replicas |-> 0]
     /\ snapshots = {}
     /\ told = {}
@@ -103,12 +105,12 @@ Store(append) ==
     /\ Len(stream) < StreamMax
     /\ copies' = WithoutCopy(append)
     /\ stream' = IF Accepts(append) THEN Append(stream, append.entry) ELSE stream
-    /\ UNCHANGED <<first, key, role, epoch, read, log, out, proposed, snapshots, told, refused>>
+    /\ UNCHANGED <<first, key, role, epoch, read, log, out, sent, proposed, snapshots, told, refused>>
 
 Lose(append) ==
     /\ append \in DOMAIN copies
     /\ copies' = WithoutCopy(append)
-    /\ UNCHANGED <<stream, first, key, role, epoch, read, log, out, proposed, snapshots, told, refused>>
+    /\ UNCHANGED <<stream, first, key, role, epoch, read, log, out, sent, proposed, snapshots, told, refused>>
 
 (***************************************************************************)
 (* Taking over                                                             *)
@@ -121,11 +123,12 @@ TakeKey(r) ==
     /\ epoch' = [epoch EXCEPT ![r] = key + 1]
     /\ role' = [role EXCEPT ![r] = "taking"]
     /\ proposed' = [proposed EXCEPT ![r] = 0]
-    /\ UNCHANGED <<stream, first, copies, read, log, out, snapshots, told, refused>>
+    /\ UNCHANGED <<stream, first, copies, read, log, out, sent, snapshots, told, refused>>
 
 Send(r, entry, expected) ==
     /\ Under < CopiesMax
     /\ out' = [out EXCEPT ![r] = [entry |-> entry, expected |-> expected]]
+    /\ sent' = [sent EXCEPT ![r] = 1]
     /\ copies' = WithCopy([entry |-> entry, expected |-> expected])
 
 \* It has read the stream to its end, as it was a moment ago. What was sent before stands at a place that is taken.
@@ -141,7 +144,7 @@ ServeByLease(r) ==
     /\ Fault = "lease_by_clock"
     /\ role[r] = "taking"
     /\ role' = [role EXCEPT ![r] = "owner"]
-    /\ UNCHANGED <<stream, first, copies, key, epoch, read, log, out, proposed, snapshots, told, refused>>
+    /\ UNCHANGED <<stream, first, copies, key, epoch, read, log, out, sent, proposed, snapshots, told, refused>>
 
 (***************************************************************************)
 (* Appending                                                               *)
@@ -164,6 +167,7 @@ Retry(r) ==
     /\ out[r] # None
     /\ Under < CopiesMax
     /\ copies' = WithCopy(out[r])
+    /\ sent' = [sent EXCEPT ![r] = IF @ < 2 THEN @ + 1 ELSE @]
     /\ UNCHANGED <<stream, first, key, role, epoch, read, log, out, proposed, snapshots, told, refused>>
 
 \* The answer, or what the leader has at the place: the append is stored.
@@ -177,6 +181,7 @@ Confirm(r) ==
     /\ read' = [read EXCEPT ![r] = out[r].expected + 1]
     /\ told' = told \cup {Identity(out[r].entry)}
     /\ out' = [out EXCEPT ![r] = None]
+    /\ sent' = [sent EXCEPT ![r] = 0]
     /\ UNCHANGED <<stream, first, copies, key, role, epoch, proposed, snapshots, refused>>
 
 \* Something else has the place: somebody else appends, and this owner is one no more. Its publishers are told nothing.
@@ -188,7 +193,20 @@ StepDown(r) ==
     /\ role' = [role EXCEPT ![r] = "standby"]
     /\ out' = [out EXCEPT ![r] = None]
     /\ IF Fault = "refusal_is_success" THEN told' = told \cup {Identity(out[r].entry)} ELSE told' = told
+    /\ sent' = [sent EXCEPT ![r] = 0]
     /\ UNCHANGED <<stream, first, copies, key, epoch, read, log, proposed, snapshots, refused>>
+
+\* The stream is full: it takes the copy and stores nothing. If that was the only copy, none can be stored later.
+Withdraw(r) ==
+    /\ role[r] = "owner"
+    /\ out[r] \in DOMAIN copies
+    /\ refused = {}  \* once is enough
+    /\ sent[r] = 1 \/ Fault = "withdrawn_after_a_retry"
+    /\ copies' = WithoutCopy(out[r])
+    /\ refused' = refused \cup {Identity(out[r].entry)}
+    /\ out' = [out EXCEPT ![r] = None]
+    /\ sent' = [sent EXCEPT ![r] = 0]
+    /\ UNCHANGED <<stream, first, key, role, epoch, read, log, proposed, snapshots, told>>
 
 \* The planted fault: nothing is there when it looks, so the publisher is told that nothing was stored.
 GiveUp(r) ==
@@ -198,6 +216,7 @@ GiveUp(r) ==
     /\ Len(stream) = out[r].expected
     /\ refused' = refused \cup {Identity(out[r].entry)}
     /\ out' = [out EXCEPT ![r] = None]
+    /\ sent' = [sent EXCEPT ![r] = 0]
     /\ UNCHANGED <<stream, first, copies, key, role, epoch, read, log, proposed, snapshots, told>>
 
 (***************************************************************************)
@@ -219,13 +238,14 @@ Read(r) ==
                   /\ out' = [out EXCEPT ![r] = None]
              ELSE UNCHANGED <<role, out>>
     /\ read' = [read EXCEPT ![r] = @ + 1]
-    /\ UNCHANGED <<stream, first, copies, key, epoch, proposed, snapshots, told, refused>>
+    /\ UNCHANGED <<stream, first, copies, key, epoch, sent, proposed, snapshots, told, refused>>
 
 \* The process ends and is started again. What it has applied is on its disk.
 Restart(r) ==
     /\ role[r] # "standby"
     /\ role' = [role EXCEPT ![r] = "standby"]
     /\ out' = [out EXCEPT ![r] = None]
+    /\ sent' = [sent EXCEPT ![r] = 0]
     /\ UNCHANGED <<stream, first, copies, key, epoch, read, log, proposed, snapshots, told, refused>>
 
 \* The machine is replaced by an empty one.
@@ -236,6 +256,7 @@ LoseDisk(r) ==
     /\ out' = [out EXCEPT ![r] = None]
     /\ read' = [read EXCEPT ![r] = 0]
     /\ log' = [log EXCEPT ![r] = <<>>]
+    /\ sent' = [sent EXCEPT ![r] = 0]
     /\ UNCHANGED <<stream, first, copies, key, epoch, proposed, snapshots, told, refused>>
 
 (***************************************************************************)
@@ -249,14 +270,14 @@ Snapshot(r) ==
     /\ read[r] > 0
     /\ \A s \in snapshots : s.read < read[r]
     /\ snapshots' = snapshots \cup {[read |-> read[r], log |-> log[r]]}
-    /\ UNCHANGED <<stream, first, copies, key, role, epoch, read, log, out, proposed, told, refused>>
+    /\ UNCHANGED <<stream, first, copies, key, role, epoch, read, log, out, sent, proposed, told, refused>>
 
 \* Only one that is not the newest.
 DeleteSnapshot(s) ==
     /\ s \in snapshots
     /\ \E newer \in snapshots : newer.read > s.read
     /\ snapshots' = snapshots \ {s}
-    /\ UNCHANGED <<stream, first, copies, key, role, epoch, read, log, out, proposed, told, refused>>
+    /\ UNCHANGED <<stream, first, copies, key, role, epoch, read, log, out, sent, proposed, told, refused>>
 
 \* A purge says from where the stream is to be kept, so it may come late. Standbys that are farther behind have the
 \* snapshot; the record before the place stays, for the chain is checked against it.
@@ -267,7 +288,7 @@ Trim ==
            THEN \E r \in Replicas : from <= read[r]
            ELSE \E s \in snapshots : from <= s.read
         /\ first' = from
-        /\ UNCHANGED <<stream, copies, key, role, epoch, read, log, out, proposed, snapshots, told, refused>>
+        /\ UNCHANGED <<stream, copies, key, role, epoch, read, log, out, sent, proposed, snapshots, told, refused>>
 
 Install(r) ==
     /\ role[r] = "standby"
@@ -276,13 +297,13 @@ Install(r) ==
         /\ s.read + 1 >= first
         /\ read' = [read EXCEPT ![r] = s.read]
         /\ log' = [log EXCEPT ![r] = s.log]
-    /\ UNCHANGED <<stream, first, copies, key, role, epoch, out, proposed, snapshots, told, refused>>
+    /\ UNCHANGED <<stream, first, copies, key, role, epoch, out, sent, proposed, snapshots, told, refused>>
 
 Next ==
     \/ \E append \in DOMAIN copies : Store(append) \/ Lose(append)
     \/ \E r \in Replicas :
         \/ TakeKey(r) \/ AppendEpoch(r) \/ ServeByLease(r)
-        \/ Propose(r) \/ Retry(r) \/ Confirm(r) \/ StepDown(r) \/ GiveUp(r)
+        \/ Propose(r) \/ Retry(r) \/ Confirm(r) \/ StepDown(r) \/ Withdraw(r) \/ GiveUp(r)
         \/ Read(r) \/ Restart(r) \/ LoseDisk(r)
         \/ Snapshot(r) \/ Install(r)
     \/ \E s \in snapshots : DeleteSnapshot(s)
