@@ -64,6 +64,7 @@ COMPILED: Final = (
     "actors/transactions/commit.py",  # an address
     "protocols/transport/loop/acceptor.py",  # accepts each client
     "protocols/connection/counters.py",
+    "protocols/connection/forwarding.py",  # each client that another broker of the machine serves
     "protocols/connection/write_control.py",  # every write passes through it
     "protocols/connection/identity.py",  # used by compiled connections
     "protocols/connection/message_vpns.py",  # each connection is in one
