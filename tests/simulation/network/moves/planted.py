@@ -30,8 +30,8 @@ FAULTS = (
         (
             Edit(
                 "protocols/network/moves/holds.py",
-                "            await passed(self._link(hold), self._runtime, hold.since_ms + DRAIN_MS_MAX)\n",
-                "",
+                "                if link is not None and link.queue is not None:\n",
+                "                if link is not None and link.queue is not None and not hold.queue:\n",
             ),
         ),
         seed=20,
