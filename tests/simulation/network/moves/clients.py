@@ -1,5 +1,7 @@
 """Publishers to the queue that moves, and consumers of it, at each broker; and the book that judges what they see.
 
+Some of what they publish goes into a queue of their own broker, expires there, and dies into the queue that moves.
+
 What was confirmed comes, and what comes of one publisher comes in the order in which it was sent; after the last crash
 it comes once. A publisher sends each message once, so no message may be in the queue twice.
 """
@@ -19,6 +21,7 @@ from support.mqtt.packets import Packet
 QUEUE: Final = "traveller"
 TOPICS: Final = "travel"
 FIRST: Final = 2_000_000_000  # number of a message, above those that the judges of brokers know
+DYING: Final = "dying"  # of the queues whose messages expire, and of their topics; the broker's name follows
 OWN_TOPIC: Final = "travels-not"  # to which nobody subscribes but the publisher itself
 
 
@@ -71,14 +74,16 @@ class TravelPublisher(LoneClient):
         self._packet_id = 0
         self._unanswered: dict[int, int] = {}  # packet id -> number of the message
 
-    def publish(self, *, by_name: bool) -> None:
+    def publish(self, *, by_name: bool, dies: bool) -> None:
         """Send a message."""
         if self._wire is None or self.state != ONLINE or len(self._unanswered) > 200:
             return
-        number = self._book.sends(self.name)
+        number = self._book.sends(f"{self.name}, {DYING}" if dies else self.name)
         self._packet_id = self._packet_id % 1000 + 1
         self._unanswered[self._packet_id] = number
         topic = queue_topic(QUEUE) if by_name else f"{TOPICS}/{self.broker}"
+        if dies:
+            topic = f"{DYING}/{self.broker}"
         self._wire.send(mqtt.publish(topic, b"%d|" % number, level=5, qos=self._qos, packet_id=self._packet_id))
 
     def _subscribe(self) -> None:

@@ -15,6 +15,39 @@ FAULTS = (
         seed=4,
     ),
     Planted(
+        "dead messages move in a commit, and leave their queue in another",
+        (
+            Edit(
+                "actors/partitions/jobs/move.py",
+                "publication.settlements = [(self.context.partition_id, first, end) for first, end in ranges]\n",
+                "publication.settlements = []\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "dead messages do not wait for the new home of their queue",
+        (
+            Edit(
+                "messaging/routing/queue_ways.py",
+                "        if space.held is not None and space.held.covers(queue_topic(name)):\n",
+                "        if space.held is not None and space.held.covers(queue_topic(name)) and not name:\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a start deletes dead messages before it knows of neighbors",
+        (
+            Edit(
+                "messaging/routing/queue_ways.py",
+                "        if self.awaits_links:\n",
+                "        if self.awaits_links and not name:\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
         "a start forgets that a queue was being moved",
         (
             Edit(

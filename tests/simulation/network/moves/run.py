@@ -6,7 +6,7 @@ from typing import Final
 
 from simulation.client import OFFLINE
 from simulation.network.actions import NETWORK_ACTIONS
-from simulation.network.moves.clients import QUEUE, TOPICS, MoveBook, TravelConsumer, TravelPublisher
+from simulation.network.moves.clients import DYING, QUEUE, TOPICS, MoveBook, TravelConsumer, TravelPublisher
 from simulation.network.network import BROKERS, Broker, Network
 from simulation.network.run import LINKED_S_MAX
 from simulation.network.steps import network_scenario_of
@@ -58,6 +58,16 @@ class Travel:
             world.others += [self.publishers[name], self.consumers[name]]
         home = self.network.worlds[BROKERS[seed % len(BROKERS)]]
         home.ask(home.view.create_queue({"name": QUEUE, "subscriptions": [f"{TOPICS}/>"]}, durable=True))
+        for name, world in self.network.worlds.items():
+            dying = {
+                "name": f"{DYING}-{name}",
+                "subscriptions": [f"{DYING}/{name}"],
+                "dead_msg_queue": QUEUE,
+                "respect_ttl_enabled": True,
+                "max_ttl": 1,
+            }
+            world.ask(world.view.create_queue(dying, durable=True))
+            world.log.expected.append("traveller is about to get another home")  # a broker may be away for long
         self.network.wait_for_links(LINKED_S_MAX)
 
     def moves_at(self, world: Broker) -> VpnMoves:
@@ -90,7 +100,7 @@ class Travel:
                 publisher.cut()
                 publisher.connect()
             for number in range(1 + step.amount % 12):
-                publisher.publish(by_name=step.what >> number & 1 == 0)
+                publisher.publish(by_name=step.what >> number & 1 == 0, dies=(step.what >> number) % 3 == 0)
 
     def take(self, step: Step) -> None:
         """A consumer comes; those of other brokers leave, so that its messages come to one at a time."""
