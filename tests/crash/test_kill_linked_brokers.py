@@ -130,7 +130,7 @@ def test_confirmed_messages_cross_the_link_once_over_crashes_of_both_brokers(tmp
             load.drain()
             load.check()
             run_until(
-                load.consumers, lambda: a.held_count("%23link%2Fb") == 0, within_s=DRAIN_S, what="an empty link queue"
+                load.consumers, lambda: a.held_count("#link/b") == 0, within_s=DRAIN_S, what="an empty link queue"
             )
 
 
@@ -182,4 +182,4 @@ def test_members_of_a_shared_group_elsewhere_get_what_is_confirmed(tmp_path: Pat
         run(lambda: publisher.is_idle and shared.has_all(confirmed([publisher])), "the last deliveries")
         shared.check_nothing_is_lost(confirmed([publisher]))
         shared.check_order()
-        run(lambda: a.held_count("%23link%2Fb") == 0, "an empty link queue")
+        run(lambda: a.held_count("#link/b") == 0, "an empty link queue")

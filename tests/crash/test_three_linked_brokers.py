@@ -193,7 +193,7 @@ class Network:
             site.record.check_order()
 
     def _is_empty(self) -> bool:
-        links = [f"%23link%2F{name}" for name in NAMES]
+        links = [f"#link/{name}" for name in NAMES]
         return all(
             broker.held_count(queue) == 0
             for name, broker in self.brokers.items()

@@ -34,6 +34,11 @@ TAPS = (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 
+def queue_of(system: str) -> str:
+    """Return the name of a system's queue."""
+    return f"Consumer.{system}.VirtualTopic.Orders.>"
+
+
 class Systems:
     """The publisher of orders, and the pools of the systems that get them."""
 
@@ -47,8 +52,7 @@ class Systems:
     def joins(self, system: str) -> None:
         pool = self.pools[system]
         name = f"{system}{len(pool)}"
-        queue = f"Consumer.{system}.VirtualTopic.Orders.>"
-        worker = AmqpWireConsumer(name, queue=queue, record=self.records[system].note)
+        worker = AmqpWireConsumer(name, queue=queue_of(system), record=self.records[system].note)
         pool.append(worker)
         self.clients.append(worker)
         worker.connect(self._node.amqp_port)
@@ -89,7 +93,7 @@ def test_orders_reach_two_systems_in_order_while_a_tap_and_a_dead_message_queue_
                 systems.joins(system)
             run_until(  # their queues are there, and so collect, before the first order is published
                 systems.clients,
-                lambda: node.leads_to(TOPIC).count("virtual topic VirtualTopic.>") == len(SYSTEMS),
+                lambda: all(node.metric("sluicegate_queue_flows", queue=queue_of(each)) > 0 for each in SYSTEMS),
                 within_s=WITHIN_S,
                 what="the queues of both systems",
             )

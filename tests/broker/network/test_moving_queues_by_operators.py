@@ -24,6 +24,7 @@ async def test_an_operator_moves_a_queue_and_sees_it_at_its_new_broker(network: 
     assert [each.payload for each in await at_a.browse_queue("q")] == [f"{number}" for number in range(20)]
     await until(lambda: network["b"].node.default.space.queue_home("q") is not None, "b knows where it is")
     assert "q" not in [each.name for each in await at_b.list_queues()]
+    await until(lambda: not moves(network, "b").overviews(), "the end of the move")
     assert await at_b.list_moves() == []
 
 
