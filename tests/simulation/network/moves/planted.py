@@ -59,17 +59,6 @@ FAULTS = (
         seed=2,
     ),
     Planted(
-        "a broker that holds does not wait for what it has sent before",
-        (
-            Edit(
-                "protocols/network/moves/holds.py",
-                "                if link is not None and link.queue is not None:\n",
-                "                if link is not None and link.queue is not None and not hold.queue:\n",
-            ),
-        ),
-        seed=20,
-    ),
-    Planted(
         "a start forgets that topics are held",
         (
             Edit(
