@@ -53,6 +53,16 @@ class Message(NamedTuple):
     content: bytes
 
 
+class _Head(NamedTuple):
+    version: int
+    code: int  # of the kind
+    chain: int
+    epoch: int
+    position: int
+    time_ms: int
+    end: int  # where the content begins
+
+
 class Begin(NamedTuple):
     """The content of the first message."""
 
@@ -98,13 +108,10 @@ def place_after(message: Message, data: bytes) -> Place:
 
 def place_of(data: bytes, where: str) -> Place:
     """Return the place that a part or record says it has. Raises DamagedRecord."""
-    try:
-        _, _, chain = _HEAD.unpack_from(data)
-        epoch, offset = take_varint(data, _HEAD.size)
-        position, _ = take_varint(data, offset)
-    except (IndexError, ValueError, struct.error) as error:
-        raise DamagedRecord(where, f"its head cannot be read: {error}") from error
-    return Place(epoch, position, chain)
+    head = _head_of(data)
+    if head is None:
+        raise DamagedRecord(where, "its head cannot be read")
+    return Place(head.epoch, head.position, head.chain)
 
 
 def encode_message(kind: Kind, place: Place, time_ms: int, content: bytes) -> bytes:
@@ -122,24 +129,35 @@ def decode_message(data: bytes, place: Place, where: str) -> Message | None:
 
     Raises UnsupportedFormat for a message of a later release, and DamagedRecord for one that fits and cannot be read.
     """
+    head = _head_of(data)
+    if head is None:
+        return None  # nobody who appends to the log wrote it
+    kind = Kind(head.code) if head.code <= max(Kind) else None
+    content = data[head.end :]
+    message = Message(
+        Kind.RECORD if kind is None else kind, head.chain, head.epoch, head.position, head.time_ms, content
+    )
+    if not place.fits(message):
+        return None
+    if head.version != MESSAGE_FORMAT:
+        raise UnsupportedFormat(head.version, MESSAGE_FORMAT, where)
+    if kind is None:
+        raise DamagedRecord(where, f"it is of kind {head.code}, of which there are {len(Kind)}")
+    if (kind is Kind.BEGIN) != (place == FIRST_PLACE):
+        raise DamagedRecord(where, "a stream has one message of kind begin, its first one")
+    return message
+
+
+def _head_of(data: bytes) -> _Head | None:
+    """Return the head of a message, None if it cannot be read."""
     try:
         version, code, chain = _HEAD.unpack_from(data)
         epoch, offset = take_varint(data, _HEAD.size)
         position, offset = take_varint(data, offset)
         time_ms, offset = take_varint(data, offset)
     except (IndexError, ValueError, struct.error):
-        return None  # nobody who appends to the log wrote it
-    kind = Kind(code) if code <= max(Kind) else None
-    message = Message(Kind.RECORD if kind is None else kind, chain, epoch, position, time_ms, data[offset:])
-    if not place.fits(message):
         return None
-    if version != MESSAGE_FORMAT:
-        raise UnsupportedFormat(version, MESSAGE_FORMAT, where)
-    if kind is None:
-        raise DamagedRecord(where, f"it is of kind {code}, of which there are {len(Kind)}")
-    if (kind is Kind.BEGIN) != (place == FIRST_PLACE):
-        raise DamagedRecord(where, "a stream has one message of kind begin, its first one")
-    return message
+    return _Head(version, code, chain, epoch, position, time_ms, offset)
 
 
 def encode_begin(begin: Begin) -> bytes:
