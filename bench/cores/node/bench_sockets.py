@@ -5,19 +5,16 @@ in a process of their own send one message at a time, and wait until it has come
 microseconds of processor time per message. With `ready` it tells `bench.instructions` when to count.
 """
 
-import asyncio
-import gc
 import socket
 import sys
 import tempfile
-import time
-from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Final
 
-from bench.cores.node.bench_storm import READY, start, tell
+from bench.cores.node.bench_scaling import READY
+from bench.cores.node.bench_storm import start
+from bench.cores.node.counted import measured, tell
 from bench.wire import mqtt as wire
-from sluicegate.gateway.process.run import GC_THRESHOLDS
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 
 TOPIC: Final = "bench/t"
@@ -32,28 +29,9 @@ async def measure(qos: int, messages: int, *, told: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         node = await start(Path(folder), "alone", None)
         arguments = [str(node.mqtt.listeners["mqtt"].port), str(qos), str(messages)]
-        clients = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", __spec__.name, "clients", *arguments, stdin=PIPE, stdout=PIPE
-        )
-        assert clients.stdin is not None
-        assert clients.stdout is not None
-        await clients.stdout.readline()  # the warm-up is over
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        if told:
-            tell(READY)
-        began_ns = time.process_time_ns()
-        clients.stdin.write(b"\n")
-        if not await clients.stdout.readline():
-            raise SystemExit("the clients have failed")
-        taken_ns = time.process_time_ns() - began_ns
-        if told:
-            tell(str(messages))
-        clients.stdin.close()
-        await clients.wait()
+        taken_us = await measured(__spec__.name, arguments, messages, told=told)
         await node.stop()
-        return taken_ns / 1000 / messages
+        return taken_us
 
 
 def run_clients(port: int, qos: int, messages: int) -> None:

@@ -9,30 +9,27 @@ In one process, brokers share the polls of one loop, so that a machine's second 
 """
 
 import asyncio
-import gc
 import random
 import sys
 import tempfile
-import time
-from asyncio.subprocess import PIPE
 from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 from bench.cases.storms import Storm
+from bench.cores.node.bench_scaling import READY
+from bench.cores.node.counted import measured, tell
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.gateway.config.load import load
 from sluicegate.gateway.node.environment import Environment
 from sluicegate.gateway.node.node import Node, open_store
 from sluicegate.gateway.node.siblings import Siblings
-from sluicegate.gateway.process.run import GC_THRESHOLDS
 from sluicegate.protocols.transport.loop import event_loop as socket_loop
 from sluicegate.protocols.transport.passage import make_pair
 
 LISTENERS: Final = ("mqtt", "mqtt_websocket", "amqp", "flow", "http")
 WARM_UP: Final = 200  # connections, which make what is made once
 CONNECTIONS: Final = 2_000
-READY: Final = "ready"
 
 
 def siblings_of(names: tuple[str, ...]) -> list[Siblings]:
@@ -78,36 +75,10 @@ async def measure(brokers: int, connections: int, *, told: bool) -> float:
     with tempfile.TemporaryDirectory() as folder:
         nodes = await start_machine(Path(folder), brokers)
         port = nodes[0].mqtt.listeners["mqtt"].port
-        arguments = [str(port), str(connections)]
-        clients = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", __spec__.name, "clients", *arguments, stdin=PIPE, stdout=PIPE
-        )
-        assert clients.stdin is not None
-        assert clients.stdout is not None
-        await clients.stdout.readline()  # the warm-up is over
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*GC_THRESHOLDS)
-        if told:
-            tell(READY)
-        began_ns = time.process_time_ns()
-        clients.stdin.write(b"\n")
-        if not await clients.stdout.readline():
-            raise SystemExit("the clients have failed")
-        taken_ns = time.process_time_ns() - began_ns
-        if told:
-            tell(str(connections))
-        clients.stdin.close()
-        await clients.wait()
+        taken_us = await measured(__spec__.name, [str(port), str(connections)], connections, told=told)
         for node in nodes:
             await node.stop()
-        return taken_ns / 1000 / connections
-
-
-def tell(line: str) -> None:
-    """Tell a counting program, and wait until it has begun or ended."""
-    print(line, flush=True)
-    sys.stdin.readline()
+        return taken_us
 
 
 def run_clients(port: int, connections: int) -> None:
