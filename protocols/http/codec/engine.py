@@ -196,7 +196,13 @@ class HttpEngine:
         parser = self._parser
         assert parser is not None, "nobody feeds a connection that has ended"
         request = self._request
-        url: Any = httptools.parse_url(self._target)  # its stubs deny that a query may be None
+        try:
+            url: Any = httptools.parse_url(self._target)  # its stubs deny that a query may be None
+        except httptools.HttpParserInvalidURLError:
+            self.in_head = False
+            if not self._takes_no_more:
+                self.refuse(HttpProblem(BAD_REQUEST, "the target of the request is not a URL"), "malformed")
+            return
         request.method = parser.get_method().decode("ascii")
         request.raw_path = url.path or b"/"  # "http://host" has none (RFC 9112 3.2.2)
         request.raw_query = url.query or b""
@@ -264,10 +270,8 @@ class HttpEngine:
         except httptools.HttpParserUpgrade as upgrade:
             self._parse_behind_upgrade(data[upgrade.args[0] :])
             return
-        except httptools.HttpParserCallbackError as failed:
-            if not isinstance(failed.__context__, httptools.HttpParserInvalidURLError):
-                raise  # a fault of ours
-            self.refuse(HttpProblem(BAD_REQUEST, "the target of the request is not a URL"), "malformed")
+        except httptools.HttpParserCallbackError:  # a fault of ours
+            raise
         except httptools.HttpParserError as failed:
             if not self._takes_no_more:  # else it comes behind the last request, and is ignored
                 self.refuse(_malformed(parser.get_method(), failed), "malformed")

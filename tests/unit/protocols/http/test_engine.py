@@ -235,6 +235,27 @@ def test_an_invalid_request_gets_the_reason(words: bytes, status: int, detail: b
     assert detail in answer.partition(b"\r\n\r\n")[2]
 
 
+def test_what_follows_an_unusable_target_is_ignored() -> None:
+    """RFC 9112 9.6: the connection is over with the answer."""
+    engine = new_engine()
+    head = b"POST http://[::1 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n"
+    engine.feed(head + b"12345" + head + b"12345GET /a HTTP/1.1\r\nHost: h\r\n\r\n")
+    engine.feed(head)
+    assert begun(engine) == []
+    assert statuses(engine.take()) == [400]
+    assert engine.is_over
+
+
+def test_a_request_is_refused_as_well_while_an_exception_is_handled() -> None:
+    """The exceptions of the parser have it as their context."""
+    engine = new_engine()
+    try:
+        raise KeyError
+    except KeyError:
+        engine.feed(b"GET http://[::1 HTTP/1.1\r\n\r\n")
+    assert statuses(engine.take()) == [400]
+
+
 @pytest.mark.parametrize("cut", range(1, 24))
 def test_http_2_gets_505_wherever_its_first_bytes_are_cut(cut: int) -> None:
     """RFC 9113 3.4: a stream has no packets."""
