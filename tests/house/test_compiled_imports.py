@@ -89,3 +89,35 @@ def modules_named_in(source: Path) -> set[str]:
             named.add(node.module)
             named.update(f"{node.module}.{alias.name}" for alias in node.names)
     return named
+
+
+def test_no_compiled_coroutine_waits_while_it_handles_an_exception() -> None:
+    """mypyc does not take the exception from the thread while a coroutine waits: all others would run as if within it.
+
+    A new exception of theirs gets it as its context, and keeps it alive; `sys.exc_info()` is wrong. So a handler notes
+    the exception, and what waits comes behind it.
+    """
+    sources = SETUP["compiled_sources"]()
+    waiting = {source: lines for source in sources if (lines := waits_in_handlers(syntax_of(ROOT / source)))}
+    assert waiting == {}
+
+
+def waits_in_handlers(module: ast.Module) -> list[int]:
+    """Return the lines of handlers, of clean-ups, and of blocks with an asynchronous clean-up, that wait."""
+    lines: list[int] = []
+    for node in ast.walk(module):
+        if isinstance(node, ast.AsyncWith):
+            lines.append(node.lineno)
+        elif isinstance(node, ast.Try):
+            blocks = [handler.body for handler in node.handlers] + [node.finalbody]
+            lines += [block[0].lineno for block in blocks if any(waits(statement) for statement in block)]
+    return lines
+
+
+def waits(node: ast.AST) -> bool:
+    """Return whether a coroutine or generator can be suspended in there; functions that are defined there are not."""
+    if isinstance(node, ast.Await | ast.Yield | ast.YieldFrom | ast.AsyncFor | ast.AsyncWith):
+        return True
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return False
+    return any(waits(child) for child in ast.iter_child_nodes(node))

@@ -271,29 +271,34 @@ class Mover:
         self.attempt = self._runtime.next_urn()
         filters = self._filters()
         self.is_switching = True
+        failure: Exception | None = None
         try:
             await self._hold(filters)
             await self._empty()
             if not shut_for_commit(self._handle):
                 raise MoveFailed("messages have come meanwhile")
-        except Exception:
+        except Exception as failed:
+            failure = failed
+        if failure is None:
+            try:
+                await self._set(self._stage(COMMITTING))
+            except (StoreRefused, UpdateRefused) as refused:
+                failure = refused
+                configured = self._handle.definition.config.ingress_enabled
+                self._handle.target.gate.set_ingress_of_move(enabled=None, configured=configured)
+        if failure is not None:
             await self._release_all()
-            raise
-        try:
-            await self._set(self._stage(COMMITTING))
-        except (StoreRefused, UpdateRefused):
-            configured = self._handle.definition.config.ingress_enabled
-            self._handle.target.gate.set_ingress_of_move(enabled=None, configured=configured)
-            await self._release_all()
-            raise
+            raise failure
         try:
             await self._ask(HOME, self._stage(COMMITTING).session)
-        except MoveFailed as failure:
-            self._report(str(failure))
-            if not await self._is_decided():
-                raise MoveFailed(f"broker {self.to!r} has not become the home") from failure
+        except MoveFailed as unknown:
+            failure = unknown
+        if failure is None:
+            await self._end()
             return
-        await self._end()
+        self._report(str(failure))
+        if not await self._is_decided():
+            raise MoveFailed(f"broker {self.to!r} has not become the home") from failure
 
     def _filters(self) -> tuple[tuple[str, str], ...]:
         if self._session is not None:
@@ -357,14 +362,16 @@ class Mover:
         return QueueMove(stage, self.to, self.begun_ms, "" if move is None else move.session)
 
     async def _set_until_stored(self, move: QueueMove) -> None:
-        while True:
-            try:
-                await self._set(move)
-            except StoreRefused as refusal:
-                self._report(str(refusal))
-                await self._runtime.sleep(AGAIN_MS)
-            else:
-                return
+        while not await self._is_set(move):
+            await self._runtime.sleep(AGAIN_MS)
+
+    async def _is_set(self, move: QueueMove) -> bool:
+        try:
+            await self._set(move)
+        except StoreRefused as refusal:
+            self._report(str(refusal))
+            return False
+        return True
 
     async def _set(self, move: QueueMove | None) -> None:
         self._handle = await self._queues.ask(SetQueueMove(self.queue, move))

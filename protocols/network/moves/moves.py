@@ -222,11 +222,14 @@ class VpnMoves:
 
     async def _begin(self, queue: str, move: QueueMove, link: MoveRequests, *, drops_kept: bool = False) -> None:
         handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, move, drops_kept=drops_kept))
+        refusal: MoveFailed | None = None
         try:
             await link.ask(words.RECEIVE, queue, handle.definition.to_dict(), handle.kind)
         except MoveFailed as failure:
+            refusal = failure
+        if refusal is not None:
             await self._cell.ask(SetQueueMove(queue, None))
-            raise UpdateRefused(f"broker {move.broker!r} does not take queue {queue!r}: {failure}") from None
+            raise UpdateRefused(f"broker {move.broker!r} does not take queue {queue!r}: {refusal}")
         self._start(handle, move.broker)
 
     async def begin_session(self, client_id: str, to: str) -> None:
