@@ -14,13 +14,13 @@ RESTORED: Final = "restored"  # Holdings -> Go: it has read its spool; answered 
 READY: Final = "ready"
 FAILED: Final = "failed"  # text, advice: it cannot start
 RETIRING: Final = "retiring"  # Left: what a retired broker still has; whenever that changes
-RELEASED: Final = "released"  # client identifiers: a retired broker has no sessions of them any more
+RELEASED: Final = "released"  # Released: what a retired broker has no more
 
 # What the supervisor asks of a broker.
 STOP: Final = "stop"
 RELOAD: Final = "reload"  # Config -> ReloadView
 LEARN: Final = "learn"  # number, Holdings: what another broker has, which was started again
-LEARN_RELEASED: Final = "learn_released"  # number, client identifiers: another broker has no sessions of them any more
+LEARN_RELEASED: Final = "learn_released"  # number, Released: what another broker has no more
 WAITING: Final = "waiting"  # name of another broker -> how many messages wait for it
 GONE: Final = "gone"  # number: a retired broker has ended for good
 DEFINITIONS: Final = "definitions"  # -> Definitions that it has

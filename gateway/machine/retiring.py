@@ -19,9 +19,9 @@ from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.gateway.machine.channel import ChannelClosed
 from sluicegate.gateway.machine.messages import Left
 from sluicegate.gateway.node.node import Node
-from sluicegate.gateway.node.siblings import Siblings
+from sluicegate.gateway.node.siblings import Released, Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
-from sluicegate.messaging.clients.homes import home_of
+from sluicegate.messaging.clients.homes import home_of, publisher_key
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
 from sluicegate.messaging.queues.moves import SESSION_QUEUE_PREFIX, is_of_session
 from sluicegate.protocols.amqp.links.subscriptions import SUBSCRIPTION_KIND
@@ -30,6 +30,7 @@ from sluicegate.protocols.network.moves.moves import VpnMoves
 LOOK_S: Final = 0.5
 MOVES_AT_ONCE: Final = 4  # of one message VPN; each has publishers of its topics wait for a moment
 SESSIONS_AT_ONCE: Final = 16  # likewise
+PUBLISHERS_AT_ONCE: Final = 64  # likewise; each takes what its link queues take to be stored at the others
 SETTLED_LOOKS: Final = 10  # what is in the way for so many is told: links that come up are not worth a word
 LOOKS_LEFT_ALONE: Final = 4  # of a session that did not move: others have their turn
 NAMED_MAX: Final = 20  # obstacles of one kind that are named, for a log line that can be read
@@ -47,36 +48,45 @@ class Retirement:
         siblings: Siblings,
         *,
         tell_left: Callable[[Left], Coroutine[Any, Any, object]],
-        tell_released: Callable[[tuple[str, ...]], Coroutine[Any, Any, object]],
+        tell_released: Callable[[Released], Coroutine[Any, Any, object]],
     ) -> None:
-        """`tell_left` tells the supervisor what is left, and `tell_released` whose sessions are not here any more."""
+        """`tell_left` tells the supervisor what is left, and `tell_released` what clients do not have here any more."""
         self._node = node
         self._siblings = siblings
         self._tell_left = tell_left
         self._tell_released = tell_released
         self._clients = self._clients_here()
+        self._publishers = self._publishers_here()
         self._told: Left | None = None
         self._looks_count = 0
         # By message VPN: clients whose sessions did not move, why, and until which look they are left alone.
         self._refused: dict[str, dict[str, tuple[str, int]]] = {}
+        # Likewise named publishers. They move in a task, for each waits until what it has published is elsewhere.
+        self._refused_publishers: dict[str, dict[str, tuple[str, int]]] = {}
+        self._moving_publishers: dict[str, asyncio.Task[None]] = {}
         self._looks: dict[str, int] = {}  # by obstacle: how often it was there, one time after the other
 
     async def run(self) -> None:
         """Hand over until the broker is stopped."""
-        while True:
-            try:
-                await self._go_on()
-            except ChannelClosed:
-                return  # the supervisor is gone, and so is this broker in a moment
-            except Exception:  # a fault of ours: what is left is served meanwhile
-                log.exception("a step of the retirement of broker %s failed", self._siblings.name)
-            await asyncio.sleep(LOOK_S)
+        try:
+            while True:
+                try:
+                    await self._go_on()
+                except ChannelClosed:
+                    return  # the supervisor is gone, and so is this broker in a moment
+                except Exception:  # a fault of ours: what is left is served meanwhile
+                    log.exception("a step of the retirement of broker %s failed", self._siblings.name)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            for moving in self._moving_publishers.values():
+                moving.cancel()
 
     async def _go_on(self) -> None:
-        clients = self._clients_here()
-        if gone := self._clients - clients:
-            await self._tell_released(tuple(gone))
-        self._clients = clients
+        clients, publishers = self._clients_here(), self._publishers_here()
+        released = Released(self._clients - clients, self._publishers - publishers)
+        if not released.is_empty:
+            await self._tell_released(released)
+        self._clients, self._publishers = clients, publishers
         left = await self._look()
         if left != self._told:
             await self._tell_left(left)
@@ -85,6 +95,11 @@ class Retirement:
     def _clients_here(self) -> frozenset[str]:
         """Return the identifiers of the clients that have a session here."""
         return frozenset([each for vpn in self._node.vpns.values() for each in vpn.session_clients()])
+
+    def _publishers_here(self) -> frozenset[str]:
+        """Return the identifiers of the named publishers that are here."""
+        vpns = self._node.vpns.values()
+        return frozenset([publisher_key(vpn.name, name) for vpn in vpns for name in vpn.named_publishers()])
 
     async def _look(self) -> Left:
         """Begin what can begin; return what is left."""
@@ -123,11 +138,11 @@ class Retirement:
             elif handle.kind in (SESSION, SHARED):
                 count += 1
         obstacles += await self._move_sessions(vpn, moves)
-        count += vpn.sessions_count
+        obstacles += self._move_publishers(vpn, moves)
+        count += vpn.sessions_count + len(vpn.named_publishers())
         subscriptions = [each for each in handles if each.kind == SUBSCRIPTION_KIND and each.durable]
         for number, what in (
             (len(subscriptions), "durable subscriptions of AMQP"),
-            (vpn.named_publishers_count, "named publishers"),
             (len(vpn.bridges.views()), "bridges that operators created"),
             (len(vpn.rest.views()), "REST delivery points that operators created"),
             (await _staged_count(vpn), "staged transactions"),
@@ -175,6 +190,36 @@ class Retirement:
                     refused[client_id] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
                     obstacles.append(str(refusal))
         return obstacles
+
+    def _move_publishers(self, vpn: MessageVpn, moves: VpnMoves) -> list[str]:
+        """Begin the moves of named publishers, unless they go on; return what was in the way the last time."""
+        refused = self._refused_publishers.setdefault(vpn.name, {})
+        names = vpn.named_publishers()
+        for name in refused.keys() - set(names):
+            del refused[name]
+        ready = [name for name in names if name not in refused or refused[name][1] <= self._looks_count]
+        moving = self._moving_publishers.get(vpn.name)
+        if ready and (moving is None or moving.done()):
+            task = asyncio.create_task(self._move_some(vpn.name, moves, ready[:PUBLISHERS_AT_ONCE]))
+            self._moving_publishers[vpn.name] = task
+        return [text for text, _ in refused.values()]
+
+    async def _move_some(self, vpn: str, moves: VpnMoves, names: list[str]) -> None:
+        refused = self._refused_publishers[vpn]
+
+        async def move(name: str) -> None:
+            home = home_of(publisher_key(vpn, name), self._siblings.count)
+            try:
+                await moves.move_publisher(name, self._siblings.names[home - 1])
+            except (UpdateRefused, StoreRefused) as refusal:
+                refused[name] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
+            except Exception:  # a fault of ours: it is served here meanwhile
+                log.exception("the move of publisher %r failed", name)
+                refused[name] = (f"publisher {name!r}: a fault; the log says more", self._looks_count + SETTLED_LOOKS)
+            else:
+                refused.pop(name, None)
+
+        await asyncio.gather(*[move(name) for name in names])
 
     def _new_home(self, queue: str) -> str:
         """Return the broker for a queue."""

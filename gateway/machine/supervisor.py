@@ -41,7 +41,7 @@ from sluicegate.gateway.machine.ports import MachinePorts
 from sluicegate.gateway.machine.shared_memory import make_memory, words_of
 from sluicegate.gateway.machine.watchdog import HEARTBEAT_S, Heartbeats, Step
 from sluicegate.gateway.node.environment import ProcessUsage, process_usage
-from sluicegate.gateway.node.siblings import Holdings
+from sluicegate.gateway.node.siblings import Holdings, Released
 from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.brokers import broker_names, config_of_broker, divided, remove_folder
 from sluicegate.gateway.process.run import first_commands, warn_of_unusable_listeners
@@ -395,13 +395,18 @@ class Supervisor:
                 log.warning("retired broker %s still has: %s", broker.name, obstacle)
         broker.left = left
 
-    async def _released(self, broker: Broker, client_ids: tuple[str, ...]) -> None:
-        """Have all know the clients of which a retired broker has no session any more."""
-        if broker.holdings is not None:
-            broker.holdings = replace(broker.holdings, sessions=broker.holdings.sessions.difference(client_ids))
+    async def _released(self, broker: Broker, released: Released) -> None:
+        """Have all know what a retired broker has no more."""
+        held = broker.holdings
+        if held is not None:
+            broker.holdings = replace(
+                held,
+                sessions=held.sessions - released.sessions,
+                publishers=held.publishers - released.publishers,
+            )
         for each in self.brokers:
             with suppress(ChannelClosed):  # it hears what the broker has when it is started again
-                await each.ask_patiently(LEARN_RELEASED, broker.number, client_ids)
+                await each.ask_patiently(LEARN_RELEASED, broker.number, released)
 
     async def _retire(self) -> None:
         """End the retired brokers, the last one first, each as soon as it has nothing left."""

@@ -218,6 +218,7 @@ class LinkQueues:
                 answerer=self.answerer,
                 clients=vpn.network_clients,
                 sessions=vpn.sessions,
+                publishers=vpn.publishers,
                 siblings=siblings,
             )
             known = self._linked[vpn.name] = (vpn, linked)

@@ -6,7 +6,7 @@ sockets, and passes one of these.
 
 import os
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
@@ -27,6 +27,20 @@ class Holdings:
     sessions: frozenset[str]  # client identifiers of MQTT sessions that belong to other brokers by their names
     publishers: frozenset[str] = frozenset()  # identifiers of named publishers that belong to other brokers
     containers: frozenset[str] = frozenset()  # AMQP containers with durable subscriptions, likewise
+
+
+@final
+@dataclass(frozen=True)
+class Released:
+    """What a broker has no more: it has ended, or is at another broker."""
+
+    sessions: frozenset[str] = frozenset()  # as `Holdings` has them
+    publishers: frozenset[str] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is nothing."""
+        return not (self.sessions or self.publishers)
 
 
 Adopt = Callable[[int, PeerRecord, bytes], None]
@@ -91,10 +105,12 @@ class Siblings:
             for identifier in held:
                 homes.hold(identifier, number)
 
-    def released(self, number: int, client_ids: Iterable[str]) -> None:
-        """A broker has no sessions any more of clients that belong to others."""
-        for client_id in client_ids:
+    def released(self, number: int, released: Released) -> None:
+        """A broker has no more of what belongs to others by its names."""
+        for client_id in released.sessions:
             self.homes.release(client_id, number)
+        for publisher in released.publishers:
+            self.publisher_homes.release(publisher, number)
 
     def gone(self, number: int) -> None:
         """A retired broker has ended for good."""

@@ -325,12 +325,9 @@ class MessageVpn:
         assert isinstance(sessions, SessionDirectory)
         return sessions
 
-    @property
-    def named_publishers_count(self) -> int:
-        """The number of named publishers of the flow protocol, connected or not."""
-        publishers = self.publishers.actor
-        assert isinstance(publishers, PublisherDirectory)
-        return publishers.count
+    def named_publishers(self) -> list[str]:
+        """Return the names of the publishers of the flow protocol that have one, connected or not."""
+        return self._publisher_directory().names()
 
     @property
     def queues_count(self) -> int:
@@ -589,6 +586,8 @@ class MessageVpn:
                 row_prefix=self.space.row_prefix,
                 publishers_max=flow.publishers_max,
                 remembered_ms=flow.publishers_remembered_s * 1000,
+                incarnation=services.recovered.incarnation,
+                is_retired=services.environment.is_retired,
             ),
             name="flow-publishers",
         )

@@ -270,12 +270,12 @@ class FlowConnection(FlowPeer, StreamUser):
         else:
             self.ids.check_ended(credit.flow_id)
 
-    def _break(self, flow_id: int, code: int, text: str) -> None:
-        """End a publisher whose client violated the protocol."""
+    def _break(self, flow_id: int, code: int, text: str, retry_after_ms: int | None = None) -> None:
+        """End a publisher: its client violated the protocol, or it is open, or will be, elsewhere."""
         flow = self.publishers.flows.get(flow_id)
         if flow is not None:
             self.close_publisher(flow)
-            self.send(Error(flow_id, NO_REQUEST, code, text, None).encode())
+            self.send(Error(flow_id, NO_REQUEST, code, text, retry_after_ms).encode())
 
     # --- requests to other actors ---
 
@@ -344,7 +344,12 @@ class FlowConnection(FlowPeer, StreamUser):
 
     def _fenced(self, message: FencePublisher) -> None:
         for flow in list(self.publishers.flows.values()):
-            if flow.named is message.publisher:
+            if flow.named is not message.publisher:
+                continue
+            if message.moves:
+                text = "the publisher moves to another broker of this machine"
+                self._break(flow.flow_id, codes.DISABLED, text, RETRY_AFTER_MS)
+            else:
                 self._break(flow.flow_id, codes.FENCED, "the publisher was opened again")
 
     def turn_ended(self) -> None:

@@ -111,10 +111,11 @@ class LinkedVpn:
         answerer: Answerer,
         clients: NetworkClients,
         sessions: ActorCell,
+        publishers: ActorCell,
         siblings: frozenset[str],
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
-        before. `sessions` and `siblings` are as `VpnMoves` has them."""
+        before. `sessions`, `publishers` and `siblings` are as `VpnMoves` has them."""
         self.name = name
         self.space = space
         self.router = router
@@ -135,6 +136,7 @@ class LinkedVpn:
             spool=spool,
             kept=kept,
             sessions=sessions,
+            publishers=publishers,
             siblings=siblings,
             answerer=answerer,
         )

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import support.mqtt.packets as mqtt
-from sluicegate.messaging.clients.homes import home_of
+from sluicegate import Client, Message
+from sluicegate.messaging.clients.homes import home_of, publisher_key
 from sluicegate.protocols.amqp.codec.performatives import Detach
 from sluicegate.protocols.amqp.codec.termini import COPY, NEVER, Source
 from support.amqp.client import AmqpClient
@@ -255,3 +256,53 @@ def test_sessions_move_under_traffic_and_kills_with_nothing_lost_doubled_or_out_
         traffic.loses()
         traffic.confirms(machine, 100)
         traffic.checks(machine)
+
+
+PUBLISHED = 900  # by each publisher; a listing of a queue has no more than 1,000
+
+
+async def publish_while(url: str, names: Sequence[str], kills: Callable[[], None]) -> None:
+    """Have each publisher send to the queue of its name, from before `kills` until after it, in a thread."""
+    async with Client(url) as client:
+        killing = asyncio.Event()
+
+        async def publish(name: str) -> None:
+            async with client.publisher(name, window=50) as publisher:
+                for number in range(PUBLISHED):
+                    await publisher.send(Message(b"%d" % number, queue=name))
+                    if number == PUBLISHED // 3:
+                        await publisher.flush()
+                        killing.set()
+                    if number > PUBLISHED // 3:
+                        await asyncio.sleep(0.01)  # so that they go on for as long as all of it takes
+                await publisher.flush()
+
+        async with asyncio.TaskGroup() as tasks:
+            for name in names:
+                tasks.create_task(publish(name))
+            await killing.wait()
+            await asyncio.to_thread(kills)
+
+
+@pytest.mark.timeout(400)
+def test_named_publishers_move_while_they_publish_and_brokers_are_killed(tmp_path: Path) -> None:
+    """Flow: publishing. Each message is there once, in order."""
+    candidates = map("publisher-{}".format, range(100))
+    names = [name for name in candidates if home_of(publisher_key("default", name), 2) == 2][:4]
+    with MachineProcess(tmp_path, 2) as machine:
+        for name in names:
+            machine.create_queue(name)
+
+        def kills() -> None:
+            machine.settings["brokers"] = 1
+            os.kill(machine.broker_pid(2), signal.SIGKILL)  # what is not answered is stored, or not
+            machine.kill_supervisor()
+            machine.start()
+            os.kill(machine.broker_pid(2), signal.SIGKILL)  # some have moved, or none
+            os.kill(machine.broker_pid(1), signal.SIGKILL)
+            machine.until_retired(1)
+
+        asyncio.run(publish_while(machine.flow_url, names, kills))
+        assert {name: machine.payloads(name) for name in names} == {
+            name: [str(number) for number in range(PUBLISHED)] for name in names
+        }

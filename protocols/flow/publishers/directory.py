@@ -5,7 +5,14 @@ import struct
 
 import pykka
 
-from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows
+from sluicegate.actors.messages.data import Confirmed, PublishFailed, SessionRows, StoreRefused
+from sluicegate.actors.messages.directory import UpdateRefused
+from sluicegate.actors.messages.named_publishers import (
+    AdoptPublisher,
+    EndHeldPublisher,
+    FreePublisher,
+    HoldPublisher,
+)
 from sluicegate.actors.runtime.actor import LoopActor
 from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.actors.runtime.runtime import ActorCell
@@ -18,6 +25,7 @@ from sluicegate.protocols.flow.publishers.publisher import (
     ClaimPublisher,
     FencePublisher,
     NamedPublisher,
+    PublisherMoves,
     PublisherNotStored,
     PublisherOfAnother,
     ReleasePublisher,
@@ -36,8 +44,17 @@ class PublisherDirectory(LoopActor):
     """All named publishers of a message VPN."""
 
     def __init__(
-        self, cell: ActorCell, *, spool: Address, row_prefix: bytes, publishers_max: int, remembered_ms: int
+        self,
+        cell: ActorCell,
+        *,
+        spool: Address,
+        row_prefix: bytes,
+        publishers_max: int,
+        remembered_ms: int,
+        incarnation: int,
+        is_retired: bool,
     ) -> None:
+        """`incarnation` is that of the spool. `is_retired`: the broker gets no new publishers."""
         super().__init__(cell)
         self.publishers_max = publishers_max
         self.remembered_ms = remembered_ms  # how long a publisher is kept that is not opened
@@ -46,6 +63,9 @@ class PublisherDirectory(LoopActor):
         self._row_prefix = row_prefix  # before the keys of its rows
         self._by_name: dict[str, NamedPublisher] = {}
         self._connections: dict[str, ActorCell] = {}  # of the publishers that are open
+        self._incarnation = incarnation
+        self._is_retired = is_retired
+        self._held: dict[str, None] = {}  # publishers that move to another broker
         self._claims: dict[str, LoopFuture[None]] = {}  # the claim under way for a name, others wait behind it
         self._answers: dict[int, LoopFuture[str]] = {}
         self._next_token = 1
@@ -53,6 +73,10 @@ class PublisherDirectory(LoopActor):
             ClaimPublisher: lambda message: run(self.runtime, self._claim(message)),
             ReleasePublisher: self._release,
             RestorePublishers: self._restore,
+            HoldPublisher: lambda message: run(self.runtime, self._hold(message.name)),
+            FreePublisher: lambda message: self._held.pop(message.name, None),
+            EndHeldPublisher: lambda message: run(self.runtime, self._end_held(message.name)),
+            AdoptPublisher: lambda message: run(self.runtime, self._adopt(message)),
             Confirmed: lambda message: self._answered(message.token, ""),
             PublishFailed: lambda message: self._answered(message.token, message.reason),
         }
@@ -62,26 +86,35 @@ class PublisherDirectory(LoopActor):
         """How many publishers are known, with a connection or without."""
         return len(self._by_name)
 
+    def names(self) -> list[str]:
+        """Return the names of all publishers."""
+        return list(self._by_name)
+
     def on_start(self) -> None:
         """Start the sweep for expired publishers."""
         self.cell.after(SWEEP_MS, self._sweep)
 
     async def _claim(self, message: ClaimPublisher) -> NamedPublisher:
         """Bring a publisher to a connection. Claims for one name are served one after the other."""
-        name = message.name
-        while name in self._claims:
-            await self._claims[name]
-        turn: LoopFuture[None] = LoopFuture()
-        self._claims[name] = turn
+        await self._begin_turn(message.name)
         try:
             return await self._serve(message)
         finally:
-            del self._claims[name]
-            turn.set(None)
+            self._end_turn(message.name)
+
+    async def _begin_turn(self, name: str) -> None:
+        while name in self._claims:
+            await self._claims[name]
+        self._claims[name] = LoopFuture()
+
+    def _end_turn(self, name: str) -> None:
+        self._claims.pop(name).set(None)
 
     async def _serve(self, message: ClaimPublisher) -> NamedPublisher:
         name, connection, user = message.name, message.connection, message.user
         publisher = self._by_name.get(name)
+        if name in self._held or (publisher is None and self._is_retired):
+            raise PublisherMoves(f"publisher {name!r} is being moved to another broker of this machine")
         if publisher is None:
             shared, count = self.shared, len(self._by_name) + 1
             if count > self.publishers_max or (shared is not None and not shared.admits(count, self.publishers_max)):
@@ -101,13 +134,13 @@ class PublisherDirectory(LoopActor):
             raise PublisherNotStored(refusal)
         return publisher
 
-    async def _fence(self, publisher: NamedPublisher) -> None:
+    async def _fence(self, publisher: NamedPublisher, *, moves: bool = False) -> None:
         """Take the publisher from the connection that has it."""
         before = self._connections.pop(publisher.name, None)
         publisher.owner = None
         if before is not None:
             try:
-                await before.ask(FencePublisher(publisher))
+                await before.ask(FencePublisher(publisher, moves))
             except pykka.ActorDeadError:
                 log.debug("publisher %r: its connection was gone already", publisher.name)
 
@@ -133,6 +166,53 @@ class PublisherDirectory(LoopActor):
         publisher.idle_since_ms = self.runtime.clock.wall_ms()
         if publisher.undecided:
             run(self.runtime, self._decide(publisher))
+
+    # --- publishers that move to another broker of this machine ---
+
+    async def _hold(self, name: str) -> str | None:
+        await self._begin_turn(name)
+        try:
+            publisher = self._by_name.get(name)
+            if publisher is None:
+                return None
+            self._held[name] = None
+            await self._fence(publisher, moves=True)
+            await self._decide(publisher)
+            publisher.idle_since_ms = self.runtime.clock.wall_ms()
+            return publisher.record(self._incarnation)
+        finally:
+            self._end_turn(name)
+
+    async def _end_held(self, name: str) -> None:
+        publisher = self._by_name.get(name)
+        if publisher is not None:
+            refusal = await self._write(publisher.rows_to_delete())
+            if refusal:
+                raise StoreRefused(refusal)
+            del self._by_name[name]
+        self._held.pop(name, None)
+
+    async def _adopt(self, message: AdoptPublisher) -> None:
+        """Have a publisher. What is known here of one is of an earlier try: until now, all found it at its old home."""
+        name = message.name
+        await self._begin_turn(name)
+        try:
+            publisher = NamedPublisher(name, self._row_prefix)
+            publisher.take_over(message.record, self._incarnation)
+            known = self._by_name.get(name)
+            if known is not None and known.epoch > publisher.epoch:
+                raise UpdateRefused(f"publisher {name!r} was opened there as well, and later")
+            if known is not None:
+                await self._fence(known, moves=True)
+                await self._decide(known)
+                publisher.replaces(known)
+            refusal = await self._write(publisher.rows())
+            if refusal:
+                raise StoreRefused(refusal)
+            publisher.idle_since_ms = self.runtime.clock.wall_ms()
+            self._by_name[name] = publisher
+        finally:
+            self._end_turn(name)
 
     async def _write(self, rows: list[tuple[bytes, bytes | None]] | list[tuple[bytes, bytes]]) -> str:
         """Write rows, behind everything the spool has so far. Return why they could not be written, or nothing."""
@@ -170,7 +250,7 @@ class PublisherDirectory(LoopActor):
             return
         oldest_ms = self.runtime.clock.wall_ms() - self.remembered_ms
         for publisher in list(self._by_name.values()):
-            is_claimed = publisher.name in self._claims
+            is_claimed = publisher.name in self._claims or publisher.name in self._held
             if publisher.owner is None and not is_claimed and publisher.idle_since_ms < oldest_ms:
                 del self._by_name[publisher.name]
                 self._spool.post(SessionRows(publisher.rows_to_delete(), None, 0, until_done=True))

@@ -16,7 +16,9 @@ See also: `directory` (which actor has the publisher); `datapath.publishing` (it
 
 import struct
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Any, Final, final
+
+import orjson
 
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.messaging.message.address import Address
@@ -28,7 +30,12 @@ EPOCH_PLACE: Final = 0xFFFF_FFFF  # of the row with the publisher's epoch
 
 _PLACE: Final = struct.Struct(">I")
 _ROW: Final = struct.Struct(">QQQ")  # floor, first, last
-_EPOCH: Final = struct.Struct(">QI")  # floor, epoch; behind them the user, in UTF-8, a zero byte, and the window
+# Floor, epoch; behind them the user, in UTF-8, the lineage of one that has moved, one byte for whether it has, and the
+# window.
+_EPOCH: Final = struct.Struct(">QI")
+_LINEAGE: Final = struct.Struct(">Q")
+_AT_HOME: Final = b"\0"
+_MOVED: Final = b"\1"
 _WINDOW: Final = struct.Struct(">I")
 
 
@@ -51,6 +58,9 @@ class NamedPublisher:
         # The gateway was not stopped in order while it had this publisher, which has not been past that time since.
         self.was_cut_off = False
         self.window = 0  # sequences that it may have sent ahead of answers, before it was cut off too; 0: not known
+        # It has moved from another spool: by XOR, that one's incarnation from the one of the spool that has it. So its
+        # client finds the incarnation that it knows, and notices all the same when this spool is replaced by a backup.
+        self.lineage = 0
         self.undecided: list[tuple[Publication, int, int]] = []  # of the last connection: what, first and last sequence
         self._refused = RangeSet()
         self._places: list[int] = []  # place -> the last sequence of its row
@@ -106,7 +116,8 @@ class NamedPublisher:
 
     def epoch_row(self) -> tuple[bytes, bytes]:
         """Return the row that is written when the publisher is opened."""
-        row = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + b"\0" + _WINDOW.pack(self.window)
+        mark = _LINEAGE.pack(self.lineage) + _MOVED if self.lineage else _AT_HOME
+        row = _EPOCH.pack(self.floor, self.epoch) + self.user.encode() + mark + _WINDOW.pack(self.window)
         return self._stem + _PLACE.pack(EPOCH_PLACE), row
 
     def rows_to_delete(self) -> list[tuple[bytes, bytes | None]]:
@@ -123,9 +134,14 @@ class NamedPublisher:
             floor, self.epoch = _EPOCH.unpack_from(value)
             user = value[_EPOCH.size :]
             window_at = len(user) - _WINDOW.size
-            if user[window_at - 1 : window_at] == b"\0":  # earlier releases wrote none, and some no user either
+            mark = user[window_at - 1 : window_at]
+            if mark in (_AT_HOME, _MOVED):  # earlier releases wrote none, and no window, and some no user either
                 (self.window,) = _WINDOW.unpack_from(user, window_at)
                 user = user[: window_at - 1]
+            if mark == _MOVED:
+                lineage_at = len(user) - _LINEAGE.size
+                (self.lineage,) = _LINEAGE.unpack_from(user, lineage_at)
+                user = user[:lineage_at]
             self.user = user.decode()
             self._raise_floor(floor)
             return
@@ -135,6 +151,57 @@ class NamedPublisher:
         self._places[place] = last
         self.note_stored(first, last)
         self._raise_floor(floor)
+
+    def record(self, incarnation: int) -> str:
+        """Return its state for another broker, which it moves to; everything is decided, and it is not open.
+
+        `incarnation` is that of the spool that has it.
+        """
+        state = {
+            "user": self.user,
+            "epoch": self.epoch,
+            "floor": self.floor,
+            "stored": self.stored.ranges(),
+            "window": self.window,
+            "was_cut_off": self.was_cut_off,
+            "incarnation": incarnation ^ self.lineage,
+        }
+        return orjson.dumps(state).decode()
+
+    def take_over(self, record: str, incarnation: int) -> None:
+        """Begin with the state of another broker; this one has no row yet. Raises ValueError for a malformed record."""
+        state = orjson.loads(record)
+        if not isinstance(state, dict):
+            raise ValueError("the record of a publisher is no object")
+        user, was_cut_off = state.get("user"), state.get("was_cut_off")
+        if not isinstance(user, str) or not isinstance(was_cut_off, bool):
+            raise ValueError("the record of a publisher lacks its user")
+        self.user, self.was_cut_off = user, was_cut_off
+        self.epoch, self.floor = _number(state, "epoch"), _number(state, "floor")
+        self.window = _number(state, "window")
+        self.lineage = _number(state, "incarnation") ^ incarnation
+        ranges = state.get("stored")
+        if not isinstance(ranges, list):
+            raise ValueError("the record of a publisher lacks what is stored")
+        for first, end in ranges:
+            if not self.floor < int(first) < int(end):
+                raise ValueError(f"the record of a publisher has the range {first} to {end} above {self.floor}")
+            self.stored.add(int(first), int(end))
+
+    def replaces(self, other: "NamedPublisher") -> None:
+        """Have the rows of another state of this publisher replaced by `rows`."""
+        self._places = [0] * len(other._places)
+
+    def rows(self) -> list[tuple[bytes, bytes | None]]:
+        """Return all rows of its state, in place of those that it has."""
+        rows = dict(self.rows_to_delete())
+        self._places = []
+        for first, end in self.stored.ranges():
+            key, row = self.row_of(first, end - 1)
+            rows[key] = row
+        key, row = self.epoch_row()
+        rows[key] = row
+        return list(rows.items())
 
     def _raise_floor(self, floor: int) -> None:
         if floor > self.floor:
@@ -158,6 +225,13 @@ class NamedPublisher:
         return f"NamedPublisher({self.name!r}, epoch {self.epoch}, floor {self.floor}, {self.stored!r})"
 
 
+def _number(state: dict[str, Any], name: str) -> int:
+    value = state.get(name)
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"the record of a publisher lacks the number {name!r}")
+    return value
+
+
 def place_of_row(key: bytes) -> tuple[str, int]:
     """Return the publisher and the place that a key of the store names. Raises ValueError."""
     if not key.startswith(ROW_PREFIX) or len(key) < len(ROW_PREFIX) + 5:
@@ -169,7 +243,8 @@ def place_of_row(key: bytes) -> tuple[str, int]:
 class ClaimPublisher:
     """Connection -> directory: open a publisher. Answered with it once its new epoch is stored and all is decided.
 
-    Raises TooManyPublishers, PublisherOfAnother, and PublisherNotStored when the epoch could not be written.
+    Raises TooManyPublishers, PublisherOfAnother, PublisherMoves, and PublisherNotStored when the epoch could not be
+    written.
     """
 
     name: str
@@ -191,6 +266,7 @@ class FencePublisher:
     """Directory -> connection, ask: the publisher is opened elsewhere. Answered with None when the flow has ended."""
 
     publisher: NamedPublisher
+    moves: bool  # to another broker of this machine: its client may open it there in a moment
 
 
 @dataclass(slots=True)
@@ -207,6 +283,10 @@ class TooManyPublishers(Exception):
 
 class PublisherOfAnother(Exception):
     """The publisher is another user's."""
+
+
+class PublisherMoves(Exception):
+    """The publisher is about to be at another broker of this machine, or is there."""
 
 
 class PublisherNotStored(Exception):

@@ -36,6 +36,7 @@ from sluicegate.protocols.flow.peer import RETRY_AFTER_MS, FlowPeer
 from sluicegate.protocols.flow.publishers.publisher import (
     ClaimPublisher,
     NamedPublisher,
+    PublisherMoves,
     PublisherNotStored,
     PublisherOfAnother,
     ReleasePublisher,
@@ -87,6 +88,9 @@ async def open_publisher(peer: FlowPeer, request: OpenPub) -> None:
             peer.services.clients.denials.deny(PUBLISHER_OF_ANOTHER, peer.client, str(of_another))
             peer.refuse_request(request.flow_id, request.request_id, codes.PERMISSION_DENIED, str(of_another), None)
             return
+        except PublisherMoves as moving:
+            _refuse_for_now(peer, request, str(moving))
+            return
         except PublisherNotStored as unstored:
             peer.refuse_request(request.flow_id, request.request_id, codes.NOT_STORED, str(unstored), RETRY_AFTER_MS)
             return
@@ -104,7 +108,7 @@ async def open_publisher(peer: FlowPeer, request: OpenPub) -> None:
         stored_through=flow.answered_through,
         stored_highest=flow.answered_through if named is None else named.highest(),
         sequence_max=flow.sequence_max,
-        incarnation=peer.services.incarnation,
+        incarnation=peer.services.incarnation ^ (0 if named is None else named.lineage),
     )
     peer.send(opened.encode())
     peer.report(CLIENT_FLOW_OPENED, f"publisher flow {flow.shown()} opened")

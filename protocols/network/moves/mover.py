@@ -52,6 +52,7 @@ PASSES_MAX: Final = 20  # over the contents, without getting to so few
 RECEIVE: Final = "receive"
 HOME: Final = "home"  # old home to new: be the home; the record of the session that it is of, or ""
 ADOPT: Final = "adopt"  # old home to new: have the session of a queue that is not there; its record
+ADOPT_PUBLISHER: Final = "adopt publisher"  # old home to new, with its name: have a named publisher; its record
 STATE: Final = "state"  # old home to new: which are you?
 DROP: Final = "drop"  # old home to new: the queue does not come; refused if it has messages
 HOLD: Final = "hold"  # old home to all: the new home, filters, number of the attempt

@@ -18,6 +18,12 @@ from sluicegate.actors.messages.directory import (
     SetQueueMove,
     UpdateRefused,
 )
+from sluicegate.actors.messages.named_publishers import (
+    AdoptPublisher,
+    EndHeldPublisher,
+    FreePublisher,
+    HoldPublisher,
+)
 from sluicegate.actors.messages.sessions import (
     AdoptSession,
     EndHeldSession,
@@ -44,7 +50,7 @@ from sluicegate.messaging.queues.moves import (
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.moves import mover as words
-from sluicegate.protocols.network.moves.holds import QueueHolds
+from sluicegate.protocols.network.moves.holds import DRAIN_MS_MAX, QueueHolds, passed
 from sluicegate.protocols.network.moves.mover import Mover, tell_home
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
 from sluicegate.protocols.network.queue_hold import QueueHold
@@ -82,10 +88,12 @@ class VpnMoves:
         spool: Address,
         kept: dict[str, KeptLink],
         sessions: ActorCell,
+        publishers: ActorCell,
         siblings: frozenset[str],
         answerer: Answerer,
     ) -> None:
-        """`sessions` is the directory of MQTT sessions, which move to `siblings` only: brokers of this machine."""
+        """`sessions` is the directory of MQTT sessions, and `publishers` that of named publishers, which move to
+        `siblings` only: brokers of this machine."""
         self.links: dict[str, MoveRequests] = {}  # by neighbor
         self.movers: dict[str, Mover] = {}  # by queue
         self.moved: dict[str, MovedQueue] = {}  # away from here, while not every broker knows of it
@@ -99,6 +107,7 @@ class VpnMoves:
         self._space = space
         self._kept = kept
         self._sessions = sessions
+        self._publishers = publishers
         self._siblings = siblings
         self._answerer = answerer
         self._has_resumed = False  # what the store has of moves is known here
@@ -256,6 +265,39 @@ class VpnMoves:
             self._sessions.inbox.post(FreeSession(client_id))
             raise
 
+    async def move_publisher(self, name: str, to: str) -> None:
+        """Move a named publisher to another broker of this machine. Its client is refused for a moment.
+
+        It waits until all that it has published is where it goes: what it publishes at the new home overtakes nothing.
+        Raises UpdateRefused: it cannot move, or not now; then it is used here as before.
+        """
+        link = self._link_to(to)
+        for neighbor, kept in self._kept.items():  # before: its client would be refused for nothing
+            waits = kept.queue is not None and int(kept.queue.target.gate.usage_count) > 0
+            if waits and (neighbor not in self.links or self.links[neighbor].lack()):
+                raise UpdateRefused(f"messages wait for broker {neighbor!r}, which is away")
+        record: str | None = await self._publishers.ask(HoldPublisher(name))
+        if record is None:
+            return
+        failure = ""
+        try:
+            await self._all_passed()
+            await link.ask(words.ADOPT_PUBLISHER, name, record)
+        except MoveFailed as failed:  # if it is there, nobody finds it there before this broker has ended it
+            failure = str(failed)
+        if failure:
+            self._publishers.inbox.post(FreePublisher(name))
+            raise UpdateRefused(f"publisher {name!r} has not moved to broker {to!r}: {failure}")
+        await self._publishers.ask(EndHeldPublisher(name))
+
+    async def _all_passed(self) -> None:
+        """Wait until everything that is in link queues now is stored at the neighbors. Raises MoveFailed."""
+        runtime = self._cell.runtime
+        deadline_ms = runtime.clock.now_ms() + DRAIN_MS_MAX
+        for kept in list(self._kept.values()):
+            if kept.queue is not None:
+                await passed(kept, runtime, deadline_ms)
+
     async def cancel(self, queue: str) -> None:
         """End the move of a queue before anything of it is at its new home. Raises UpdateRefused."""
         mover = self.movers.get(queue)
@@ -371,6 +413,10 @@ class VpnMoves:
             return await self._become_home(neighbor, queue, note.text(2))
         if what == words.ADOPT:
             return await self._adopt(neighbor, note.text(2))
+        if what == words.ADOPT_PUBLISHER:
+            self._check_sibling(neighbor)
+            await self._publishers.ask(AdoptPublisher(queue, note.text(2)))
+            return ""
         if what == words.DROP:
             await self._cell.ask(DropReceivedQueue(queue, neighbor))
             return ""
@@ -392,9 +438,9 @@ class VpnMoves:
         return str(handle.target.gate.usage_count)
 
     def _check_sibling(self, neighbor: str) -> None:
-        """Raise MoveFailed for a broker of another machine: sessions move within one."""
+        """Raise MoveFailed for a broker of another machine: what clients have by their names moves within one."""
         if neighbor not in self._siblings:
-            raise MoveFailed(f"broker {neighbor!r} is of another machine, and sessions move within one")
+            raise MoveFailed(f"broker {neighbor!r} is of another machine, and what clients have moves within one")
 
     async def _hold(self, neighbor: str, note: FlowNote) -> str:
         queue = note.text(1)

@@ -9,6 +9,7 @@ import pytest
 
 import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import UpdateRefused
+from sluicegate.gateway.node.siblings import Released
 from support.broker.linked_brokers import until
 from support.broker.machine_brokers import MachineBrokers, client_at
 from support.mqtt.raw_client import RawClient
@@ -35,7 +36,7 @@ async def move(machine: MachineBrokers, client_id: str = CLIENT) -> None:
     moves = machine[2].node.links.moves(vpn)
     await moves.begin_session(client_id, "machine-1")
     await until(lambda: client_id not in vpn.session_clients() and not moves.movers and not moves.moved, "the move")
-    machine[1].siblings.released(2, [client_id])
+    machine[1].siblings.released(2, Released(sessions=frozenset({client_id})))
 
 
 async def resume(machine: MachineBrokers, level: int = 5) -> RawClient:
@@ -206,7 +207,7 @@ async def test_a_session_that_the_new_home_has_already_stays(tmp_path: Path) -> 
         await client.subscribe("t", qos=1)
         await client.leave()
     async with second_retired(tmp_path) as machine:
-        machine[1].siblings.released(2, [CLIENT])
+        machine[1].siblings.released(2, Released(sessions=frozenset({CLIENT})))
         other = await machine[1].connect_durable(CLIENT)
         await other.subscribe("other", qos=1)
         with pytest.raises(UpdateRefused, match="does not take queue"):

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from sluicegate.gateway.node.siblings import Holdings, SiblingAway, Siblings
+from sluicegate.gateway.node.siblings import Holdings, Released, SiblingAway, Siblings
 from sluicegate.messaging.clients.homes import home_of
 from sluicegate.protocols.transport.interface import SIBLINGS, PeerRecord
 from sluicegate.protocols.transport.passage import make_pair, packed
@@ -64,7 +64,7 @@ def test_a_retired_broker_is_home_of_what_it_has_until_it_has_gone() -> None:
     assert retired.is_home_of_queue("default", "orders")
     assert not retired.is_home_of_queue("default", "new")
     assert staying.homes.home_of("a") == 3
-    staying.released(3, ["a"])
+    staying.released(3, Released(sessions=frozenset({"a"})))
     assert (staying.homes.home_of("a"), staying.homes.home_of("b")) == (1, 3)
     assert list(staying.others) == ["machine-2", "machine-3"]
     staying.gone(3)

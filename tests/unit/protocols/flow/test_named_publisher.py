@@ -88,6 +88,22 @@ class Story:
         self.named = named
         self.open_again()
 
+    def move(self) -> None:
+        """The publisher moves to another gateway, with another store that may have an older state of it."""
+        for first, last, was_refused in self.line:
+            if not was_refused:
+                self.named.note_stored(first, last)
+        named = NamedPublisher("p")
+        named.take_over(self.named.record(1), 2)
+        named.replaces(self.named)
+        for key, value in named.rows():
+            if value is None:
+                self.rows.pop(key, None)
+            else:
+                self.rows[key] = value
+        self.named = named
+        self.open_again()
+
     def check(self) -> None:
         self.named.check()
         assert len(self.stored) == len(set(self.stored)), "nothing is stored twice"
@@ -103,6 +119,7 @@ STEPS = st.lists(
         st.tuples(st.just("publish"), st.integers(1, 4), st.booleans()),
         st.tuples(st.just("answer"), st.just(0), st.booleans()),
         st.tuples(st.just("crash"), st.just(0), st.just(False)),
+        st.tuples(st.just("move"), st.just(0), st.just(False)),
     ),
     max_size=60,
 )
@@ -118,6 +135,8 @@ def test_nothing_is_stored_twice_and_no_refusal_is_lost(steps: list[tuple[str, i
             story.publish(count, flag)
         elif kind == "answer":
             story.answer(flag)
+        elif kind == "move":
+            story.move()
         else:
             story.crash()
         story.check()
@@ -179,3 +198,34 @@ def test_rows_of_earlier_releases_say_nothing_of_a_window(user: str) -> None:
     found = NamedPublisher("p")
     found.restore(EPOCH_PLACE, struct.pack(">QI", 7, 2) + user.encode())
     assert (found.user, found.window, found.epoch, found.floor) == (user, 0, 2, 7)
+
+
+def test_a_publisher_that_moves_keeps_the_incarnation_that_its_client_knows() -> None:
+    """The next one is another one as soon as the spool at the new home is."""
+    first = NamedPublisher("p")
+    first.user = "ann\0\1\0eve"
+    second, third, read = NamedPublisher("p"), NamedPublisher("p"), NamedPublisher("p")
+    second.take_over(first.record(0xA), 0xB)
+    third.take_over(second.record(0xB), 0xC)
+    for key, value in third.rows():
+        assert value is not None
+        read.restore(place_of_row(key)[1], value)
+    assert [0xB ^ second.lineage, 0xC ^ third.lineage, 0xC ^ read.lineage] == [0xA, 0xA, 0xA]
+    assert (read.user, read.window) == (first.user, first.window)
+    assert 0xD ^ read.lineage != 0xA
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"user":"","epoch":1,"floor":5,"stored":[[4,6]],"window":0,"was_cut_off":false,"incarnation":1}',
+        '{"user":"","epoch":-1,"floor":5,"stored":[],"window":0,"was_cut_off":false,"incarnation":1}',
+        '{"user":"","epoch":1,"floor":5,"stored":null,"window":0,"was_cut_off":false,"incarnation":1}',
+    ],
+)
+def test_a_record_that_another_broker_cannot_have_made_is_refused(record: str) -> None:
+    with pytest.raises(ValueError, match=r"record of a publisher|JSON|empty|input|characters"):
+        NamedPublisher("p").take_over(record, 2)
