@@ -22,6 +22,7 @@ QUEUE: Final = "traveller"
 TOPICS: Final = "travel"
 FIRST: Final = 2_000_000_000  # number of a message, above those that the judges of brokers know
 DYING: Final = "dying"  # of the queues whose messages expire, and of their topics; the broker's name follows
+ASIDE: Final = "aside"  # of queues that nobody consumes, one at each broker, and of their topics
 OWN_TOPIC: Final = "travels-not"  # to which nobody subscribes but the publisher itself
 
 
@@ -41,6 +42,11 @@ class MoveBook:
         number = FIRST + len(self.publisher_of)
         self.publisher_of[number] = publisher
         return number
+
+    def is_confirmed(self, number: int) -> None:
+        """A publisher has the answer to a message."""
+        if self.publisher_of[number] != ASIDE:
+            self.confirmed[number] = None
 
     def comes(self, number: int) -> None:
         """A consumer gets a message. Raises Violation."""
@@ -79,12 +85,20 @@ class TravelPublisher(LoneClient):
         if self._wire is None or self.state != ONLINE or len(self._unanswered) > 200:
             return
         number = self._book.sends(f"{self.name}, {DYING}" if dies else self.name)
-        self._packet_id = self._packet_id % 1000 + 1
-        self._unanswered[self._packet_id] = number
         topic = queue_topic(QUEUE) if by_name else f"{TOPICS}/{self.broker}"
         if dies:
             topic = f"{DYING}/{self.broker}"
-        self._wire.send(mqtt.publish(topic, b"%d|" % number, level=5, qos=self._qos, packet_id=self._packet_id))
+        self._send(self._wire, topic, number)
+
+    def publish_aside(self) -> None:
+        """Send a message to other queues, at every broker."""
+        if self._wire is not None and self.state == ONLINE:
+            self._send(self._wire, f"{ASIDE}/{self.broker}", self._book.sends(ASIDE))
+
+    def _send(self, wire: Wire, topic: str, number: int) -> None:
+        self._packet_id = self._packet_id % 1000 + 1
+        self._unanswered[self._packet_id] = number
+        wire.send(mqtt.publish(topic, b"%d|" % number, level=5, qos=self._qos, packet_id=self._packet_id))
 
     def _subscribe(self) -> None:
         assert self._wire is not None
@@ -97,7 +111,7 @@ class TravelPublisher(LoneClient):
         number = self._unanswered.pop(packet_id)
         reason_code = packet.body[2] if len(packet.body) > 2 else 0
         if reason_code < 0x80:
-            self._book.confirmed[number] = None
+            self._book.is_confirmed(number)
             if packet.kind == mqtt.PUBREC and self._wire is not None:
                 self._wire.send(mqtt.pubrel(packet_id))
 

@@ -12,7 +12,7 @@ FAULTS = (
                 "        while hold.filters is None:\n",
             ),
         ),
-        seed=4,
+        seed=1,
     ),
     Planted(
         "dead messages move in a commit, and leave their queue in another",
@@ -34,7 +34,7 @@ FAULTS = (
                 "        if space.held is not None and space.held.covers(queue_topic(name)) and not name:\n",
             ),
         ),
-        seed=1,
+        seed=4,
     ),
     Planted(
         "a start deletes dead messages before it knows of neighbors",
@@ -45,7 +45,7 @@ FAULTS = (
                 "        if self.awaits_links and not name:\n",
             ),
         ),
-        seed=1,
+        seed=3,
     ),
     Planted(
         "a start forgets that a queue was being moved",
@@ -59,6 +59,28 @@ FAULTS = (
         seed=2,
     ),
     Planted(
+        "a broker that holds does not wait for what it has sent before",
+        (
+            Edit(
+                "protocols/network/moves/holds.py",
+                "                if link is not None and link.queue is not None:\n",
+                "                if link is not None and link.queue is not None and not hold.queue:\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
+        "a start forgets where a queue has gone, for it has no links yet",
+        (
+            Edit(
+                "protocols/network/moves/mover.py",
+                "    left = dict.fromkeys([*links, *kept])\n",
+                "    left = dict.fromkeys(links)\n",
+            ),
+        ),
+        seed=1,
+    ),
+    Planted(
         "a start forgets that topics are held",
         (
             Edit(
@@ -67,6 +89,6 @@ FAULTS = (
                 "                hold_in(queue, value)\n",
             ),
         ),
-        seed=5,
+        seed=2,
     ),
 )

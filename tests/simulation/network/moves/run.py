@@ -1,12 +1,21 @@
 """One run of moves: the steps of a seed, and at the end one consumer, who gets what was confirmed."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from random import Random
 from typing import Final
 
 from simulation.client import OFFLINE
 from simulation.network.actions import NETWORK_ACTIONS
-from simulation.network.moves.clients import DYING, QUEUE, TOPICS, MoveBook, TravelConsumer, TravelPublisher
+from simulation.network.moves.clients import (
+    ASIDE,
+    DYING,
+    QUEUE,
+    TOPICS,
+    MoveBook,
+    TravelConsumer,
+    TravelPublisher,
+)
 from simulation.network.network import BROKERS, Broker, Network
 from simulation.network.run import LINKED_S_MAX
 from simulation.network.steps import network_scenario_of
@@ -29,15 +38,20 @@ WEIGHTS: Final = {
     "move": 10.0,
     "move_and_die": 6.0,
     "move_and_send": 6.0,
+    "answer_early": 4.0,
+    "die_before_told": 4.0,
     "together": 2.0,
 }
-BEGIN: Final = ["together"] + ["send"] * 6 + ["move"]
+BEGIN: Final = ["together"] + ["send"] * 6 + ["move", "answer_early", "die_before_told"]
 SECOND_US: Final = 1_000_000
 STRIKE_US_MAX: Final = 400_000
 SWITCH_US_MAX: Final = 60_000  # a move of a small queue takes about so long
 SENDS_IN_SWITCH: Final = 12
 SEND_EVERY_US_MAX: Final = 3_000
 DOWN_US_MAX: Final = 4_000_000
+MOMENT_US_MAX: Final = 3_000_000  # until a move is as far as a step waits for
+LOOK_EVERY_US: Final = 500
+HOLD_US: Final = 20_000  # on its way to a broker, which goes on to send meanwhile
 OVER_S_MAX: Final = 180  # after the network is mended
 COMES_S_MAX: Final = 60
 
@@ -67,6 +81,8 @@ class Travel:
                 "max_ttl": 1,
             }
             world.ask(world.view.create_queue(dying, durable=True))
+            aside = {"name": f"{ASIDE}-{name}", "subscriptions": [f"{ASIDE}/>"]}
+            world.ask(world.view.create_queue(aside | {"respect_ttl_enabled": True, "max_ttl": 1}, durable=True))
             world.log.expected.append("traveller is about to get another home")  # a broker may be away for long
         self.network.wait_for_links(LINKED_S_MAX)
 
@@ -96,9 +112,7 @@ class Travel:
             if world is None or step.who >> place & 1:
                 continue
             world.reseed(step.salt)
-            if publisher.state == OFFLINE:
-                publisher.cut()
-                publisher.connect()
+            self._connect(name)
             for number in range(1 + step.amount % 12):
                 publisher.publish(by_name=step.what >> number & 1 == 0, dies=(step.what >> number) % 3 == 0)
 
@@ -117,9 +131,11 @@ class Travel:
         """Begin to move the queue, if it is anywhere."""
         homes = self.homes
         to = BROKERS[step.who % len(BROKERS)]
-        if not homes or homes[0] == to:
-            return
-        world = self.network.worlds[homes[0]]
+        if homes and homes[0] != to:
+            self._move(step, homes[0], to)
+
+    def _move(self, step: Step, home: str, to: str) -> None:
+        world = self.network.worlds[home]
         world.reseed(step.salt)
         with suppress(UpdateRefused):
             world.ask(self.moves_at(world).begin(QUEUE, to))
@@ -144,6 +160,90 @@ class Travel:
             self.send(step._replace(who=0, amount=step.amount + number))
             self.network.advance(1 + (step.what >> number) % SEND_EVERY_US_MAX)
 
+    def _brokers_of(self, step: Step) -> tuple[str, str, str] | None:
+        """Return the old home of a move, the new one, and the third broker, all at rest. None: they do not come to it.
+
+        Nobody dies for as long as the step looks on.
+        """
+        self.network.ways.heal()
+        self.network.all_come_back()
+        self._comes(lambda: self.network.are_all_linked() and self.is_at_rest, look_every_us=SECOND_US // 5)
+        homes, others = self.homes, [each for each in BROKERS if each not in self.homes]
+        if len(homes) != 1 or not self.is_at_rest:
+            return None
+        to = others[step.who % 2]
+        [third] = [each for each in others if each != to]
+        self._connect(third)
+        self.network.advance(SECOND_US)
+        return homes[0], to, third
+
+    def _connect(self, name: str) -> None:
+        if self.publishers[name].state == OFFLINE:
+            self.publishers[name].cut()
+            self.publishers[name].connect()
+
+    def _comes(self, moment: Callable[[], bool], *, look_every_us: int = LOOK_EVERY_US) -> bool:
+        """Let time go on until something is so; return whether it is. Raises Violation."""
+        for _ in range(MOMENT_US_MAX // look_every_us):
+            if moment():
+                break
+            self.network.loops.advance(look_every_us)
+        self.network.check()
+        return moment()
+
+    def _empty(self, home: str) -> None:
+        """Have a consumer take what there is."""
+        for each in self.consumers.values():
+            each.close()
+        self.network.advance(SECOND_US)
+        self.consumers[home].connect()
+        self._comes(lambda: _count_in(self.network.worlds[home]) == 0, look_every_us=SECOND_US // 50)
+
+    def answer_early(self, step: Step) -> None:
+        """Have a broker send for the queue until it holds, while the old home stores something else for long.
+
+        What it has sent waits at the old home for that, and is behind an answer that is given too early.
+        """
+        found = self._brokers_of(step)
+        if found is None:
+            return
+        home, to, third = found
+        world, publisher = self.network.worlds[home], self.publishers[third]
+        self._empty(home)  # the rest would be handed over behind what is stored for long
+        self.network.ways.change((home, third), is_blocked=False, delay_us=HOLD_US)
+        self._move(step, home, to)
+        holds = self.moves_at(world).holds.by_queue
+        if self._comes(lambda: QUEUE in holds and holds[QUEUE].is_answered):
+            world.reseed(step.salt)
+            world.pace.slow_left += 2
+            publisher.publish_aside()
+            for number in range(1 + step.amount % SENDS_IN_SWITCH):
+                self.network.advance(1 + (step.what >> number) % SEND_EVERY_US_MAX // 2)
+                publisher.publish(by_name=step.what >> number & 1 == 0, dies=False)
+
+    def die_before_told(self, step: Step) -> None:
+        """Have the old home die as soon as the queue is elsewhere; the new home reaches the third broker much later.
+
+        The old home alone can tell the third broker then, which holds what is published there.
+        """
+        found = self._brokers_of(step)
+        if found is None:
+            return
+        home, to, third = found
+        world, ways = self.network.worlds[home], self.network.ways
+        self._move(step, home, to)
+        moves, holds = self.moves_at(world), self.moves_at(self.network.worlds[third]).holds.by_queue
+        if self._comes(lambda: QUEUE in holds and holds[QUEUE].is_answered):
+            ways.change((home, third), is_blocked=True, delay_us=0)  # the answer goes the other way
+            ways.change((to, third), is_blocked=True, delay_us=0)  # the new home waits a while for it to be told
+            if self._comes(lambda: QUEUE in moves.moved):
+                world.reseed(step.salt)
+                self.network.dies(home, 1 + step.amount * 7 % SECOND_US)
+                ways.change((home, third), is_blocked=False, delay_us=0)
+                for number in range(SENDS_IN_SWITCH):
+                    self.publishers[third].publish(by_name=step.what >> number & 1 == 0, dies=False)
+                self.network.advance(3 * SECOND_US)
+
     def together(self, step: Step) -> None:
         """Have the network whole for a while."""
         self.network.ways.heal()
@@ -158,6 +258,8 @@ class Travel:
             "move": self.move,
             "move_and_die": self.move_and_die,
             "move_and_send": self.move_and_send,
+            "answer_early": self.answer_early,
+            "die_before_told": self.die_before_told,
             "together": self.together,
         }.get(step.kind)
         if own is not None:
