@@ -20,6 +20,7 @@ NAMED = "named"
 TEMPORARY = "temporary"  # like NAMED, but never written, and deleted some time after its last consumer left
 SESSION = "session"  # the guaranteed messages of one MQTT session
 SHARED = "shared"  # the guaranteed messages of one shared subscription
+SUBSCRIPTION = "amqp-subscription"  # the messages of one subscription of AMQP to a topic
 LINK = "link"  # the guaranteed messages for one neighbor broker
 FOR_CLIENTS = (NAMED, TEMPORARY)  # queues that clients reach by name
 
@@ -252,6 +253,7 @@ class SetQueueMove:
     move: QueueMove | None
     session_rows: Sequence[tuple[bytes, bytes]] = ()  # of the session that has come with it: written as well
     drops_kept: bool = False  # what it keeps for readers, and their durable cursors, may be lost
+    of_container: bool = False  # it is that of a subscription of AMQP, which only a machine moves
 
 
 @dataclass(slots=True)

@@ -13,7 +13,16 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, final
 
 from sluicegate.actors.messages.data import StoreRefused
-from sluicegate.actors.messages.directory import LINK, NAMED, SESSION, SHARED, ListQueues, LocalQueue, UpdateRefused
+from sluicegate.actors.messages.directory import (
+    LINK,
+    NAMED,
+    SESSION,
+    SHARED,
+    SUBSCRIPTION,
+    ListQueues,
+    LocalQueue,
+    UpdateRefused,
+)
 from sluicegate.actors.messages.router import ListSelectors, SelectorOverview
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.gateway.machine.channel import ChannelClosed
@@ -23,8 +32,9 @@ from sluicegate.gateway.node.siblings import Released, Siblings
 from sluicegate.gateway.node.vpn import MessageVpn
 from sluicegate.messaging.clients.homes import home_of, publisher_key
 from sluicegate.messaging.message.vpn import DEFAULT_VPN
-from sluicegate.messaging.queues.moves import SESSION_QUEUE_PREFIX, is_of_session
-from sluicegate.protocols.amqp.links.subscriptions import SUBSCRIPTION_KIND
+from sluicegate.messaging.queues.moves import CONTAINER_QUEUE_PREFIX, SESSION_QUEUE_PREFIX, is_of_client, is_of_session
+from sluicegate.protocols.amqp.links.subscriptions import container_of
+from sluicegate.protocols.amqp.registry import moving_text
 from sluicegate.protocols.network.moves.moves import VpnMoves
 
 LOOK_S: Final = 0.5
@@ -64,6 +74,9 @@ class Retirement:
         # Likewise named publishers. They move in a task, for each waits until what it has published is elsewhere.
         self._refused_publishers: dict[str, dict[str, tuple[str, int]]] = {}
         self._moving_publishers: dict[str, asyncio.Task[None]] = {}
+        self._refused_subscriptions: dict[str, dict[str, tuple[str, int]]] = {}
+        # AMQP containers with durable subscriptions, by message VPN, at the last look.
+        self._containers: dict[str, frozenset[str]] = {}
         self._looks: dict[str, int] = {}  # by obstacle: how often it was there, one time after the other
 
     async def run(self) -> None:
@@ -83,7 +96,10 @@ class Retirement:
 
     async def _go_on(self) -> None:
         clients, publishers = self._clients_here(), self._publishers_here()
-        released = Released(self._clients - clients, self._publishers - publishers)
+        containers = self._siblings.container_homes.held_by(self._siblings.number) if self._looks_count else frozenset()
+        released = Released(
+            self._clients - clients, self._publishers - publishers, containers.difference(*self._containers.values())
+        )
         if not released.is_empty:
             await self._tell_released(released)
         self._clients, self._publishers = clients, publishers
@@ -138,11 +154,11 @@ class Retirement:
             elif handle.kind in (SESSION, SHARED):
                 count += 1
         obstacles += await self._move_sessions(vpn, moves)
+        subscriptions = [each for each in handles if each.kind == SUBSCRIPTION and each.durable]
+        obstacles += await self._move_subscriptions(vpn, moves, subscriptions)
         obstacles += self._move_publishers(vpn, moves)
-        count += vpn.sessions_count + len(vpn.named_publishers())
-        subscriptions = [each for each in handles if each.kind == SUBSCRIPTION_KIND and each.durable]
+        count += vpn.sessions_count + len(vpn.named_publishers()) + len(subscriptions)
         for number, what in (
-            (len(subscriptions), "durable subscriptions of AMQP"),
             (len(vpn.bridges.views()), "bridges that operators created"),
             (len(vpn.rest.views()), "REST delivery points that operators created"),
             (await _staged_count(vpn), "staged transactions"),
@@ -158,7 +174,7 @@ class Retirement:
         mover = moves.movers.get(name)
         if mover is not None:
             return [f"queue {name}: {mover.waits_for}"] if mover.waits_for else []
-        moving = [each for each in moves.movers if not is_of_session(each)]
+        moving = [each for each in moves.movers if not is_of_client(each)]
         if name in moves.moved or len(moving) >= MOVES_AT_ONCE:
             return []
         if has_selectors:  # they are the broker's, and would stay behind
@@ -190,6 +206,42 @@ class Retirement:
                     refused[client_id] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
                     obstacles.append(str(refusal))
         return obstacles
+
+    async def _move_subscriptions(self, vpn: MessageVpn, moves: VpnMoves, handles: list[LocalQueue]) -> list[str]:
+        """Begin the moves of some durable subscriptions of AMQP; return what is in the way.
+
+        Meanwhile their containers are served by nobody: a link that is attached again must find its subscription.
+        """
+        moving = [name for name in moves.movers if name.startswith(CONTAINER_QUEUE_PREFIX)]
+        obstacles = [f"{_shown(name)}: {each}" for name in moving if (each := moves.movers[name].waits_for)]
+        refused = self._refused_subscriptions.setdefault(vpn.name, {})
+        ready: list[str] = []
+        for handle in handles:
+            known = refused.get(handle.name)
+            if known is not None and known[1] > self._looks_count:
+                obstacles.append(known[0])
+            elif not (handle.name in moves.movers or handle.name in moves.moved):
+                ready.append(handle.name)
+        ready = ready[: max(0, SESSIONS_AT_ONCE - len(moving))]
+        self._containers[vpn.name] = _containers_in([handle.name for handle in handles])
+        self._send_away(vpn, _containers_in([*moving, *ready]))
+        for name in ready:
+            refused.pop(name, None)
+            home = home_of(container_of(name) or name, self._siblings.count)
+            try:
+                await moves.begin_subscription(name, self._siblings.names[home - 1])
+            except (UpdateRefused, StoreRefused) as refusal:
+                refused[name] = (f"{_shown(name)}: {refusal}", self._looks_count + LOOKS_LEFT_ALONE)
+                obstacles.append(refused[name][0])
+        return obstacles
+
+    def _send_away(self, vpn: MessageVpn, containers: frozenset[str]) -> None:
+        """Let AMQP containers have no connection, until the next look."""
+        vpn.amqp_registry.containers.moving = containers
+        if containers:
+            for each in self._node.amqp.open_connections():
+                if each.identity.vpn == vpn.name and each.container_id in containers:
+                    each.send_away(moving_text(each.container_id))
 
     def _move_publishers(self, vpn: MessageVpn, moves: VpnMoves) -> list[str]:
         """Begin the moves of named publishers, unless they go on; return what was in the way the last time."""
@@ -235,6 +287,15 @@ class Retirement:
             for name, link in links
             if not (link.is_up and link.retained.is_idle)
         ]
+
+
+def _containers_in(queues: list[str]) -> frozenset[str]:
+    """Return the containers whose subscriptions have these queues."""
+    return frozenset([container for name in queues if (container := container_of(name))])
+
+
+def _shown(queue: str) -> str:
+    return f"durable subscription {queue.removeprefix(CONTAINER_QUEUE_PREFIX)}"
 
 
 async def _staged_count(vpn: MessageVpn) -> int:

@@ -403,6 +403,7 @@ class Supervisor:
                 held,
                 sessions=held.sessions - released.sessions,
                 publishers=held.publishers - released.publishers,
+                containers=held.containers - released.containers,
             )
         for each in self.brokers:
             with suppress(ChannelClosed):  # it hears what the broker has when it is started again

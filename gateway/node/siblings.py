@@ -36,11 +36,12 @@ class Released:
 
     sessions: frozenset[str] = frozenset()  # as `Holdings` has them
     publishers: frozenset[str] = frozenset()
+    containers: frozenset[str] = frozenset()
 
     @property
     def is_empty(self) -> bool:
         """Whether it is nothing."""
-        return not (self.sessions or self.publishers)
+        return not (self.sessions or self.publishers or self.containers)
 
 
 Adopt = Callable[[int, PeerRecord, bytes], None]
@@ -111,6 +112,8 @@ class Siblings:
             self.homes.release(client_id, number)
         for publisher in released.publishers:
             self.publisher_homes.release(publisher, number)
+        for container in released.containers:
+            self.container_homes.release(container, number)
 
     def gone(self, number: int) -> None:
         """A retired broker has ended for good."""

@@ -134,7 +134,7 @@ class MessageVpn:
         self.sessions = self._spawn_sessions()
         self.publishers = self._spawn_publishers()
         self.http_flows = self._make_http_flows()
-        self.amqp_registry = Registry()
+        self.amqp_registry = Registry(is_retired=services.environment.is_retired)
         self.amqp_links = SuspendedSenders(self._publisher_at)
         self.catalog = self._spawn_catalog()
         self.rates = QueueRates()

@@ -123,6 +123,10 @@ class Homes:
         if home_of(client_id, self.brokers) != broker:
             self._held.setdefault(broker, set()).add(client_id)
 
+    def held_by(self, broker: int) -> frozenset[str]:
+        """Return the identifiers of a broker that belong to others by themselves."""
+        return frozenset(self._held.get(broker, ()))
+
     def release(self, client_id: str, broker: int) -> None:
         """The session has ended. Harmless when it was not known."""
         held = self._held.get(broker)

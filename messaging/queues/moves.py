@@ -17,6 +17,9 @@ STAGES: Final = (RECEIVING, MOVING, COMMITTING)
 SESSION_QUEUE_PREFIX: Final = "#mqtt/"  # before the client identifier, in the name of a session's queue
 
 
+CONTAINER_QUEUE_PREFIX: Final = "#amqp/"  # before the container id, in the name of a subscription's queue
+
+
 def client_of(queue: str) -> str:
     """Return the client whose MQTT session a queue is of."""
     return queue.removeprefix(SESSION_QUEUE_PREFIX)
@@ -25,6 +28,11 @@ def client_of(queue: str) -> str:
 def is_of_session(queue: str) -> bool:
     """Return whether a queue is that of an MQTT session, by its name."""
     return queue.startswith(SESSION_QUEUE_PREFIX)
+
+
+def is_of_client(queue: str) -> bool:
+    """Return whether a queue is what a client has by its own name: a session, or a subscription. Nobody is told it."""
+    return queue.startswith((SESSION_QUEUE_PREFIX, CONTAINER_QUEUE_PREFIX))
 
 
 class QueueMove(NamedTuple):

@@ -22,6 +22,7 @@ from sluicegate.messaging.queues.definition import QueueDefinition
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.protocols.amqp.codec.addresses import destination_of_message
+from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.frames import answer_bytes
 from sluicegate.protocols.amqp.codec.termini import Coordinator, Source, Target
 from sluicegate.protocols.amqp.datapath.browsing import BrowserLink, Browsers
@@ -267,6 +268,10 @@ class AmqpClient(LinkOwner):
 
     def handle(self, events: list[AmqpEvent]) -> None:
         """Handle events of the engine."""
+        raise AssertionError("the connection does that")
+
+    def end(self, error: AmqpError) -> None:
+        """Close the connection with an error."""
         raise AssertionError("the connection does that")
 
     def request_flush(self) -> None:

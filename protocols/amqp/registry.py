@@ -33,6 +33,11 @@ DELETE_ON_NO_LINKS_OR_MESSAGES: Final = 0x2E
 TOPIC_ADDRESS: Final = "temp-topic://"  # so that the address of a temporary topic alone says what it is
 
 
+def moving_text(container: str) -> str:
+    """Return why a container is not served for a moment."""
+    return f"the subscriptions of container {container!r:.80} move to another broker of this machine"
+
+
 class LinkOwner(Behaviour):
     """A connection as the others of its message VPN know it: whose links it has, and how to end one of them.
 
@@ -78,6 +83,7 @@ class Containers:
         self._connection_counts: dict[ContainerName, int] = {}
         self._attachments: dict[LinkKey, _Attachment] = {}
         self._keys: dict[Link, LinkKey] = {}
+        self.moving: frozenset[str] = frozenset()  # whose subscriptions move to another broker of this machine
 
     def is_connected(self, container: str, user: str) -> bool:
         """Return whether a user's container has a connection."""
@@ -301,7 +307,9 @@ class TemporaryNodes:
 class Registry:
     """One for all connections; it outlives changes of the configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_retired: bool = False) -> None:
+        """`is_retired`: the broker gets no new durable subscriptions."""
+        self.is_retired: Final = is_retired
         self.containers = Containers()
         self.resumable = ResumableFlows()
         self.temporary_nodes = TemporaryNodes()

@@ -5,7 +5,7 @@ See also: who drives a move, and the brokers' agreement (protocols.network.moves
 
 from typing import Final
 
-from sluicegate.actors.messages.directory import NAMED, SESSION, LocalQueue, UpdateRefused
+from sluicegate.actors.messages.directory import LocalQueue, UpdateRefused
 from sluicegate.actors.messages.queues import Reconfigure, SetMoving
 from sluicegate.actors.queues.assembly import QueueServices
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, QueueMove
@@ -14,15 +14,14 @@ from sluicegate.messaging.queues.moves import COMMITTING, MOVING, QueueMove
 KEPT_STAY: Final = "which cannot move: --drop-kept deletes the kept messages and the cursors"
 
 
-def check_may_move(services: QueueServices, handle: LocalQueue, *, with_session: bool, drops_kept: bool) -> None:
+def check_may_move(services: QueueServices, handle: LocalQueue, *, kind: str, drops_kept: bool) -> None:
     """Raise UpdateRefused, with the reason, for a queue that cannot move to another broker.
 
-    That of an MQTT session moves with its session.
+    `kind` is that of the queue that is meant: an operator means a named one.
     """
     core, name = services.cores[handle.name], handle.name
-    expected = SESSION if with_session else NAMED
     reasons = (
-        (handle.kind != expected, f"{name!r} is the broker's own: only queues of clients move"),
+        (handle.kind != kind, f"{name!r} is the broker's own: only queues of clients move"),
         (not handle.durable, f"{name!r} is temporary: only durable queues move"),
         (handle.definition_lost, f"the definition of {name!r} was lost: decide about it first"),
         (core.rescale is not None, f"the number of partitions of {name!r} is changing: try again later"),

@@ -13,6 +13,9 @@ from typing import Any
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
+    NAMED,
+    SESSION,
+    SUBSCRIPTION,
     CreateQueue,
     DropReceivedQueue,
     EndMovedQueue,
@@ -72,7 +75,8 @@ class NetworkQueueDirectory(QueueDirectory):
         if handle.move is None and move is not None:
             if self._rescales.pending(name) is not None:
                 raise UpdateRefused(f"the number of partitions of {name!r} is about to change: try again later")
-            check_may_move(self._services, handle, with_session=bool(move.session), drops_kept=message.drops_kept)
+            kind = SESSION if move.session else SUBSCRIPTION if message.of_container else NAMED
+            check_may_move(self._services, handle, kind=kind, drops_kept=message.drops_kept)
         answer: LoopFuture[LocalQueue] = LoopFuture()
         was_received = handle.is_received
         changed = replace(handle, move=move)

@@ -10,7 +10,8 @@ from sluicegate.messaging.clients.rights import VPN_UNKNOWN, ClientDenied
 from sluicegate.protocols.amqp.client import CAPABILITIES, SOLE_CONNECTION, AmqpClient
 from sluicegate.protocols.amqp.codec.delivery_states import AmqpError
 from sluicegate.protocols.amqp.codec.performatives import Open
-from sluicegate.protocols.amqp.types.errors import INVALID_FIELD, NOT_ALLOWED, condition_of
+from sluicegate.protocols.amqp.registry import moving_text
+from sluicegate.protocols.amqp.types.errors import CONNECTION_FORCED, INVALID_FIELD, NOT_ALLOWED, condition_of
 from sluicegate.protocols.amqp.types.values import AmqpMap, AmqpValue, Symbol
 
 # The message VPN that a client names in the `hostname` of its sasl-init or open (2.7.1, 5.3.3.2).
@@ -43,6 +44,8 @@ def answer_open(client: AmqpClient, peer: Open) -> AmqpError | None:
     containers.opened(client)
     if denied is None and not is_taken:
         denied = _denial(client, peer)
+    if denied is None and peer.container_id in containers.moving:
+        denied = AmqpError(CONNECTION_FORCED, moving_text(peer.container_id))
     about: list[tuple[AmqpValue, AmqpValue]] = [
         (Symbol("product"), "sluicegate"),
         (Symbol("version"), services.version),

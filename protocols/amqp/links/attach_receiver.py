@@ -61,6 +61,8 @@ from sluicegate.protocols.amqp.links.shared_groups import join_group, shared_fil
 from sluicegate.protocols.amqp.links.subscriptions import (
     GLOBAL,
     SHARED,
+    ContainerMoves,
+    check_is_home,
     check_rights,
     end_found_subscription,
     find_existing,
@@ -120,6 +122,8 @@ async def attach_consumer(client: AmqpClient, session: Session, link: OutgoingLi
     except AddressRefused as refusal:
         nodes.detached(link, closed=True)
         client.engine.sessions.refuse(session, link, AmqpError(refusal.condition, refusal.text))
+    except ContainerMoves as moves:
+        client.end(AmqpError(conditions.CONNECTION_FORCED, str(moves)))
 
 
 def _check_maker(client: AmqpClient, node: AddressedNode) -> None:
@@ -255,7 +259,10 @@ async def _browse(client: AmqpClient, session: Session, link: OutgoingLink, sour
 async def _subscribe(client: AmqpClient, session: Session, link: OutgoingLink, source: Source, topic: str) -> None:
     chosen = read_filters(source.filters, SUBSCRIPTION_FILTERS, client.services.selectors)
     wanted = wanted_queue(client, link, source, topic, "" if chosen.selector is None else chosen.selector.text)
-    check_rights(client, link, wanted, await find_existing(client, wanted))
+    present = await find_existing(client, wanted)
+    if wanted.durable:
+        check_is_home(client, present)
+    check_rights(client, link, wanted, present)
     endpoints = client.endpoints
     endpoints.subscribing_count += 1
     try:

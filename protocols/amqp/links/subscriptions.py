@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
+    SUBSCRIPTION,
     CreateQueue,
     DefinitionLost,
     DeleteQueue,
@@ -26,6 +27,7 @@ from sluicegate.actors.runtime.asks import LoopFuture
 from sluicegate.messaging.message.usage import selector_bytes
 from sluicegate.messaging.queues.attributes import CONSUME, PARTITION_COUNT_MAX
 from sluicegate.messaging.queues.definition import QueueDefinition, QueueInvalid, denial, permits
+from sluicegate.messaging.queues.moves import CONTAINER_QUEUE_PREFIX
 from sluicegate.messaging.routing.deliver_to_one import PriorityInvalid, priorities_of
 from sluicegate.messaging.topics.subscription_index import subscription_bytes
 from sluicegate.messaging.topics.syntax import TopicError, parse_queue_subscription, syntax_of
@@ -43,17 +45,15 @@ from sluicegate.protocols.amqp.codec.termini import (
 from sluicegate.protocols.amqp.engine.link import OutgoingLink
 from sluicegate.protocols.amqp.engine.session import Session
 from sluicegate.protocols.amqp.links.filters import selector_filter
-from sluicegate.protocols.amqp.registry import SubscriptionQueue
+from sluicegate.protocols.amqp.registry import SubscriptionQueue, moving_text
 from sluicegate.protocols.amqp.types import errors as conditions
 from sluicegate.protocols.amqp.types.values import Scalar, Symbol
 
-SUBSCRIPTION_KIND: Final = "amqp-subscription"
 SHARED: Final = "shared"  # capabilities of a source: several links share the subscription,
 DTO_PRIORITY: Final = "dto-priority"  # property of a link, as the user property of SUBSCRIBE in MQTT
 PARTITION_COUNT: Final = "partition-count"  # property of a link that makes a shared subscription
 GLOBAL: Final = "global"  # and those of other containers too
 
-_PREFIX: Final = "#amqp/"
 _EVERYBODY: Final = "#global"  # in place of a container id, in which `#` would be escaped
 _VOLATILE: Final = "/volatile"
 _LINK_NAME_END: Final = "|"
@@ -74,7 +74,7 @@ def wanted_queue(
         if not is_kept:
             name += _VOLATILE
     else:
-        name = f"{_PREFIX}{client.runtime.next_urn()}"
+        name = f"{CONTAINER_QUEUE_PREFIX}{client.runtime.next_urn()}"
     user = "" if is_shared and GLOBAL in source.capabilities else client.identity.user
     priorities = _priorities(link)
     if priorities and (is_shared or is_kept):
@@ -117,13 +117,13 @@ def _name_of(client: AmqpClient, link: OutgoingLink, capabilities: list[str]) ->
         raise AddressRefused(conditions.INVALID_FIELD, "a subscription with a name needs a container id")
     owner = _EVERYBODY if is_global else quote(client.container_id, safe="")
     name = _share_name(link) if is_shared else link.name
-    return f"{_PREFIX}{owner}/{quote(name, safe='')}"
+    return f"{CONTAINER_QUEUE_PREFIX}{owner}/{quote(name, safe='')}"
 
 
 def container_of(queue: str) -> str | None:
     """Return the container whose subscription has a queue of this name; None: it is none's alone."""
-    owner, separator, _ = queue.removeprefix(_PREFIX).partition("/")
-    if not queue.startswith(_PREFIX) or not separator or owner == _EVERYBODY:
+    owner, separator, _ = queue.removeprefix(CONTAINER_QUEUE_PREFIX).partition("/")
+    if not queue.startswith(CONTAINER_QUEUE_PREFIX) or not separator or owner == _EVERYBODY:
         return None
     return unquote(owner)
 
@@ -138,6 +138,16 @@ async def find_existing(client: AmqpClient, wanted: SubscriptionQueue) -> LocalQ
         return None
     found: LocalQueue | None = await client.services.queues.ask(FindQueue(wanted.name))
     return found
+
+
+class ContainerMoves(Exception):
+    """A subscription of this container may be at another broker of this machine: the client has to come again."""
+
+
+def check_is_home(client: AmqpClient, present: LocalQueue | None) -> None:
+    """Raise ContainerMoves where a durable subscription is not there, at a broker that is to have no new ones."""
+    if present is None and client.services.registry.is_retired:
+        raise ContainerMoves(moving_text(client.container_id))
 
 
 def check_rights(client: AmqpClient, link: OutgoingLink, wanted: SubscriptionQueue, present: LocalQueue | None) -> None:
@@ -194,7 +204,7 @@ async def _queue(client: AmqpClient, wanted: SubscriptionQueue, *, is_in_use: bo
     try:
         definition = client.services.subscription_queue(wanted)
         found: LocalQueue = await queues.ask(
-            CreateQueue(definition, SUBSCRIPTION_KIND, wanted.durable, must_be_new=False, gives_back=True)
+            CreateQueue(definition, SUBSCRIPTION, wanted.durable, must_be_new=False, gives_back=True)
         )
     except (TopicError, QueueInvalid) as error:
         raise AddressRefused(conditions.INVALID_FIELD, f"topic {wanted.topic!r:.80}: {error}") from None
@@ -247,12 +257,13 @@ async def find_subscription(client: AmqpClient, link: OutgoingLink) -> Source:
     """Return the source of a subscription, for a client that attaches to it without a source: to end it.
 
     The link's desired capabilities say whether it is shared. Raises AddressRefused, and ClientDenied where the client
-    may not be a member.
+    may not be a member, and ContainerMoves.
     """
     if SHARED in link.attach.desired:
         client.identity.rights.check_share(_share_name(link))
     name = _name_of(client, link, link.attach.desired)
     found: LocalQueue | None = await client.services.queues.ask(FindQueue(name))
+    check_is_home(client, found)
     if found is None:
         raise AddressRefused(conditions.NOT_FOUND, f"there is no subscription {link.name!r:.80}")
     _check_owner(client, found)
@@ -296,5 +307,7 @@ async def answer_close(
     except StoreRefused as refusal:
         text = f"the end of the subscription {link.name!r:.80} is not stored, and a restart may undo it: {refusal}"
         error = AmqpError(conditions.INTERNAL_ERROR, text)
+    except UpdateRefused as moves:
+        error = AmqpError(conditions.ILLEGAL_STATE, f"the subscription {link.name!r:.80} has not ended: {moves}")
     if not client.is_released:
         client.handle(client.engine.sessions.answer_close(session, link, error))

@@ -20,7 +20,7 @@ from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.network.interest import text_of
 from sluicegate.messaging.network.neighbors import stays_local
-from sluicegate.messaging.queues.moves import filters_in, is_of_session
+from sluicegate.messaging.queues.moves import filters_in, is_of_client
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.topics.syntax import queue_topic_filter
 from sluicegate.protocols.network.kept import KeptLink
@@ -142,7 +142,7 @@ class QueueHolds:
     def _knows(self, hold: QueueHold) -> bool:
         """Return whether messages for the queue go to its new home, and only there."""
         space = self._space
-        if is_of_session(hold.queue):
+        if is_of_client(hold.queue):
             return hold.new == self._broker or self._wants(hold)
         names = None if space.neighbors is None else space.neighbors.queues
         homes = [] if names is None else [each.output.neighbor for each in names.homes(hold.queue)]
@@ -151,7 +151,7 @@ class QueueHolds:
         return homes == [hold.new] and not space.has_queue(hold.queue)
 
     def _wants(self, hold: QueueHold) -> bool:
-        """Return whether the new home of a session has told what enters its queue: its name is told to nobody."""
+        """Return whether the new home of what a client has, whose name nobody is told, has told what enters it."""
         link = self._kept.get(hold.new)
         known = {} if link is None else link.interests
         told = {(each.topic_filter, each.syntax) for each in known if each.is_guaranteed}

@@ -9,6 +9,7 @@ from sluicegate.actors.messages.data import StoreRefused
 from sluicegate.actors.messages.directory import (
     NAMED,
     SESSION,
+    SUBSCRIPTION,
     DropReceivedQueue,
     FindQueue,
     ListMoves,
@@ -45,7 +46,7 @@ from sluicegate.messaging.queues.moves import (
     SESSION_QUEUE_PREFIX,
     MovedQueue,
     QueueMove,
-    is_of_session,
+    is_of_client,
 )
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.protocols.network.kept import KeptLink
@@ -229,8 +230,17 @@ class VpnMoves:
     def _move_to(self, to: str, session: str = "") -> QueueMove:
         return QueueMove(MOVING, to, self._cell.runtime.clock.wall_ms(), session)
 
-    async def _begin(self, queue: str, move: QueueMove, link: MoveRequests, *, drops_kept: bool = False) -> None:
-        handle: LocalQueue = await self._cell.ask(SetQueueMove(queue, move, drops_kept=drops_kept))
+    async def _begin(
+        self,
+        queue: str,
+        move: QueueMove,
+        link: MoveRequests,
+        *,
+        drops_kept: bool = False,
+        of_container: bool = False,
+    ) -> None:
+        begins = SetQueueMove(queue, move, drops_kept=drops_kept, of_container=of_container)
+        handle: LocalQueue = await self._cell.ask(begins)
         refusal: MoveFailed | None = None
         try:
             await link.ask(words.RECEIVE, queue, handle.definition.to_dict(), handle.kind)
@@ -264,6 +274,13 @@ class VpnMoves:
         except (UpdateRefused, StoreRefused):
             self._sessions.inbox.post(FreeSession(client_id))
             raise
+
+    async def begin_subscription(self, queue: str, to: str) -> None:
+        """Begin to move a durable subscription of AMQP, by its queue, to another broker of this machine.
+
+        The links to it are detached. Raises UpdateRefused: it cannot move, or not now.
+        """
+        await self._begin(queue, self._move_to(to), self._link_to(to), of_container=True)
 
     async def move_publisher(self, name: str, to: str) -> None:
         """Move a named publisher to another broker of this machine. Its client is refused for a moment.
@@ -424,17 +441,17 @@ class VpnMoves:
 
     async def _receive(self, neighbor: str, note: FlowNote) -> str:
         """Make a queue that is to come, or find it."""
-        queue, is_of_session = note.text(1), note.text(3) == SESSION
-        if is_of_session:
+        queue, kind = note.text(1), note.text(3)
+        is_clients = kind in (SESSION, SUBSCRIPTION)
+        if is_clients:
             self._check_sibling(neighbor)
-        definition = definition_from_dict(note.values[2], reserved_name=is_of_session)
+        definition = definition_from_dict(note.values[2], reserved_name=is_clients)
         if definition.config.name != queue:
             raise ValueError(f"queue {queue!r} is described as {definition.config.name!r}")
         if not self._answerer.allows(neighbor) and await self._cell.ask(FindQueue(queue)) is None:
             setting = f"links.{neighbor}.allow_operator_actions is off there"
             raise MoveFailed(f"operators of broker {neighbor!r} may not move queues to it: {setting}")
-        kind = SESSION if is_of_session else NAMED
-        handle: LocalQueue = await self._cell.ask(ReceiveQueue(definition, neighbor, kind))
+        handle: LocalQueue = await self._cell.ask(ReceiveQueue(definition, neighbor, kind if is_clients else NAMED))
         return str(handle.target.gate.usage_count)
 
     def _check_sibling(self, neighbor: str) -> None:
@@ -444,8 +461,8 @@ class VpnMoves:
 
     async def _hold(self, neighbor: str, note: FlowNote) -> str:
         queue = note.text(1)
-        # The queues of sessions are told to nobody: there, it has to be known what the neighbor wants.
-        if not (self._has_told(neighbor) if is_of_session(queue) else neighbor in self._homes(queue)):
+        # The queues of clients are told to nobody: there, it has to be known what the neighbor wants.
+        if not (self._has_told(neighbor) if is_of_client(queue) else neighbor in self._homes(queue)):
             text = f"broker {self._broker!r} does not know queue {note.text(1)!r} of broker {neighbor!r}"
             raise MoveFailed(f"{text}: its link keeps it back, or has just begun")
         filters = tuple([(str(text), str(syntax)) for text, syntax in note.values[3]])
