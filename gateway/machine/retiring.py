@@ -173,7 +173,7 @@ class Retirement:
         name = handle.name
         mover = moves.movers.get(name)
         if mover is not None:
-            return [f"queue {name}: {mover.waits_for}"] if mover.waits_for else []
+            return [f"queue {name}: {mover.wait.reason}"] if mover.wait.reason else []
         moving = [each for each in moves.movers if not is_of_client(each)]
         if name in moves.moved or len(moving) >= MOVES_AT_ONCE:
             return []
@@ -189,7 +189,7 @@ class Retirement:
         """Begin the moves of some sessions; return what is in the way."""
         moving = [name for name in moves.movers if is_of_session(name)]
         room = SESSIONS_AT_ONCE - len(moving)
-        obstacles = [f"{name}: {each}" for name in moving if (each := moves.movers[name].waits_for)]
+        obstacles = [f"{name}: {each}" for name in moving if (each := moves.movers[name].wait.reason)]
         refused = self._refused.setdefault(vpn.name, {})
         for client_id in vpn.session_clients():
             name = SESSION_QUEUE_PREFIX + client_id
@@ -213,7 +213,7 @@ class Retirement:
         Meanwhile their containers are served by nobody: a link that is attached again must find its subscription.
         """
         moving = [name for name in moves.movers if name.startswith(CONTAINER_QUEUE_PREFIX)]
-        obstacles = [f"{_shown(name)}: {each}" for name in moving if (each := moves.movers[name].waits_for)]
+        obstacles = [f"{_shown(name)}: {each}" for name in moving if (each := moves.movers[name].wait.reason)]
         refused = self._refused_subscriptions.setdefault(vpn.name, {})
         ready: list[str] = []
         for handle in handles:

@@ -220,6 +220,7 @@ class LinkQueues:
                 sessions=vpn.sessions,
                 publishers=vpn.publishers,
                 siblings=siblings,
+                events=vpn.events,
             )
             known = self._linked[vpn.name] = (vpn, linked)
         return known[1]

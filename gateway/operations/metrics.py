@@ -272,6 +272,7 @@ def _transactions(staging: StagingOverview) -> Iterator[Sample]:
 def _moves(node: Node) -> Iterator[Sample]:
     for name, moves in node.links.all_moves().items():
         yield Sample("sluicegate_queue_moves", len(moves.movers), vpn=name)
+        yield Sample("sluicegate_queue_moves_waiting", moves.long_waits_count, vpn=name)
         yield Sample("sluicegate_queue_moves_total", moves.sent_count, ("sent",), vpn=name)
         yield Sample("sluicegate_queue_moves_total", moves.received_count, ("received",), vpn=name)
         yield Sample("sluicegate_queue_moves_cancelled_total", moves.cancelled_count, vpn=name)

@@ -110,6 +110,7 @@ VPN_QUEUE_DELETED: Final = EventKind("VPN_AD_QENDPT_DELETE", INFO)
 # Ours: a queue begins to move to another broker, and stays after all; that it has moved, the two above say.
 VPN_QUEUE_MOVE: Final = EventKind("VPN_AD_QENDPT_MOVE", INFO)
 VPN_QUEUE_MOVE_CANCELLED: Final = EventKind("VPN_AD_QENDPT_MOVE_CANCELLED", INFO)
+VPN_QUEUE_MOVE_WAITS: Final = EventKind("VPN_AD_QENDPT_MOVE_WAITS", WARNING)  # ours: for a minute, for one reason
 # Ours: several brokers of a network have a queue of one name, so each serves its own clients only.
 VPN_QUEUE_NAME_CONFLICT: Final = EventKind("VPN_AD_QENDPT_NAME_CONFLICT", WARNING)
 VPN_QUEUE_NAME_CONFLICT_CLEAR: Final = EventKind("VPN_AD_QENDPT_NAME_CONFLICT_CLEAR", INFO)

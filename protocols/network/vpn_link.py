@@ -113,6 +113,7 @@ class LinkedVpn:
         sessions: ActorCell,
         publishers: ActorCell,
         siblings: frozenset[str],
+        events: Events,
     ) -> None:
         """`kept` has neighbors by their names, those that were made so far. `was_clean`: the node was stopped in order
         before. `sessions`, `publishers` and `siblings` are as `VpnMoves` has them."""
@@ -139,6 +140,7 @@ class LinkedVpn:
             publishers=publishers,
             siblings=siblings,
             answerer=answerer,
+            events=events,
         )
         self.links: dict[str, RemoteQueues] = {}  # by neighbor, of links that there are
         self._was_clean = was_clean

@@ -174,6 +174,12 @@ LINKS: Final[tuple[Metric, ...]] = (
     ),
     Metric("sluicegate_queue_moves", GAUGE, "Queues that are being moved to other brokers", ("vpn",)),
     Metric(
+        "sluicegate_queue_moves_waiting",
+        GAUGE,
+        "Of these, queues that have waited for a minute or longer for one reason",
+        ("vpn",),
+    ),
+    Metric(
         "sluicegate_queue_moves_total",
         COUNTER,
         "Queues that were moved from here to other brokers (`sent`), or from them (`received`)",

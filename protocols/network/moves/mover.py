@@ -30,6 +30,7 @@ from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, Lis
 from sluicegate.actors.messages.sessions import EndHeldSession, HeldSession, HoldSession
 from sluicegate.actors.queues.directory.moves import shut_for_commit
 from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.bulk.durable_cursors import CursorRefused
@@ -37,6 +38,7 @@ from sluicegate.messaging.queues.definition import topics_of
 from sluicegate.messaging.queues.moves import COMMITTING, MOVING, MovedQueue, QueueMove, client_of
 from sluicegate.protocols.network.kept import KeptLink
 from sluicegate.protocols.network.moves.holds import LOOK_AGAIN_MS, HasTold, QueueHolds, passed
+from sluicegate.protocols.network.moves.move_wait import MoveWait
 from sluicegate.protocols.network.moves.requests import MoveFailed, MoveRequests
 from sluicegate.protocols.network.queue_hold import QueueHold
 
@@ -86,13 +88,14 @@ class Mover:
         holds: QueueHolds,
         links: dict[str, MoveRequests],
         kept: dict[str, KeptLink],
+        events: Events,
     ) -> None:
         """`sessions` is the directory of MQTT sessions: the queue of one moves with it."""
         self.queue: Final = handle.name
         self.to: Final = to
         self.begun_ms: Final = 0 if handle.move is None else handle.move.begun_ms  # wall clock
         self.moved_count = 0  # messages that were handed over; at least so many
-        self.waits_for = ""  # what has to change before it goes on; empty: it goes on
+        self.wait: Final = MoveWait(handle.name, to, events=events, clock=cell.runtime.clock)
         self.is_switching = False  # holds are in force
         self.attempt = 0  # number of the latest
         self.moved: MovedQueue | None = None  # it is over: the queue has its new home
@@ -147,12 +150,12 @@ class Mover:
                 await self._switch()
                 return
             except (MoveFailed, StoreRefused, UpdateRefused) as failure:
-                self._report(str(failure))
+                self.wait.fails(str(failure))
             except Exception:  # a fault of ours: the queue must not stay in between
                 if self._queues.is_stopped():
                     break
                 log.exception("move of queue %s to broker %s: a step failed", self.queue, self.to)
-                self.waits_for = "a fault of this broker; its log says more"
+                self.wait.fails("a fault of this broker; its log says more")
             await self._runtime.sleep(AGAIN_MS)
 
     async def _drop_cursors(self) -> None:
@@ -180,11 +183,6 @@ class Mover:
         """Return whether the new home was asked to be the home, and has not said whether it is."""
         move = self._handle.move
         return move is not None and move.stage == COMMITTING
-
-    def _report(self, text: str) -> None:
-        if text != self.waits_for:
-            log.info("move of queue %s to broker %s: %s", self.queue, self.to, text)
-        self.waits_for = text
 
     def _ask(self, what: str, *more: object) -> LoopFuture[str]:
         """Ask the new home."""
@@ -246,7 +244,7 @@ class Mover:
                 self.moved_count += done.count
                 left -= done.count
                 if done.count:
-                    self.waits_for = ""
+                    self.wait.goes_on()
                 elif done.held_up_by:
                     self._check(deadline_ms, f"a message cannot go: {done.held_up_by}")
                     await self._runtime.sleep(LOOK_AGAIN_MS)
@@ -259,7 +257,7 @@ class Mover:
             raise MoveFailed(f"the link to broker {self.to!r} is down")
         if self._cancelling is not None or self._runtime.clock.now_ms() >= deadline_ms:
             raise MoveFailed(text)
-        self.waits_for = text
+        self.wait.waits(text)
 
     # --- the switch ---
 
@@ -297,7 +295,7 @@ class Mover:
         if failure is None:
             await self._end()
             return
-        self._report(str(failure))
+        self.wait.fails(str(failure))
         if not await self._is_decided():
             raise MoveFailed(f"broker {self.to!r} has not become the home") from failure
 
@@ -347,7 +345,7 @@ class Mover:
             try:
                 state = await self._ask(STATE)
             except MoveFailed as failure:
-                self._report(f"it is not known yet whether broker {self.to!r} is the home: {failure}")
+                self.wait.fails(f"it is not known yet whether broker {self.to!r} is the home: {failure}")
                 state = IS_UNDECIDED
             if state == IS_HOME:
                 await self._end()
@@ -370,7 +368,7 @@ class Mover:
         try:
             await self._set(move)
         except StoreRefused as refusal:
-            self._report(str(refusal))
+            self.wait.fails(str(refusal))
             return False
         return True
 

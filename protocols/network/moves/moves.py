@@ -35,6 +35,7 @@ from sluicegate.actors.messages.sessions import (
     SessionRow,
 )
 from sluicegate.actors.runtime.asks import LoopFuture
+from sluicegate.actors.runtime.events import Events
 from sluicegate.actors.runtime.runtime import ActorCell
 from sluicegate.actors.runtime.tasks import run
 from sluicegate.messaging.message.address import Address
@@ -92,6 +93,7 @@ class VpnMoves:
         publishers: ActorCell,
         siblings: frozenset[str],
         answerer: Answerer,
+        events: Events,
     ) -> None:
         """`sessions` is the directory of MQTT sessions, and `publishers` that of named publishers, which move to
         `siblings` only: brokers of this machine."""
@@ -111,6 +113,7 @@ class VpnMoves:
         self._publishers = publishers
         self._siblings = siblings
         self._answerer = answerer
+        self._events = events
         self._has_resumed = False  # what the store has of moves is known here
         self._becoming: dict[str, None] = {}  # queues that are about to have their home here
         self.holds: Final = QueueHolds(queues.runtime, broker=broker, space=space, spool=spool, kept=kept)
@@ -120,6 +123,11 @@ class VpnMoves:
     def handed_over_count(self) -> int:
         """Messages that were handed over to the new homes of their queues."""
         return self._over_count + sum([each.moved_count for each in self.movers.values()])
+
+    @property
+    def long_waits_count(self) -> int:
+        """Queues that are moved away, and have waited long for one and the same thing."""
+        return sum([each.wait.is_long for each in self.movers.values()])
 
     async def _resume(self) -> None:
         """Go on with what the store has."""
@@ -356,7 +364,7 @@ class VpnMoves:
     @staticmethod
     def _overview(queue: str, mover: Mover) -> MoveOverview:
         return MoveOverview(
-            queue, mover.to, mover.begun_ms, mover.moved_count, mover.left_count, mover.is_switching, mover.waits_for
+            queue, mover.to, mover.begun_ms, mover.moved_count, mover.left_count, mover.is_switching, mover.wait.reason
         )
 
     # --- moves away from here ---
@@ -373,6 +381,7 @@ class VpnMoves:
             holds=self.holds,
             links=self.links,
             kept=self._kept,
+            events=self._events,
         )
         mover.start().then(partial(self._over, mover))
 
