@@ -177,6 +177,18 @@ class PutSelector:
 
 
 @dataclass(slots=True)
+class TakeSelectors:
+    """Ask of the router: have these durable selectors for a queue that is about to have its home here.
+
+    Each is a subscriber, its selectors, and when it was seen (wall clock). They take the place of those that are known.
+    Answered with True, when stored. Raises SelectorError.
+    """
+
+    target: QueueTarget
+    selectors: list[tuple[str, list[str], int]]
+
+
+@dataclass(slots=True)
 class AwaitNeighbors:
     """Ask of the router; answered with None when neighbor brokers know all that was subscribed before.
 

@@ -12,7 +12,7 @@ from sluicegate.actors.messages.data import Confirmed, StoredAnswer
 from sluicegate.actors.messages.spool import WriteTables
 from sluicegate.messaging.message.address import Address
 from sluicegate.messaging.routing.destinations import QueueTarget
-from sluicegate.messaging.selectors.durable import CacheRules, QueueSelectors, Remembered
+from sluicegate.messaging.selectors.durable import EVERYTHING, CacheRules, QueueSelectors, Remembered
 from sluicegate.messaging.selectors.selector import Selector, Selectors
 from sluicegate.storage.interface import Table, TableWrite
 
@@ -67,6 +67,18 @@ class DurableSelectors:
         known = self._queues.pop(name, None)
         if self._stored.pop(name, None) is not None or (known is not None and known.remembered):
             self._write(_row(name, None))
+
+    def take(self, target: QueueTarget, selectors: list[tuple[str, list[str], int]], answer: StoredAnswer) -> None:
+        """Have these selectors in place of those that are known, as far as any are remembered. Raises SelectorError."""
+        for _, texts, _ in selectors:
+            for text in texts:
+                if text != EVERYTHING:
+                    self._selectors.compile(text)
+        known = self.of(target.name)
+        known.remembered.clear()
+        if self._rules.durable:
+            known.remembered.update({name: Remembered(texts, seen_ms) for name, texts, seen_ms in selectors})
+        self.store(target, answer)
 
     def store(self, target: QueueTarget, answer: StoredAnswer | None = None) -> None:
         """Write the selectors of a queue, if it is durable, then answer."""

@@ -28,6 +28,7 @@ from sluicegate.actors.messages.router import (
     SetQueueTopics,
     ShareRefused,
     SubscriptionAdded,
+    TakeSelectors,
 )
 from sluicegate.actors.routing.durable_selectors import DurableSelectors
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -40,6 +41,7 @@ from sluicegate.messaging.routing.destinations import QueueTarget, ShareGroup, S
 from sluicegate.messaging.routing.routes import TopicSpace
 from sluicegate.messaging.routing.virtual.definitions import NO_DEFINITIONS
 from sluicegate.messaging.routing.virtual.resolver import VirtualRoutes
+from sluicegate.messaging.selectors.lexer import SelectorError
 from sluicegate.messaging.selectors.selector import Selectors
 from sluicegate.messaging.topics.syntax import NO_EXPORT, TopicFilter, in_mqtt_syntax
 
@@ -86,6 +88,8 @@ class TopicRouter(Behaviour):
             return self._leave(message)
         if isinstance(message, PutSelector):
             return self._put_selector(message)
+        if isinstance(message, TakeSelectors):
+            return self._take_selectors(message)
         if isinstance(message, ListSelectors):
             return self._list_selectors()
         if isinstance(message, SetQueueTopics):
@@ -241,6 +245,14 @@ class TopicRouter(Behaviour):
                 self._space.expand_with(self._virtual)
                 return answer.future
         return False
+
+    def _take_selectors(self, message: TakeSelectors) -> LoopFuture[Any]:
+        answer = StoredAnswer(True)
+        try:
+            self._durable_selectors.take(message.target, message.selectors, answer)
+        except SelectorError as error:
+            answer.future.set_exception((SelectorError, error, None))
+        return answer.future
 
     # --- shared groups ---
 

@@ -23,7 +23,6 @@ from sluicegate.actors.messages.directory import (
     LocalQueue,
     UpdateRefused,
 )
-from sluicegate.actors.messages.router import ListSelectors, SelectorOverview
 from sluicegate.actors.messages.staging import DescribeStaging, StagingOverview
 from sluicegate.gateway.machine.channel import ChannelClosed
 from sluicegate.gateway.machine.messages import Left
@@ -139,15 +138,13 @@ class Retirement:
         """Begin moves in a message VPN; return how many objects it still has, and what does not go by itself."""
         moves = self._node.links.moves(vpn)
         handles: list[LocalQueue] = await vpn.queues.ask(ListQueues())
-        known: list[SelectorOverview] = await vpn.router.ask(ListSelectors())
-        with_selectors = {each.queue for each in known}
         obstacles: list[str] = []
         count = len(moves.moved) + len(moves.holds.by_queue)
         for handle in handles:
             waiting = int(handle.target.gate.usage_count)
             if handle.kind == NAMED:
                 count += 1
-                obstacles += await self._move(vpn, moves, handle, has_selectors=handle.name in with_selectors)
+                obstacles += await self._move(moves, handle)
             elif handle.kind == LINK and waiting:
                 count += 1
                 obstacles.append(f"{waiting} messages wait for broker {handle.name.partition('/')[2]}")
@@ -168,7 +165,7 @@ class Retirement:
                 obstacles.append(f"{number} {what}")
         return count, obstacles
 
-    async def _move(self, vpn: MessageVpn, moves: VpnMoves, handle: LocalQueue, *, has_selectors: bool) -> list[str]:
+    async def _move(self, moves: VpnMoves, handle: LocalQueue) -> list[str]:
         """Begin the move of a queue, if it does not move yet; return what is in the way."""
         name = handle.name
         mover = moves.movers.get(name)
@@ -177,8 +174,6 @@ class Retirement:
         moving = [each for each in moves.movers if not is_of_client(each)]
         if name in moves.moved or len(moving) >= MOVES_AT_ONCE:
             return []
-        if has_selectors:  # they are the broker's, and would stay behind
-            return [f"queue {name}: it has durable selectors of consumers; delete them"]
         try:
             await moves.begin(name, self._new_home(name))
         except (UpdateRefused, StoreRefused) as refusal:

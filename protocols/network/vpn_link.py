@@ -136,6 +136,7 @@ class LinkedVpn:
             space=space,
             spool=spool,
             kept=kept,
+            router=router,
             sessions=sessions,
             publishers=publishers,
             siblings=siblings,

@@ -27,6 +27,7 @@ from sluicegate.actors.messages.directory import (
 )
 from sluicegate.actors.messages.operations import HandedOver, HandOver
 from sluicegate.actors.messages.readers import CursorOverview, DeleteCursor, ListCursors
+from sluicegate.actors.messages.router import ListSelectors, SelectorOverview
 from sluicegate.actors.messages.sessions import EndHeldSession, HeldSession, HoldSession
 from sluicegate.actors.queues.directory.moves import shut_for_commit
 from sluicegate.actors.runtime.asks import LoopFuture
@@ -52,7 +53,9 @@ PASSES_MAX: Final = 20  # over the contents, without getting to so few
 # What the brokers ask of each other.
 # Old home to new: make the queue; its definition and kind. Answered with the number of messages that it has.
 RECEIVE: Final = "receive"
-HOME: Final = "home"  # old home to new: be the home; the record of the session that it is of, or ""
+# Old home to new: be the home; the record of the session that it is of, or "", and durable selectors of its consumers:
+# each a subscriber, its selectors, and when it was seen.
+HOME: Final = "home"
 ADOPT: Final = "adopt"  # old home to new: have the session of a queue that is not there; its record
 ADOPT_PUBLISHER: Final = "adopt publisher"  # old home to new, with its name: have a named publisher; its record
 STATE: Final = "state"  # old home to new: which are you?
@@ -83,6 +86,7 @@ class Mover:
         *,
         broker: str,
         queues: ActorCell,
+        router: ActorCell,
         sessions: ActorCell,
         cursors: ActorCell,
         holds: QueueHolds,
@@ -104,6 +108,7 @@ class Mover:
         self._handle = handle
         self._broker = broker
         self._queues = queues
+        self._router = router
         self._sessions = sessions
         self._session: HeldSession | None = None  # that moves with its queue
         self._cursors = cursors
@@ -289,7 +294,7 @@ class Mover:
             await self._release_all()
             raise failure
         try:
-            await self._ask(HOME, self._stage(COMMITTING).session)
+            await self._ask(HOME, self._stage(COMMITTING).session, await self._selectors())
         except MoveFailed as unknown:
             failure = unknown
         if failure is None:
@@ -298,6 +303,11 @@ class Mover:
         self.wait.fails(str(failure))
         if not await self._is_decided():
             raise MoveFailed(f"broker {self.to!r} has not become the home") from failure
+
+    async def _selectors(self) -> list[tuple[str, list[str], int]]:
+        """Return the durable selectors of the queue's consumers: they say what enters it."""
+        known: list[SelectorOverview] = await self._router.ask(ListSelectors())
+        return [(each.subscriber, each.selectors, each.seen_ms) for each in known if each.queue == self.queue]
 
     def _filters(self) -> tuple[tuple[str, str], ...]:
         if self._session is not None:

@@ -25,6 +25,7 @@ from sluicegate.actors.messages.named_publishers import (
     FreePublisher,
     HoldPublisher,
 )
+from sluicegate.actors.messages.router import TakeSelectors
 from sluicegate.actors.messages.sessions import (
     AdoptSession,
     EndHeldSession,
@@ -59,6 +60,7 @@ from sluicegate.protocols.network.queue_hold import QueueHold
 from sluicegate.protocols.network.queues.notes import FlowNote
 from sluicegate.protocols.network.queues.questions import Answerer
 
+SELECTORS_PLACE: Final = 3  # of HOME; earlier releases leave it out
 ASK_AGAIN_MS: Final = 2_000  # about a hold whose end nobody has told
 
 log = logging.getLogger("sluicegate.network")
@@ -89,6 +91,7 @@ class VpnMoves:
         space: TopicSpace,
         spool: Address,
         kept: dict[str, KeptLink],
+        router: ActorCell,
         sessions: ActorCell,
         publishers: ActorCell,
         siblings: frozenset[str],
@@ -109,6 +112,7 @@ class VpnMoves:
         self._broker = broker
         self._space = space
         self._kept = kept
+        self._router = router
         self._sessions = sessions
         self._publishers = publishers
         self._siblings = siblings
@@ -376,6 +380,7 @@ class VpnMoves:
             to,
             broker=self._broker,
             queues=self._cell,
+            router=self._router,
             sessions=self._sessions,
             cursors=self._cursors,
             holds=self.holds,
@@ -436,7 +441,7 @@ class VpnMoves:
         if what == words.STATE:
             return await self._state(neighbor, queue)
         if what == words.HOME:
-            return await self._become_home(neighbor, queue, note.text(2))
+            return await self._become_home(neighbor, note)
         if what == words.ADOPT:
             return await self._adopt(neighbor, note.text(2))
         if what == words.ADOPT_PUBLISHER:
@@ -532,7 +537,8 @@ class VpnMoves:
         await self._sessions.ask(AdoptSession(rows, None, are_stored=False))
         return ""
 
-    async def _become_home(self, neighbor: str, queue: str, record: str) -> str:
+    async def _become_home(self, neighbor: str, note: FlowNote) -> str:
+        queue, record = note.text(1), note.text(2)
         handle: LocalQueue | None = await self._cell.ask(FindQueue(queue))
         if handle is None:
             raise MoveFailed(f"broker {self._broker!r} has no queue {queue!r}")
@@ -544,6 +550,8 @@ class VpnMoves:
                 rows: list[SessionRow] = []
                 if handle.kind == SESSION:
                     rows = await self._sessions.ask(RowsOfSession(record, handle))
+                if len(note.values) > SELECTORS_PLACE and note.values[SELECTORS_PLACE]:
+                    await self._router.ask(TakeSelectors(handle.target, _selectors_in(note)))
                 handle = await self._cell.ask(SetQueueMove(queue, None, rows))
                 if rows:
                     await self._sessions.ask(AdoptSession(rows, handle, are_stored=True))
@@ -551,3 +559,14 @@ class VpnMoves:
                 self._becoming.pop(queue, None)
             self.received_count += 1
         return ""
+
+
+def _selectors_in(note: FlowNote) -> list[tuple[str, list[str], int]]:
+    """Return the durable selectors of HOME. Raises ValueError."""
+    rows = note.values[SELECTORS_PLACE]
+    if not isinstance(rows, list):
+        raise ValueError("the durable selectors of a queue that moves are no list")
+    try:
+        return [(str(subscriber), [str(each) for each in texts], int(seen_ms)) for subscriber, texts, seen_ms in rows]
+    except TypeError as error:
+        raise ValueError(f"the durable selectors of a queue that moves: {error}") from None
