@@ -239,7 +239,7 @@ class TcpTransport(Watcher):
             self._lose(error)
             return ALL_IS_READ
         if count == size:
-            return self._deliver_full_read(data, size)
+            return self._deliver_large_read(data, size)
         if count == 0:
             self._watch_for(self._events & ~READABLE)
             if not self._protocol.eof_received():
@@ -247,11 +247,19 @@ class TcpTransport(Watcher):
         elif places:
             self._protocol.buffer_updated(count)
         else:
-            # Memory for a read is made before it is known how much there is, and given back for what there was not.
-            if size > READ_BYTES_MIN and count < size // 16:
-                self._read_bytes = size // 4
-            elif size == READ_BYTES_MIN and count < READ_BYTES_SMALL // 2:
-                self._read_bytes = READ_BYTES_SMALL
+            # Memory for a read is made before it is known how much there is, and given back for what there was not. The
+            # size goes down slowly: a link brings batches and acknowledgements by turns, and no batch shall be cut.
+            if size > READ_BYTES_SMALL and count > size // 2:
+                self._deliver_large_read(data, size)
+                return ALL_IS_READ
+            if size > READ_BYTES_MIN:
+                if count < size // 16:
+                    self._read_bytes = size - size // 8
+            elif size > READ_BYTES_SMALL:
+                if count >= READ_BYTES_SMALL // 2:
+                    self._read_bytes = READ_BYTES_MIN
+                else:
+                    self._read_bytes = max(READ_BYTES_SMALL, size - size // 8)
             self._deliver(data)
         return ALL_IS_READ
 
@@ -259,8 +267,8 @@ class TcpTransport(Watcher):
         """Give the protocol what was read."""
         self._protocol.data_received(data)
 
-    def _deliver_full_read(self, data: bytes, size: i32) -> i64:
-        """Deliver a read that filled its buffer, and adapt the next to the time it takes; return that."""
+    def _deliver_large_read(self, data: bytes, size: i32) -> i64:
+        """Deliver a read that filled half its buffer or more, adapt the next to the time it takes, and return that."""
         clock = self._sockets.clock
         started_ns: i64 = clock.now_ns()
         if self._places_reads:
@@ -271,10 +279,9 @@ class TcpTransport(Watcher):
         if size < READ_BYTES_MIN:
             self._read_bytes = READ_BYTES_MIN
         elif took_ns > POLL_NS_MAX:
-            if size > READ_BYTES_MIN:
-                self._read_bytes = size // 4
-        elif size < READ_BYTES_MAX and took_ns * 4 <= POLL_NS_MAX:
-            self._read_bytes = size * 4
+            self._read_bytes = max(READ_BYTES_MIN, size // 4)
+        elif took_ns * 4 <= POLL_NS_MAX:
+            self._read_bytes = min(READ_BYTES_MAX, size * 4)
         return took_ns
 
     def _keep(self, pieces: list[Bytes]) -> None:

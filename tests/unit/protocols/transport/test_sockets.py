@@ -1,11 +1,14 @@
 """Looks at sockets, and TCP streams over real loopback sockets, by every kind of poll there is."""
 
 import asyncio
+import fcntl
 import gc
 import logging
 import resource
 import socket
 import struct
+import sys
+import termios
 from typing import Any
 
 import pytest
@@ -34,6 +37,11 @@ async def looks(count: int) -> None:
 
 async def read_to_end(client: socket.socket) -> bytes:
     return await asyncio.to_thread(lambda: b"".join(iter(lambda: client.recv(MIB), b"")))
+
+
+def unread_bytes(fd: int) -> int:
+    """Return how much has come at a socket that nobody has read."""
+    return int.from_bytes(fcntl.ioctl(fd, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 @pytest.mark.parametrize("kind", ["epoll", "poll"])
@@ -114,10 +122,40 @@ def test_read_sizes_grow_and_shrink_with_what_a_client_sends(run: RunOnLoop) -> 
         await until(lambda: len(server.data) == 16 * MIB)
         await sending
         assert READ_BYTES_MIN < max(server.reads) <= READ_BYTES_MAX
-        for number in range(10):
+        for number in range(60):
             client.sendall(b"x")
             await until(lambda: len(server.data) == 16 * MIB + number + 1)  # noqa: B023
         assert server.stream._read_bytes == READ_BYTES_SMALL
+        client.close()
+        await server.gone
+        port.accepting.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("batch_bytes", [4000, 40_000])
+def test_a_batch_is_read_in_one_piece_although_small_messages_come_between(run: RunOnLoop, batch_bytes: int) -> None:
+    """A link between busy brokers brings batches of messages, and acknowledgements of those of the other way."""
+
+    async def scenario() -> None:
+        port = Port()
+        client, server = await port.meet()
+
+        async def send(size: int) -> None:
+            expected = len(server.data) + size
+            server.stream.pause_reading()
+            client.sendall(bytes(size))
+            await until(lambda: unread_bytes(server.stream._fd) == size)
+            server.stream.resume_reading()
+            await until(lambda: len(server.data) == expected)
+
+        await send(batch_bytes)
+        await send(batch_bytes)
+        server.reads.clear()
+        for _ in range(20):
+            for size in (28, 28, batch_bytes):
+                await send(size)
+        assert server.reads == [28, 28, batch_bytes] * 20
         client.close()
         await server.gone
         port.accepting.close()
