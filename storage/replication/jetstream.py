@@ -12,7 +12,6 @@ import asyncio
 import base64
 import contextlib
 import time
-from collections.abc import Mapping
 from typing import Any, Final, final
 
 import nats
@@ -23,14 +22,9 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from sluicegate.storage.replication.replica import Append
-from sluicegate.storage.replication.stream import (
-    READ_BYTES,
-    Bounds,
-    StoredMessage,
-    StreamFull,
-    StreamRefused,
-    StreamUnavailable,
-)
+from sluicegate.storage.replication.requests import NO_MESSAGE, Requests
+from sluicegate.storage.replication.servers import differences
+from sluicegate.storage.replication.stream import READ_BYTES, Bounds, StoredMessage, StreamUnavailable
 
 EXPECTED: Final = "Nats-Expected-Last-Sequence"
 ANSWER_S: Final = 2.0  # an append without an answer for so long has an unknown outcome
@@ -38,14 +32,6 @@ BATCH: Final = 4096  # messages of one request
 FORGOTTEN_S: Final = 30  # a consumer that nobody asks
 CONNECT_S: Final = 5.0
 RECONNECT_S: Final = 0.25
-
-# Codes of the JetStream API.
-WRONG_LAST_SEQUENCE: Final = frozenset({10071, 10164})
-NO_MESSAGE: Final = 10037
-STORE_FAILED: Final = 10077  # the stream is full, if it says "maximum"
-FULL: Final = frozenset({10002, 10023, 10028, 10047})  # the account, or the server's disk or memory
-TRANSIENT: Final = frozenset({10004, 10008, 10009, 10041, 10118, 10167, 10194})  # no leader, no quorum, too much to do
-UNAVAILABLE: Final = 503
 
 _NOTHING: Final = frozenset({"404", "408", "409"})
 
@@ -72,6 +58,7 @@ def stream_config(broker: str, *, replica_count: int, bytes_max: int) -> dict[st
         "max_bytes": bytes_max,
         "max_msgs": -1,
         "max_msgs_per_subject": -1,
+        "max_msg_size": -1,
         "max_age": 0,
         "deny_delete": True,
         "deny_purge": False,
@@ -91,6 +78,7 @@ class JetStream:
         self._subject = subject_of(broker)
         self._client = client
         self._answer_s = answer_s
+        self._requests = Requests(client, self.name, answer_s=answer_s)
         self._inbox = ""
         self._subscription: Subscription | None = None
         self._consumer = ""
@@ -99,41 +87,36 @@ class JetStream:
     async def create(self, *, replica_count: int, bytes_max: int) -> None:
         """Create the stream, if there is none. One of another configuration is refused."""
         config = stream_config(self.broker, replica_count=replica_count, bytes_max=bytes_max)
-        await self._ask(f"STREAM.CREATE.{self.name}", config)
+        await self._requests.ask(f"STREAM.CREATE.{self.name}", config)
 
     async def differences(self, *, replica_count: int, bytes_max: int) -> dict[str, Any]:
         """Return the settings of the stream that could lose messages, with the values that they have."""
-        answer = await self._ask(f"STREAM.INFO.{self.name}")
-        has: Mapping[str, Any] = answer["config"]
-        wanted = stream_config(self.broker, replica_count=replica_count, bytes_max=bytes_max)
-        return {name: has.get(name) for name, value in wanted.items() if has.get(name, type(value)()) != value}
+        answer = await self._requests.ask(f"STREAM.INFO.{self.name}")
+        return differences(
+            answer["config"], stream_config(self.broker, replica_count=replica_count, bytes_max=bytes_max)
+        )
 
     async def append(self, append: Append) -> int | None:
         """Append a message. See `Stream.append`."""
-        answer = await self._request(self._subject, append.data, {EXPECTED: str(append.expected)})
-        if "error" not in answer:
-            return int(answer["seq"])
-        if answer["error"].get("err_code") in WRONG_LAST_SEQUENCE:
-            return None
-        raise self._refusal(answer["error"])
+        return await self._requests.write(self._subject, append.data, {EXPECTED: str(append.expected)})
 
     async def at(self, sequence: int) -> bytes | None:
         """Return the message at a sequence. See `Stream.at`."""
-        answer = await self._api(f"STREAM.MSG.GET.{self.name}", {"seq": sequence})
+        answer = await self._requests.api(f"STREAM.MSG.GET.{self.name}", {"seq": sequence})
         if "error" in answer:
             if answer["error"].get("err_code") == NO_MESSAGE:
                 return None
-            raise self._refusal(answer["error"])
+            raise self._requests.refusal(answer["error"])
         return _bytes_of(answer["message"].get("data", ""))
 
     async def bounds(self) -> Bounds:
         """Return what the stream has. See `Stream.bounds`."""
-        state = (await self._ask(f"STREAM.INFO.{self.name}"))["state"]
+        state = (await self._requests.ask(f"STREAM.INFO.{self.name}"))["state"]
         return Bounds(state["first_seq"], state["last_seq"], state["bytes"])
 
     async def trim(self, before: int) -> None:
         """Delete the messages before a sequence. See `Stream.trim`."""
-        await self._ask(f"STREAM.PURGE.{self.name}", {"seq": before})
+        await self._requests.ask(f"STREAM.PURGE.{self.name}", {"seq": before})
 
     # --- reading ---
 
@@ -183,7 +166,7 @@ class JetStream:
             "num_replicas": 1,
             "inactive_threshold": FORGOTTEN_S * 1_000_000_000,
         }
-        answer = await self._ask(f"CONSUMER.CREATE.{self.name}", {"stream_name": self.name, "config": config})
+        answer = await self._requests.ask(f"CONSUMER.CREATE.{self.name}", {"stream_name": self.name, "config": config})
         self._consumer = answer["name"]
         self._inbox = self._client.new_inbox()
         try:
@@ -201,35 +184,6 @@ class JetStream:
             raise nats.errors.Error(f"the server answers {status}")
         if status == "409" and "Exceeded" not in (message.headers or {}).get("Description", ""):
             raise nats.errors.Error("the consumer is gone")
-
-    # --- requests ---
-
-    async def _ask(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Send a request of the JetStream API; return its answer."""
-        answer = await self._api(what, body)
-        if "error" in answer:
-            raise self._refusal(answer["error"])
-        return answer
-
-    async def _api(self, what: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return await self._request(f"$JS.API.{what}", b"" if body is None else orjson.dumps(body), None)
-
-    async def _request(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> dict[str, Any]:
-        try:
-            answer = await self._client.request(subject, payload, timeout=self._answer_s, headers=headers)
-        except (nats.errors.Error, TimeoutError) as error:
-            raise StreamUnavailable(f"stream {self.name} does not answer: {error or type(error).__name__}") from error
-        decoded: dict[str, Any] = orjson.loads(answer.data)
-        return decoded
-
-    def _refusal(self, error: Mapping[str, Any]) -> StreamRefused | StreamUnavailable:
-        code = error.get("err_code", 0)
-        said = f"stream {self.name}: {error.get('description', 'no reason given')} (NATS error {code})"
-        if code in FULL or (code == STORE_FAILED and "maximum" in said):
-            return StreamFull(said)
-        if code in TRANSIENT or error.get("code") == UNAVAILABLE:
-            return StreamUnavailable(said)
-        return StreamRefused(said)
 
 
 async def connected(urls: list[str], within_s: float = CONNECT_S, **options: Any) -> Client:

@@ -55,7 +55,8 @@ class ReplicatedLog:
     async def take_over(self, revision: int) -> None:
         """Become the owner, with the key's revision as the epoch.
 
-        Raises OwnershipLost when another replica took the key later, and what `read` raises, except StreamUnavailable.
+        Raises OwnershipLost when another replica took the key later, EpochTooLow when the log has a later epoch than
+        the key, and what `read` raises, except StreamUnavailable.
         """
         self.replica.take_key(revision)
         delay_s = AGAIN_S_MIN

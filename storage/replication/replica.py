@@ -55,6 +55,10 @@ class OwnershipLost(StorageError):
     """Another replica appends to the log: this one does so no more, and what it had not confirmed may be void."""
 
 
+class EpochTooLow(StorageError):
+    """The key was taken with a revision that is not above the epochs of the log."""
+
+
 class LogMissing(StorageError):
     """The stream does not have what a replica has read from it, or has to read next."""
 
@@ -149,8 +153,16 @@ class Replica:
     # --- taking over ---
 
     def take_key(self, revision: int) -> None:
-        """Try to take over: the key is this replica's, with that revision."""
+        """Try to take over: the key is this replica's, with that revision.
+
+        Raises EpochTooLow when the log has an owner of a later one: what this replica writes would be void.
+        """
         assert self.role is Role.STANDBY
+        if revision <= self.owner_epoch:
+            raise EpochTooLow(
+                f"the log has an owner of epoch {self.owner_epoch}, and the key was taken with revision {revision}: "
+                "its bucket was made anew"
+            )
         self.epoch = revision
         self.role = Role.TAKING
 

@@ -27,12 +27,15 @@ class Key(NamedTuple):
 
 
 class Bucket(Protocol):
-    """Keys that a majority of servers stores. Each call may raise StreamUnavailable and StreamRefused."""
+    """Keys that a majority of servers stores.
 
-    async def read(self, broker: str) -> Key:
+    Each call may raise StreamRefused, and StreamUnavailable when no answer comes within a time.
+    """
+
+    async def read(self, broker: str, within_s: float) -> Key:
         """Return the key of a broker as the leader has it. Raises UnreadableKey."""
 
-    async def put(self, broker: str, holder: Holder, expected: int) -> int | None:
+    async def put(self, broker: str, holder: Holder, expected: int, within_s: float) -> int | None:
         """Write the key of a broker if its revision is the expected one; return the new one, None when it is not.
 
         None does not say that it was not written: it may answer a second copy of what is stored.

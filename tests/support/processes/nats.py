@@ -32,6 +32,11 @@ class NatsServer:
             f"server_name: {name}\n"
             f"listen: 127.0.0.1:{port}\n"
             f'jetstream {{ store_dir: "{folder / name}", max_file_store: 2G, sync_interval: always }}\n'
+            "accounts {\n"
+            "  $SYS { users: [ { user: system, password: system } ] }\n"
+            "  BROKERS { jetstream: enabled, users: [ { user: broker, password: broker } ] }\n"
+            "}\n"
+            "no_auth_user: broker\n"
             f"cluster {{ name: test, listen: 127.0.0.1:{cluster_port}, routes: [{urls}] }}\n"
         )
         self._process: subprocess.Popen[bytes] | None = None

@@ -6,7 +6,15 @@ import random
 import pytest
 
 from sluicegate.storage.replication.log import ReplicatedLog
-from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
+from sluicegate.storage.replication.replica import (
+    Append,
+    EpochTooLow,
+    OwnershipLost,
+    Record,
+    Replica,
+    Role,
+    first_message,
+)
 from sluicegate.storage.replication.stream import Bounds, StoredMessage, StreamFull, StreamUnavailable
 from support.cores.replicated_log import BEGIN, ModelStream
 
@@ -120,6 +128,22 @@ def test_a_fenced_owner_confirms_nothing_more(seed: int) -> None:
         later = await new.append(b"second")
         assert read == [Record(number, b"first")]
         assert await everything(stream) == [Record(number, b"first"), Record(later, b"second")]
+
+    asyncio.run(run())
+
+
+def test_a_key_of_a_bucket_that_was_made_anew_gives_no_ownership() -> None:
+    async def run() -> None:
+        stream = FaultyStream(1, faults=0)
+        old, _ = log_over(stream)
+        new, _ = log_over(stream, "b")
+        await old.take_over(17)
+        await new.read()
+        for revision in (3, 17):
+            with pytest.raises(EpochTooLow, match=f"an owner of epoch 17, and the key was taken with .* {revision}:"):
+                await new.take_over(revision)
+        assert new.replica.role is Role.STANDBY
+        await new.take_over(18)
 
     asyncio.run(run())
 

@@ -1,0 +1,83 @@
+"""The bucket of NATS that keeps the keys of all brokers. Needs nats-py, which the extra `cluster` brings.
+
+A bucket is a stream with one message for each key (https://github.com/nats-io/nats-architecture-and-design, ADR-8). It
+is read from the leader of that stream and never by a direct get, which any replica answers.
+"""
+
+import base64
+from typing import Any, Final, final
+
+from nats.aio.client import Client
+
+from sluicegate.storage.replication.jetstream import stream_name
+from sluicegate.storage.replication.ownership.keys import Holder, Key, decode_holder, encode_holder
+from sluicegate.storage.replication.requests import NO_MESSAGE, Requests
+from sluicegate.storage.replication.servers import differences
+
+BUCKET: Final = "SLUICEGATE_OWNERS"
+STREAM: Final = f"KV_{BUCKET}"
+EXPECTED: Final = "Nats-Expected-Last-Subject-Sequence"
+DELETED: Final = b"KV-Operation:"  # header of a message that is a deletion; a value is written without one
+ANSWER_S: Final = 2.0  # for requests that no lease waits for
+
+
+def bucket_config(replica_count: int) -> dict[str, Any]:
+    """Return the configuration that the stream of the bucket must have: no key goes by itself."""
+    return {
+        "name": STREAM,
+        "subjects": [f"$KV.{BUCKET}.>"],
+        "retention": "limits",
+        "discard": "new",
+        "storage": "file",
+        "num_replicas": replica_count,
+        "max_bytes": -1,
+        "max_msgs": -1,
+        "max_msgs_per_subject": 1,
+        "max_msg_size": -1,
+        "max_age": 0,
+        "deny_delete": True,
+        "deny_purge": False,
+        "allow_rollup_hdrs": False,
+        "allow_direct": False,
+    }
+
+
+@final
+class NatsBucket:
+    """The keys of all brokers. See `Bucket`."""
+
+    def __init__(self, client: Client) -> None:
+        """Use a connection of `connected`."""
+        self._requests = Requests(client, STREAM, answer_s=ANSWER_S)
+
+    async def create(self, replica_count: int) -> None:
+        """Create the bucket, if there is none. One of another configuration is refused."""
+        await self._requests.ask(f"STREAM.CREATE.{STREAM}", bucket_config(replica_count))
+
+    async def differences(self, replica_count: int) -> dict[str, Any]:
+        """Return the settings of the bucket that could lose keys, with the values that they have."""
+        answer = await self._requests.ask(f"STREAM.INFO.{STREAM}")
+        return differences(answer["config"], bucket_config(replica_count))
+
+    async def read(self, broker: str, within_s: float) -> Key:
+        """Return the key of a broker. See `Bucket.read`."""
+        body = {"last_by_subj": _subject_of(broker)}
+        answer = await self._requests.api(f"STREAM.MSG.GET.{STREAM}", body, within_s=within_s)
+        if "error" in answer:
+            if answer["error"].get("err_code") == NO_MESSAGE:
+                return Key(0, None)
+            raise self._requests.refusal(answer["error"])
+        message = answer["message"]
+        if DELETED in base64.b64decode(message.get("hdrs", "")):
+            return Key(message["seq"], None)
+        value = base64.b64decode(message.get("data", ""))
+        return Key(message["seq"], decode_holder(value, f"key {stream_name(broker)} of bucket {BUCKET}"))
+
+    async def put(self, broker: str, holder: Holder, expected: int, within_s: float) -> int | None:
+        """Write the key of a broker. See `Bucket.put`."""
+        headers = {EXPECTED: str(expected)}
+        return await self._requests.write(_subject_of(broker), encode_holder(holder), headers, within_s=within_s)
+
+
+def _subject_of(broker: str) -> str:
+    return f"$KV.{BUCKET}.{stream_name(broker)}"
