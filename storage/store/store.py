@@ -69,7 +69,7 @@ from sluicegate.storage.interface import (
 )
 from sluicegate.storage.log.journal import LOG_FOLDER, Journal, make_log_folder, remove_log
 from sluicegate.storage.log.links import StoredPage, fetch, page_and_links, whole_page
-from sluicegate.storage.log.record import LogRecord, record_of, record_pieces
+from sluicegate.storage.log.record import LogRecord, decode_log_record, record_of, record_pieces
 from sluicegate.storage.log.replay import Replay
 from sluicegate.storage.log.segment import frame_bytes
 from sluicegate.storage.log.tail import LogTail, TailChanges, growth_of
@@ -153,6 +153,7 @@ class SpoolStore:
         self._places = RecordPlaces(self._log.folder)
         self._stuck: set[int] = set()  # kept segments with links that could not be followed
         self._tail = LogTail()
+        self._has_unsynced = False  # records that were taken may be lost with the power
         with env.begin() as txn:
             self._positions, self._damaged = positions_of(txn, self._databases, self._log, f"the store in {folder}")
             self._has_links = has_links(txn, self._databases)
@@ -218,6 +219,7 @@ class SpoolStore:
 
     def commit(self, job: CommitJob) -> None:
         """Append the job to the log, and return when it is on the disk. See `interface.Store.commit`."""
+        self._sync_taken()
         record = record_of(job)
         pieces = record_pieces(record)
         size = sum([len(piece) for piece in pieces])
@@ -235,6 +237,43 @@ class SpoolStore:
             self._places.appended(job.number, len(job.record), end)
         self._tail.add(job.number, record)
 
+    def take(self, number: int, data: bytes) -> LogRecord | None:
+        """Copy a record of a replicated log into this one; return what it does, None if it has no content.
+
+        `number` is above all earlier ones. A record without content only shows that a replica is the owner, and is not
+        kept. Room was looked at where the record was made, so it may use the reserve here. It is on the disk after the
+        next checkpoint or commit; a power failure before may lose it, and then it is read again. Raises DamagedRecord
+        and UnsupportedFormat for a record that this release cannot read, StoreFull and StoreFailed: then open the
+        store again, and go on with the last record that it has.
+        """
+        if not data:
+            return None
+        record = decode_log_record(data, f"record {number} of the replicated log", is_sound=True)
+        if not self._log.has_room(len(data)):
+            self._sync_taken()  # a file that is followed by another has to be whole
+        with translated(self.folder, needed_bytes=len(data)):
+            self._lock.check_data()
+            end = self._log.append(number, [data], uses_reserve=True, waits=False)
+        self._has_unsynced = True
+        if record.journal is not None:
+            self._places.appended(number, len(record.journal), end)
+        self._tail.add(number, record)
+        return record
+
+    def last_record(self) -> LogEntry | None:
+        """Return the last record of the log, None when it has none. Raises StoreFailed."""
+        return next(self.log_records(self._log.last_number), None)
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last record, whether the log still has it or not; 0: there was none."""
+        return self._log.last_number
+
+    @property
+    def incarnation(self) -> int:
+        """The identity of the store; see `Recovery`."""
+        return self._incarnation
+
     def is_at_hand(self, record_bytes: int) -> bool:
         """Return whether a commit is one write and one sync. See `interface.Store.is_at_hand`."""
         return self._log.has_room(record_bytes)
@@ -243,6 +282,7 @@ class SpoolStore:
         """Apply the log and the job to the state, and trim the log. See `interface.Store.checkpoint`."""
         records = self._tail.through(job.applied)
         growth = growth_bytes(job)
+        self._sync_taken()  # the state says which records are needed: it must not know of one that could be lost
         with translated(self.folder, needed_bytes=growth):
             self._lock.check_data()
             try:
@@ -369,6 +409,13 @@ class SpoolStore:
         with self._remap:
             self._env.close()
         self._lock.release()
+
+    def _sync_taken(self) -> None:
+        """Return when the records that were taken are on the disk."""
+        if self._has_unsynced:
+            with translated(self.folder, needed_bytes=0):
+                self._log.sync()
+            self._has_unsynced = False
 
     def _trim(self, before: int) -> None:
         """Trim the log. A failure is reported and leaves files; the checkpoint is made already."""

@@ -5,7 +5,6 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from itertools import count
 
 import pytest
 
@@ -15,9 +14,7 @@ from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
 from sluicegate.storage.replication.stream import StoredMessage, StreamFull, StreamRefused, StreamUnavailable
 from support.processes.nats import NatsCluster
-
-WITHIN_S = 60
-NAMES = count(1)
+from support.processes.nats_streams import NAMES, WITHIN_S, opened, stored, until_created
 
 
 @asynccontextmanager
@@ -26,41 +23,6 @@ async def stream(servers: NatsCluster, *, bytes_max: int = 64 << 20) -> AsyncIte
     async with opened(servers, f"broker {next(NAMES)}") as found:
         await until_created(found, bytes_max)
         yield found
-
-
-@asynccontextmanager
-async def opened(servers: NatsCluster, broker: str) -> AsyncIterator[JetStream]:
-    """The stream of a broker, over a connection of its own."""
-    client = await connected(servers.urls)
-    try:
-        yield JetStream(client, broker)
-    finally:
-        await client.close()
-
-
-async def until_created(stream: JetStream, bytes_max: int) -> None:
-    """Create the stream as soon as the servers have found each other."""
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            try:
-                await stream.create(replica_count=3, bytes_max=bytes_max)
-                return
-            except (StreamUnavailable, StreamRefused):
-                await asyncio.sleep(0.1)
-
-
-async def stored(stream: JetStream, append: Append) -> int:
-    """Append, and again until it is stored."""
-    async with asyncio.timeout(WITHIN_S):
-        while True:
-            try:
-                sequence = await stream.append(append)
-            except StreamUnavailable:
-                sequence = None
-            if sequence is not None:
-                return sequence
-            if await stream.at(append.expected + 1) == append.data:
-                return append.expected + 1
 
 
 async def read_on(stream: JetStream, after: int, wait_s: float) -> list[StoredMessage]:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Append, OwnershipLost, Record, Replica, Role, first_message
+from sluicegate.storage.replication.stream import Bounds, StoredMessage
 
 COPIES_MAX: Final = 6
 BEGIN: Final = Begin(incarnation=7, broker="edge")
@@ -32,6 +33,35 @@ class ModelStream:
     def at(self, sequence: int) -> bytes | None:
         """Return the message at a sequence, None beyond the end."""
         return self.messages[sequence - 1] if sequence <= len(self.messages) else None
+
+
+class ServedStream:
+    """The same for a `ReplicatedLog`: every request is answered, and the order checked."""
+
+    def __init__(self, begin: Begin = BEGIN) -> None:
+        self.model: Final = ModelStream(checks=True)
+        self.model.messages[0] = first_message(begin, 0)
+
+    async def append(self, append: Append) -> int | None:
+        """Return the sequence at which it is stored, None when it is refused."""
+        return self.model.append(append)
+
+    async def at(self, sequence: int) -> bytes | None:
+        """Return the message at a sequence, None beyond the end."""
+        return self.model.at(sequence)
+
+    async def bounds(self) -> Bounds:
+        """Return what there is."""
+        messages = self.model.messages
+        return Bounds(1, len(messages), sum([len(each) for each in messages]))
+
+    async def read(self, after: int, wait_s: float) -> list[StoredMessage]:
+        """Return up to three messages; wait for none."""
+        messages = self.model.messages[after : after + 3]
+        return [StoredMessage(after + 1 + place, data) for place, data in enumerate(messages)]
+
+    async def trim(self, before: int) -> None:
+        """Delete nothing, which is allowed: a trim may come late."""
 
 
 class Copy(NamedTuple):
