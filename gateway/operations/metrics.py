@@ -73,8 +73,7 @@ def _servers(node: Node) -> Iterator[Sample]:
             1 for each in connections if each.read_control is not None and each.read_control.waits_for_a_destination()
         )
         slow_count += sum(1 for each in connections if each.is_writing_paused)
-        clients_count = sum(1 for each in connections if not each.identity.is_visitor)  # others count at their brokers
-        yield from _protocol(server.name, server.counters, clients_count, server.listeners)
+        yield from _protocol(server.name, server.counters, server.clients_count(), server.listeners)
         forwarding = server.forwarding
         if forwarding is not None:
             yield Sample("sluicegate_connections_passed_total", forwarding.passed_count, (server.name, "socket"))

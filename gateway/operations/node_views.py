@@ -74,7 +74,7 @@ def node_figures(node: Node) -> NodeFigures:
         protocols=tuple(
             ProtocolFigures(
                 protocol=server.name,
-                connections_count=len(server.open_connections()),
+                connections_count=server.clients_count(),
                 messages_received_total=server.counters.messages_received,
                 messages_sent_total=server.counters.messages_sent,
                 bytes_received_total=server.counters.bytes_received,

@@ -30,6 +30,7 @@ class Identity(ClientRights):
         self._is_admitted = False
         self._is_closed = False
         self.is_visitor = False  # it has its place at another broker of this machine
+        self.is_sibling = False  # it is another broker of this machine, and no client
         self.user = ""  # empty: anonymous, or not known yet
         self._roster = roster
         self._further: ClientRights | None = None
@@ -48,6 +49,11 @@ class Identity(ClientRights):
         self.user = ""
         self._valid_until_ms = 0
         self._roster = roster
+
+    @property
+    def counts_here(self) -> bool:
+        """Whether its connection is that of a client that has its place at this broker, or may get one."""
+        return not (self.is_visitor or self.is_sibling)
 
     @property
     def rights(self) -> ClientRights:

@@ -40,7 +40,7 @@ from sluicegate.protocols.flow.requests.handshake import authenticate, greet
 from sluicegate.protocols.flow.requests.link import become_link, take_link_frame
 from sluicegate.protocols.flow.requests.requests import SESSION_REQUESTS, SessionRequests, take_flow_request
 from sluicegate.protocols.flow.requests.subscribe import take_subscribe
-from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import READ_INTO_BYTES_MIN, SIBLINGS, ByteTransport, PeerInfo
 from sluicegate.protocols.transport.stream_user import StreamUser
 from sluicegate.protocols.transport.unfinished import COUNTED_BYTES_MIN, COUNTER, TEXT, UnfinishedShare
 
@@ -91,7 +91,9 @@ class FlowConnection(FlowPeer, StreamUser):
             return
         self.sasl = SaslDialogue(self.vpns, peer, allows_plain_unencrypted=self.services.allows_plain_unencrypted)
         self.enter(self.sasl.services)
-        self._counters.connected += 1
+        self.identity.is_sibling = peer.listener == SIBLINGS
+        if not self.is_sibling:
+            self._counters.connected += 1
 
     def received(self, data: bytes) -> None:
         """Handle bytes of the client; empty once a large frame was read into its buffer."""

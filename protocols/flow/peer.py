@@ -56,7 +56,7 @@ from sluicegate.protocols.flow.engine.frame_rules import CLOSED
 from sluicegate.protocols.flow.links import LinkAcceptor, LinkWire
 from sluicegate.protocols.flow.publishers.publisher import ReleasePublisher
 from sluicegate.protocols.security.authentication import Authenticator, Principal
-from sluicegate.protocols.transport.interface import SIBLINGS, ByteTransport, PeerInfo
+from sluicegate.protocols.transport.interface import ByteTransport, PeerInfo
 from sluicegate.protocols.transport.unfinished import UnfinishedBytes
 
 log = logging.getLogger("sluicegate.flow")
@@ -210,7 +210,7 @@ class FlowPeer(Behaviour):
     @property
     def is_sibling(self) -> bool:
         """Whether it is another broker of this machine."""
-        return self._peer is not None and self._peer.listener == SIBLINGS
+        return self.identity.is_sibling
 
     def not_authenticated(self, why: str) -> None:
         """Count and log a failed authentication. The client does not get the reason."""

@@ -222,6 +222,10 @@ class ProtocolServer(ABC, Generic[C, S]):
         """Return the open connections."""
         return [cell.behaviour for cell in self.connections.children or ()]
 
+    def clients_count(self) -> int:
+        """Return the number of open connections of clients that have their places at this broker."""
+        return sum(1 for each in self.open_connections() if each.identity.counts_here)
+
     def send_away(self, vpn: str, reason: str, users: frozenset[str] | None = None) -> None:
         """Disconnect the clients of a message VPN, or those of these users only."""
         for connection in self.open_connections():
