@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 from sluicegate.actors.runtime.clock import SystemClock
 from sluicegate.actors.runtime.events import EventCall, Events
 from sluicegate.gateway.config.model import Config
+from sluicegate.gateway.observability.metrics.metric import Sample
 from sluicegate.gateway.process.operator_ports import ServedPorts
 from sluicegate.gateway.security.credentials import read_credentials
 from sluicegate.gateway.security.operators import Operators
@@ -102,6 +103,18 @@ class MachinePorts:
     def admin_port(self) -> int | None:
         """The admin port, None if it is not enabled."""
         return self._ports.admin_port
+
+    def samples(self) -> list[Sample]:
+        """Return what was refused here: the brokers have no such ports."""
+        requests = [
+            Sample("sluicegate_operator_requests_refused_total", count, (name, reason))
+            for name, counts in self._ports.refused_counts().items()
+            for reason, count in counts.items()
+        ]
+        refused = {"busy": self._checks.refused_count}
+        if self._operators is not None:
+            refused["failed_before"] = self._operators.attempts.refused_count
+        return [*requests, *[Sample("sluicegate_logins_refused_total", n, (why,)) for why, n in refused.items()]]
 
     async def stop(self) -> None:
         """Close the ports; requests in progress are finished."""

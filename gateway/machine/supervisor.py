@@ -512,8 +512,8 @@ class Supervisor:
     # --- for operators ---
 
     def samples(self) -> list[Sample]:
-        """Return the samples of the supervisor: a few of each broker."""
-        samples: list[Sample] = []
+        """Return the samples of the supervisor: of its ports, and a few of each broker."""
+        samples = self._ports.samples()
         for broker in self.brokers:
             values = {
                 "up": float(not broker.absence),

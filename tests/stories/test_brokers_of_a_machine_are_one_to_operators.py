@@ -4,12 +4,14 @@ import asyncio
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
 
+from sluicegate.gateway.admin.server import CONNECTIONS_MAX
 from sluicegate.messaging.clients.homes import home_of as client_home
 from sluicegate.storage.environment.folder_lock import FolderLock
 from sluicegate.storage.errors import FolderInUse
@@ -90,6 +92,21 @@ def test_new_queues_spread_and_commands_find_them(machine: MachineProcess) -> No
         assert machine.command("queue", "delete", name, "--yes").returncode == 0
     assert json.loads(machine.command("queue", "list", "--json").stdout) == []  # and none of the links between brokers
     assert HTTP.get(f"{machine.admin_url}/figures/queues", timeout=ANSWER_S).json()["total_count"] == 0
+
+
+def test_what_is_refused_at_the_ports_for_operators_is_counted(machine: MachineProcess) -> None:
+    refused = ("sluicegate_operator_requests_refused_total", {"listener": "admin", "reason": "connections"})
+    before = machine.metric(refused[0], **refused[1])
+    url = httpx.URL(machine.admin_url)
+    with ExitStack() as opened:
+        for _ in range(CONNECTIONS_MAX + 1):
+            opened.enter_context(socket.create_connection((url.host, url.port or 0), timeout=ANSWER_S))
+        wait_until(
+            lambda: machine.metric(refused[0], **refused[1]) > before, within_s=ANSWER_S, what="a refused connection"
+        )
+    lines = HTTP.get(f"{machine.admin_url}/metrics", timeout=ANSWER_S).text.splitlines()
+    assert [each for each in lines if each.startswith(refused[0]) and 'broker="sluicegate' in each] == []
+    assert any(each.startswith("sluicegate_logins_refused_total") and 'broker=""' in each for each in lines)
 
 
 def test_what_a_request_names_beside_a_queue_is_what_is_missing(machine: MachineProcess) -> None:
