@@ -69,6 +69,11 @@ class Candidate:
         self._note(self._lease.hand_over(successor, self._monotonic_s()))
         self._woken.set()
 
+    def give_up(self, reason: str) -> None:
+        """Stop being the owner because the log says so. See `Lease.give_up`."""
+        self._note(self._lease.give_up(reason))
+        self._woken.set()
+
     async def _wait(self, for_s: float) -> None:
         self._woken.clear()
         with contextlib.suppress(TimeoutError):

@@ -160,6 +160,13 @@ class Lease:
         self._next_s = now_s
         return Stopped(f"handed over to {successor}")
 
+    def give_up(self, reason: str) -> Stopped | None:
+        """Stop because the log says so: another replica appends to it, or this one cannot take it over.
+
+        The key may still have the name of this replica, which then takes it again as soon as it is caught up.
+        """
+        return self._stop(reason) if self.role is Role.OWNER else None
+
     def tick(self, now_s: float) -> Stopped | None:
         """Take the time. A process that was paused does this before anything else."""
         if self.role is not Role.OWNER or now_s < self.stops_s():

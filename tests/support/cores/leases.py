@@ -5,7 +5,9 @@ Judged from outside, on the true time:
 1. When a replica takes the key, no other may serve, by its own clock. (A process that is paused within a turn that it
    has begun ends that turn when it goes on. This nobody can prevent, and it is not looked at here.)
 2. A silence that ends a lease was one for which the bucket answered.
-3. When the bucket answers and some replica is well, there is an owner within a bound.
+3. If owners append to a log as well, and the bucket may be away for one replica alone, 1 does not hold. But from the
+   epoch message of another on, an owner serves no longer than the lease.
+4. When the bucket answers and some replica is well, there is an owner within a bound.
 """
 
 import heapq
@@ -47,6 +49,7 @@ class Process:
         self.name: Final = name
         self.lease = Lease(name, "1", NAMES)
         self.is_paused = False
+        self.is_cut_off = False  # from the bucket
         self.request = 0  # number of the one that is out
         self.waiting: list[Callable[[], None]] = []  # what a paused process does when it goes on
         self._rate = 1 + world.rng.uniform(-DRIFT_MAX, DRIFT_MAX)
@@ -69,6 +72,7 @@ class World:
         self,
         seed: int,
         *,
+        appends: bool = False,  # owners append to a log, and the bucket may be away for one replica
         by_wall_clock: bool = False,  # the lease is told times of a clock that is set
         failed_reads_count: bool = False,  # a read that fails gives the key that was read before
         compares: bool = True,  # the bucket takes a write whatever revision it names
@@ -80,6 +84,10 @@ class World:
         self.is_away = False
         self.take_count = 0
         self.stop_count = 0
+        self.overlap_s = 0.0  # for which an owner served after the epoch message of another
+        self._appends = appends
+        self._log_epoch = 0
+        self._log_epoch_s = 0.0  # when that epoch message was stored
         self._by_wall_clock = by_wall_clock
         self._failed_reads_count = failed_reads_count
         self._events: list[tuple[float, int, Callable[[], None]]] = []
@@ -94,6 +102,8 @@ class World:
         """Play so much time. Raises AssertionError when a promise is broken."""
         for process in self.processes:
             self._later(self.rng.random(), partial(self._act, process))
+            if self._appends:
+                self._append(process)
         self._later(0.1, self._fault)
         self._later(0.1, self._watch)
         while self._events and self.now_s < for_s:
@@ -132,7 +142,7 @@ class World:
 
     def _arrive(self, process: Process, number: int, step: Read | Put) -> None:
         """Let a request reach the leader. A late one may come when nobody waits for it any more."""
-        if self.is_away:
+        if self.is_away or process.is_cut_off:
             return
         answer: Key | int | None = self.bucket.key
         if isinstance(step, Put):
@@ -157,6 +167,8 @@ class World:
                 self._note(process.lease.read(key, now_s))
             case (int() as revision,):
                 self._note(process.lease.stored(revision, now_s))
+                if self._appends:
+                    self._append_epoch(process)
             case _ if isinstance(step, Put):
                 self._note(process.lease.unconfirmed(now_s))
             case _ if self._failed_reads_count and process.name in self._seen:
@@ -168,6 +180,24 @@ class World:
     def _note(self, change: Taken | Stopped | None) -> None:
         self.take_count += isinstance(change, Taken)
         self.stop_count += isinstance(change, Stopped)
+
+    # --- the log ---
+
+    def _append_epoch(self, process: Process) -> None:
+        """Fence the owners before, as one that has the key does at first."""
+        if process.lease.role is Role.OWNER and process.lease.epoch > self._log_epoch:
+            self._log_epoch, self._log_epoch_s = process.lease.epoch, self.now_s
+
+    def _append(self, process: Process) -> None:
+        """Let an owner append, now often and now seldom."""
+        self._later(self.rng.choice([0.3, 1.0, 5.0]), lambda: self._append(process))
+        now_s = self._clock_s(process)
+        if process.is_paused or not process.lease.serves(now_s):
+            return
+        if process.lease.epoch == self._log_epoch:
+            process.lease.appended(now_s)
+        else:
+            self._note(process.lease.give_up("another replica appends to the log"))
 
     # --- faults ---
 
@@ -181,12 +211,14 @@ class World:
         """Begin one fault, and the next one after it. The pauses between are long enough for an owner to be there."""
         duration_s = self.rng.choice([0.3, 1.0, 3.0, 10.0])
         process = self.rng.choice(self.processes)
-        match self.rng.randrange(3):
+        match self.rng.randrange(4 if self._appends else 3):
             case 0:
                 self.is_away = True
                 self._away_since_s, self._away_until_s = self.now_s, self.now_s + duration_s
             case 1:
                 process.is_paused = True
+            case 3:
+                process.is_cut_off = True
             case _:
                 process.step_s += self.rng.uniform(-10, 10)
         self._well_since_s = self.now_s + duration_s
@@ -196,6 +228,7 @@ class World:
     def _end_fault(self, process: Process) -> None:
         self.is_away = False
         process.is_paused = False
+        process.is_cut_off = False
         waiting, process.waiting = process.waiting, []
         for event in waiting:
             event()
@@ -205,7 +238,7 @@ class World:
     def _judge_write(self, by: Process, before: Key) -> None:
         """Judge the moment at which the key is another's."""
         for other in self.processes:
-            if other is not by:
+            if other is not by and not self._appends:
                 serves = other.lease.serves(self._clock_s(other))
                 assert not serves, f"{by.name} has the key at {self.now_s:.2f} s, and {other.name} still serves"
         holder = before.holder
@@ -220,7 +253,11 @@ class World:
     def _watch(self) -> None:
         self._later(0.1, self._watch)
         serving = [each.name for each in self.processes if each.lease.serves(self._clock_s(each))]
-        assert len(serving) <= 1, f"{serving} serve at {self.now_s:.2f} s"
+        if any(each.lease.epoch < self._log_epoch for each in self.processes if each.name in serving):
+            self.overlap_s = max(self.overlap_s, self.now_s - self._log_epoch_s)
+            assert self.overlap_s <= BY_DEFAULT.lease_s, f"{serving} serve at {self.now_s:.2f} s for long"
+        else:
+            assert len(serving) <= 1, f"{serving} serve at {self.now_s:.2f} s"
         if serving:
             self._served_s = self.now_s
         unowned_s = self.now_s - max(self._served_s, self._well_since_s)

@@ -238,6 +238,16 @@ def test_a_renewal_that_is_answered_after_the_owner_stopped_makes_no_owner() -> 
     assert owner.next() == Put(Purpose.TAKE, 9, A)
 
 
+def test_an_owner_that_the_log_refuses_stops_and_reads_who_has_the_key() -> None:
+    owner = Replica("a")
+    owner.takes()
+    owner.now_s += 0.1
+    assert owner.lease.give_up("b appends to the log") == Stopped("b appends to the log")
+    assert not owner.lease.serves(owner.now_s)
+    assert owner.lease.give_up("b appends to the log") is None
+    assert isinstance(owner.reads(Key(9, B)), Wait)
+
+
 def test_a_named_standby_takes_a_key_that_is_handed_over_at_once() -> None:
     owner, standby, other = Replica("a"), Replica("c"), Replica("b")
     owner.takes()

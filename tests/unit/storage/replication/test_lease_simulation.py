@@ -18,6 +18,15 @@ def test_there_is_one_owner_within_bounds_whatever_is_lost_or_late(seed: int) ->
     assert world.stop_count > 0
 
 
+def test_an_owner_that_lives_on_its_appends_overlaps_with_the_next_for_less_than_the_lease() -> None:
+    longest_s = 0.0
+    for seed in SEEDS:
+        world = World(seed, appends=True)
+        world.run(RUN_S)
+        longest_s = max(longest_s, world.overlap_s)
+    assert longest_s > 0, "no run has come upon it"
+
+
 @pytest.mark.parametrize(
     ("fault", "found"),
     [
