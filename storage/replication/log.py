@@ -76,14 +76,24 @@ class ReplicatedLog:
         """Append a record, and return its number when a majority of the servers has it.
 
         Raises OwnershipLost: another replica is the owner, and this record is not in the log. Raises StreamFull: it is
-        not in the log either, and the replica is the owner as before.
+        not in the log either, and the replica is the owner as before. Raises StreamRefused: nobody knows, and
+        `append_again` comes next.
         """
         number = self.replica.next_number()
-        appends = self.replica.propose(record, self._wall_ms())
-        is_first_try = True
+        await self._until_stored(self.replica.propose(record, self._wall_ms()), may_withdraw=True)
+        return number
+
+    async def append_again(self) -> None:
+        """Go on with the record of an `append` that raised StreamRefused; return when it is stored, or raise as that.
+
+        What was stored of it is not sent again.
+        """
+        await self._until_stored(self.replica.retry(), may_withdraw=False)
+
+    async def _until_stored(self, appends: list[Append], *, may_withdraw: bool) -> None:
         delay_s = AGAIN_S_MIN
-        while not await self._send(appends, may_withdraw=is_first_try):
-            is_first_try = False
+        while not await self._send(appends, may_withdraw=may_withdraw):
+            may_withdraw = False
             try:
                 data = await self._stream.at(self.replica.oldest_place())
             except StreamUnavailable:
@@ -94,7 +104,6 @@ class ReplicatedLog:
                 if data is None:
                     delay_s = await self._wait(delay_s)
             appends = self.replica.retry()
-        return number
 
     async def _send(self, appends: list[Append], *, may_withdraw: bool) -> bool:
         """Send messages; return whether all of the record are stored. Raises StreamFull if nothing of it can be."""

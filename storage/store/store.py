@@ -237,6 +237,12 @@ class SpoolStore:
             self._places.appended(job.number, len(job.record), end)
         self._tail.add(job.number, record)
 
+    def check_room(self, job: CommitJob) -> None:
+        """Raise StoreFull if a job with new messages would leave less than the reserve."""
+        record = record_of(job)
+        size = sum([len(piece) for piece in record_pieces(record)])
+        self._keep_reserve(growth_of(record) + frame_bytes(size))
+
     def take(self, number: int, data: bytes) -> LogRecord | None:
         """Copy a record of a replicated log into this one; return what it does, None if it has no content.
 
