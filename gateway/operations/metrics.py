@@ -93,6 +93,7 @@ def _servers(node: Node) -> Iterator[Sample]:
     yield Sample("sluicegate_delivered_unacked_messages", int(node.services.credit.used))
     if node.services.limits is not None:
         yield Sample("sluicegate_broker_limits_unshared_total", node.services.limits.unshared_count)
+        yield Sample("sluicegate_broker_spool_quota_bytes", node.services.spool_gate.held_bytes)
 
 
 def _logins(node: Node) -> Iterator[Sample]:

@@ -86,6 +86,11 @@ class SpoolGate:
         self._count_slice = count_slice
         self.settle()
 
+    @property
+    def held_bytes(self) -> int:
+        """What this broker holds of the quota of bytes: all of it, unless it shares that with others."""
+        return int(self._held_bytes)
+
     def settle(self) -> None:
         """Give back to the other brokers of this machine what is not used."""
         held = self._bytes_slice

@@ -32,6 +32,11 @@ BROKERS: Final[tuple[Metric, ...]] = (
         COUNTER,
         "Counts for limits of the machine that the other brokers were not shown, for want of room",
     ),
+    Metric(
+        "sluicegate_broker_spool_quota_bytes",
+        GAUGE,
+        "Part of `sluicegate_spool_messages_limit_bytes`, the machine's, that the broker holds",
+    ),
 )
 
 EVENTS: Final[tuple[Metric, ...]] = (
