@@ -96,7 +96,10 @@ def _interest(
     kind: InterestKind, topic_filter: TopicFilter, group: str, priority: int, selects: bool, is_guaranteed: bool
 ) -> Interest | None:
     written = text_of(topic_filter)
-    return None if written is None else Interest(kind, written[0], written[1], group, priority, selects, is_guaranteed)
+    if written is None:
+        return None
+    # Calling the class would run the interpreted constructor of a named tuple, for each client that subscribes.
+    return tuple.__new__(Interest, (kind, written[0], written[1], group, priority, selects, is_guaranteed))
 
 
 def text_of(topic_filter: TopicFilter) -> tuple[str, Syntax] | None:
@@ -106,8 +109,12 @@ def text_of(topic_filter: TopicFilter) -> tuple[str, Syntax] | None:
     topic of a queue.
     """
     if _fits_smf(topic_filter.levels):
-        text = "/".join([_SMF_WORDS.get(each.kind, each.text) for each in _without_prefixes(topic_filter.levels)])
-        if len(text.encode("utf-8", "surrogatepass")) <= SMF_TOPIC_BYTES_MAX:
+        if topic_filter.is_literal:
+            text = topic_filter.text
+        else:
+            text = "/".join([_SMF_WORDS.get(each.kind, each.text) for each in _without_prefixes(topic_filter.levels)])
+        # A character is four bytes at most.
+        if len(text) * 4 <= SMF_TOPIC_BYTES_MAX or len(text.encode("utf-8", "surrogatepass")) <= SMF_TOPIC_BYTES_MAX:
             return text, Syntax.SMF
     if all(_fits_mqtt(level) for level in topic_filter.levels):
         return in_mqtt_syntax(topic_filter), Syntax.MQTT
