@@ -2,12 +2,13 @@
 
 import random
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from sluicegate.storage.replication.replica import Append, first_message
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import NAMES, opened, stored, until_created
-from support.storage.replicas import BEGIN, Following, Owner, content_of
+from support.storage.replicas import BEGIN, Following, Owner, answered, content_of
 
 COMMITS = 40
 
@@ -21,9 +22,9 @@ async def test_two_standbys_follow_and_one_goes_on_after_a_restart(servers: Nats
         owner = Owner(tmp_path / "owner", of_owner)
         await owner.begin()
         first = Following(tmp_path / "first", of_first, "first")
-        await first.standby.resume(of_first)
+        await answered(partial(first.standby.resume, of_first))
         second = Following(tmp_path / "second", of_second, "second")
-        await second.standby.resume(of_second)
+        await answered(partial(second.standby.resume, of_second))
         for seed in range(COMMITS):
             await owner.commit_random(random.Random(seed))
             if seed == COMMITS // 3:
@@ -35,11 +36,11 @@ async def test_two_standbys_follow_and_one_goes_on_after_a_restart(servers: Nats
             if seed % 7 == 0:
                 owner.checkpoint_random(random.Random(seed))
         second = Following(tmp_path / "second", of_second, "second")
-        await second.standby.resume(of_second)
-        assert (await second.standby.lag(of_second)).messages >= COMMITS // 2 - 1
+        await answered(partial(second.standby.resume, of_second))
+        assert (await answered(partial(second.standby.lag, of_second))).messages >= COMMITS // 2 - 1
         for standby in (first, second):
             await standby.read_all()
             assert content_of(standby.store) == content_of(owner.store)
-            assert (await standby.standby.lag(standby.stream)).messages == 0
+            assert (await answered(partial(standby.standby.lag, standby.stream))).messages == 0
         for store in (owner.store, first.store, second.store):
             store.close()

@@ -1,9 +1,11 @@
 """An owner and standbys of one log, each with a store of its own, and what a recovery finds in these."""
 
+import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from sluicegate.storage.commit.checkpoint import PartitionCursor
 from sluicegate.storage.interface import CheckpointJob, CommitJob, PageKey, PageWrite, Reservation, Table, TableWrite
@@ -13,13 +15,16 @@ from sluicegate.storage.records.page import Run, encode_page
 from sluicegate.storage.replication.log import ReplicatedLog
 from sluicegate.storage.replication.messages import Begin
 from sluicegate.storage.replication.replica import Replica
-from sluicegate.storage.replication.stream import Stream
+from sluicegate.storage.replication.stream import Stream, StreamUnavailable
 from sluicegate.storage.store.standby import Standby
 from sluicegate.storage.store.store import SpoolStore
 from support.cores.messages import batch_of
 
 BEGIN: Final = Begin(incarnation=7, broker="edge")
 RESERVED: Final = 1000
+WITHIN_S: Final = 60
+
+_Answer = TypeVar("_Answer")
 
 
 class Content(NamedTuple):
@@ -75,6 +80,16 @@ def is_settled(cursor: PartitionCursor, sequence: int) -> bool:
     return sequence < cursor.floor or sequence in cursor.settled
 
 
+async def answered(ask: Callable[[], Awaitable[_Answer]]) -> _Answer:
+    """Ask servers, and again while they are busy with each other."""
+    async with asyncio.timeout(WITHIN_S):
+        while True:
+            try:
+                return await ask()
+            except StreamUnavailable:
+                await asyncio.sleep(0.05)
+
+
 class Following:
     """A standby with its end of the log."""
 
@@ -89,9 +104,9 @@ class Following:
 
     async def read_all(self) -> None:
         """Read to the end of the stream."""
-        end = (await self.stream.bounds()).last
+        end = (await answered(self.stream.bounds)).last
         while self.replica.read_through < end:
-            await self.log.read(0.2)
+            await answered(self.log.read)
 
 
 class Owner:
@@ -113,7 +128,7 @@ class Owner:
     async def begin(self) -> None:
         """Take over."""
         while self.log.replica.begin is None:
-            await self.log.read(0.2)
+            await answered(self.log.read)
         await self.log.take_over(1)
 
     async def commit_random(self, rng: random.Random) -> None:
