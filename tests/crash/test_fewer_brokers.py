@@ -19,6 +19,7 @@ from support.amqp.client import AmqpClient
 from support.load.delivery_record import DeliveryRecord
 from support.load.mqtt_clients import NotLetIn, WireClient, WireConsumer, WirePublisher, hung_up_at_the_end, run_until
 from support.mqtt.raw_client import RawClient
+from support.processes.gateway import wait_until
 from support.processes.machine import MachineProcess
 
 BROKERS = 3
@@ -153,6 +154,7 @@ def test_durable_subscriptions_move_while_brokers_are_killed(tmp_path: Path) -> 
         os.kill(machine.broker_pid(2), signal.SIGKILL)  # some have moved, or none
         asyncio.run(leave_subscriptions(machine, [], payloads[150:]))
         os.kill(machine.broker_pid(1), signal.SIGKILL)
+        wait_until(lambda: has_left(machine, 1), within_s=TRAFFIC_S, what="the end of the retired broker")
         machine.until_retired(1)
         for container in containers:
             assert asyncio.run(take_subscription(machine, container, len(payloads))) == payloads
