@@ -83,7 +83,7 @@ class CommitJob:
     The parts take effect in the order of the fields, so a deleted partition is gone whatever the rest says of it.
     """
 
-    number: int  # of the record; greater than every one before
+    number: int  # of the record: what the commit before returned, or the recovery
     record: bytes | None = None  # from records.journal.encode_journal_record
     staged_pages: list[PageWrite] = field(default_factory=list)  # of messages that no journal record has
     reservations: list[Reservation] = field(default_factory=list)
@@ -207,8 +207,10 @@ class StoreUsage:
 class Store(Protocol):
     """A store, as the spool actor sees it."""
 
-    def commit(self, job: CommitJob) -> None:
-        """Append the job to the log, and return when it is on the disk.
+    def commit(self, job: CommitJob) -> int:
+        """Append the job to the log, and return when it is on the disk: the number of the next job.
+
+        Numbers ascend, and may have gaps: the log chooses them. A job that had no effect gives its number to the next.
 
         Raises StoreFull and StoreFailed; then the job had no effect, and the store stays usable, except after
         StoreDamaged. After CommitInDoubt, also a StoreFailed, the next job must be the same one: the disk may have it,

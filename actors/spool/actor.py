@@ -408,13 +408,13 @@ class Spool(Behaviour, Flushed):
 
     # --- what comes back ---
 
-    def _commit_done(self, _: CommitDone) -> None:
+    def _commit_done(self, message: CommitDone) -> None:
         self._writing = False
         now_ns = self._runtime.clock.now_ns()
         taken_ns = now_ns - self._commit_began_ns
         self.commit_latencies.observe(taken_ns)
         self._disk_pace.took(taken_ns, self._runtime.clock.now_ms())
-        commit = self._planner.committed()
+        commit = self._planner.committed(message.next_number)
         publications = commit.publications
         self._lone_publisher = publications[0].publisher if len(publications) == 1 else None
         self._confirmed_ns = now_ns

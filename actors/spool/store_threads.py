@@ -32,6 +32,8 @@ DISK_FREE_BYTES_MIN = 64 << 20  # a disk with less is full: the file system need
 class CommitDone:
     """Writer -> spool: the commit is on the disk."""
 
+    next_number: int  # of the next commit
+
 
 @dataclass(slots=True)
 class CommitFailed:
@@ -134,10 +136,9 @@ class StoreThreads(StoreWriter, StoreReader, Protocol):
 def run_commit(store: Store, job: CommitJob) -> CommitDone | CommitFailed:
     """Commit, and return a report in any case: without one publishers would wait for ever."""
     try:
-        store.commit(job)
+        return CommitDone(store.commit(job))
     except Exception as error:
         return CommitFailed(*_failure(error, "the commit failed"), is_in_doubt=isinstance(error, CommitInDoubt))
-    return CommitDone()
 
 
 def run_checkpoint(store: Store, job: CheckpointJob) -> CheckpointDone | CheckpointFailed:

@@ -129,7 +129,7 @@ def bench_commits(store: SpoolStore, after: str) -> None:
     store.checkpoint(CheckpointJob(applied=last, needed_from=last + 1, page_deletes=keys))
 
 
-def measure(work: Callable[[Job], None], name: str, job_of: Callable[[int], Job], messages: int) -> None:
+def measure(work: Callable[[Job], object], name: str, job_of: Callable[[int], Job], messages: int) -> None:
     """Print the median processor and wall time of one commit or checkpoint."""
     processor: list[float] = []
     wall: list[float] = []

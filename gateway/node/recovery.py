@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sluicegate.actors.messages.partitions import ClosedLedger
 from sluicegate.messaging.message.publication import Publication
@@ -85,8 +85,7 @@ def _finish_deletions(store: Store, vpns: dict[str, StoredVpn], next_record_numb
     for name in names:
         try:
             for job in deletion_jobs(name, vpns[name], next_record_number):
-                store.commit(job)
-                next_record_number = job.number + 1
+                next_record_number = store.commit(replace(job, number=next_record_number))
         except StorageError as error:
             log.error("message VPN %r is not deleted completely yet; the next start tries again: %s", name, error)
             break

@@ -64,7 +64,8 @@ def rows_deleted(name: str, keys: Mapping[Table, Iterable[bytes]]) -> Iterator[l
 def deletion_jobs(name: str, stored: StoredVpn, first_number: int) -> Iterator[CommitJob]:
     """Yield the jobs that delete a message VPN with all its partitions. Each may follow a crash after any earlier one.
 
-    The partitions go first: it is their rows that name them.
+    They are numbered in turn: each takes the number that the log has for it. The partitions go first: it is their rows
+    that name them.
     """
     tables = {
         Table.CATALOG: stored.catalog,

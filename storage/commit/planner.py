@@ -283,7 +283,6 @@ class CommitPlanner:
         self._proof_wanted = False
         settlements = self._take_settlements()
         number = self.next_record_number
-        self.next_record_number = number + 1
         job = CommitJob(
             number=number,
             record=self._record(publications, settlements, _moved(publications) + _asked(tables)),
@@ -308,11 +307,13 @@ class CommitPlanner:
         assert commit is not None
         return commit
 
-    def committed(self) -> Commit:
-        """Handle the success of the commit in progress."""
+    def committed(self, next_number: int) -> Commit:
+        """Handle the success of the commit in progress; the store numbers the next one."""
         commit = self._out
         assert commit is not None
+        assert next_number > commit.job.number
         self._out = None
+        self.next_record_number = next_number
         self._last_committed = commit.job.number
         self.checkpoints.committed(commit.record_bytes, commit.row_bytes, commit.began_ms)
         self.written_count += _count(commit.publications)
@@ -341,6 +342,8 @@ class CommitPlanner:
 
     def failed(self, *, gives_up: str = "") -> Commit:
         """Handle the failure of the commit in progress: take back required work, give up its publications.
+
+        The next commit has its number.
 
         Those that wait for the next commit are given up as well: a smaller commit might fit, and would store messages
         before older ones, which their publisher sends again.

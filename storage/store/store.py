@@ -217,8 +217,8 @@ class SpoolStore:
         sync_folders(folder)
         return store
 
-    def commit(self, job: CommitJob) -> None:
-        """Append the job to the log, and return when it is on the disk. See `interface.Store.commit`."""
+    def commit(self, job: CommitJob) -> int:
+        """Append the job to the log, and return the next number when it is stored. See `interface.Store.commit`."""
         self._sync_taken()
         record = record_of(job)
         pieces = record_pieces(record)
@@ -236,6 +236,7 @@ class SpoolStore:
         if job.record is not None:
             self._places.appended(job.number, len(job.record), end)
         self._tail.add(job.number, record)
+        return job.number + 1
 
     def check_room(self, job: CommitJob) -> None:
         """Raise StoreFull if a job with new messages would leave less than the reserve."""

@@ -95,7 +95,7 @@ class MemoryStore:
 
     # --- what changes it ---
 
-    def commit(self, job: CommitJob) -> None:
+    def commit(self, job: CommitJob) -> int:
         """Append all of it or nothing, as `storage.interface.Store` requires."""
         if job.number <= self._last_number:
             raise ValueError(f"log record {job.number} after {self._last_number}")
@@ -127,6 +127,7 @@ class MemoryStore:
         self._last_number = job.number
         self._tail.add(job.number, record)
         self._witness.committed(job)
+        return job.number + 1
 
     def is_at_hand(self, record_bytes: int) -> bool:
         """Return whether the segment takes one more record."""

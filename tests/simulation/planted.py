@@ -70,7 +70,7 @@ FAULTS = (
             Edit(
                 "actors/spool/actor.py",
                 "            self._commit_done(report)\n",
-                "            self._commit_done(CommitDone())\n",
+                "            self._commit_done(CommitDone(commit.job.number + 1))\n",
             ),
         ),
         seed=5,

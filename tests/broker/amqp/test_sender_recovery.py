@@ -105,9 +105,9 @@ async def test_nothing_comes_over_the_old_connection_while_the_attach_waits_for_
     store, may_commit = broker.node.services.store, threading.Event()
     commit = store.commit
 
-    def commit_later(job: CommitJob) -> None:
+    def commit_later(job: CommitJob) -> int:
         assert may_commit.wait(DEADLINE_S)
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(store, "commit", commit_later)
     monkeypatch.setattr(store, "is_at_hand", lambda _: False)  # the loop would wait by itself

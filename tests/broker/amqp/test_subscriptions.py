@@ -432,10 +432,10 @@ async def test_a_subscription_that_cannot_be_stored_refuses_its_link_only(
     store = broker.node.services.store
     commit = store.commit
 
-    def commit_or_fail(job: CommitJob) -> None:
+    def commit_or_fail(job: CommitJob) -> int:
         if job.table_writes:
             raise StoreFailed("no space left on device")
-        commit(job)
+        return commit(job)
 
     client = await AmqpClient.open(broker.amqp_port, "reader")
     monkeypatch.setattr(store, "commit", commit_or_fail)
@@ -475,7 +475,7 @@ async def test_a_closing_detach_says_that_the_deletion_is_not_stored(
     client = await AmqpClient.open(broker.amqp_port, "reader")
     await client.receiver("mine", durable())
 
-    def fail(_: CommitJob) -> None:
+    def fail(_: CommitJob) -> int:
         raise StoreDamaged("data.mdb is damaged")
 
     monkeypatch.setattr(broker.node.services.store, "commit", fail)

@@ -227,11 +227,11 @@ async def test_a_transaction_that_the_store_refuses_is_rolled_back_and_its_messa
     commit = store.commit
     refused: list[CommitJob] = []
 
-    def commit_or_fail(job: CommitJob) -> None:
+    def commit_or_fail(job: CommitJob) -> int:
         if not job.uses_reserve and not refused:
             refused.append(job)
             raise StoreFailed("no space left on device")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(store, "commit", commit_or_fail)
     state = await peer.discharge(CONTROL, txn)

@@ -186,11 +186,11 @@ async def test_a_dead_message_that_the_store_cannot_take_now_is_moved_later(
     await (await broker.connect()).publish("t", b"bad")
     commit, refused = broker.node.services.store.commit, list[CommitJob]()
 
-    def refuse_twice(job: CommitJob) -> None:
+    def refuse_twice(job: CommitJob) -> int:
         if len(refused) < 2:
             refused.append(job)
             raise StoreFailed("input/output error")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(broker.node.services.store, "commit", refuse_twice)
     await reject_next(worker)

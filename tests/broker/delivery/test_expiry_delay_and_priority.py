@@ -243,10 +243,10 @@ class RefusingStore:
         self._commit = broker.node.services.store.commit
         patch.setattr(broker.node.services.store, "commit", self._carry_out)
 
-    def _carry_out(self, job: CommitJob) -> None:
+    def _carry_out(self, job: CommitJob) -> int:
         if self.refuses and job.record is not None and not job.uses_reserve:
             raise StoreFull("map", "no room in this test")
-        self._commit(job)
+        return self._commit(job)
 
 
 async def test_a_last_value_stays_until_the_store_has_taken_the_next_one(

@@ -32,9 +32,10 @@ def keep_states(broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> Calla
     data, commit = broker.config.data.path, broker.node.services.store.commit
     states: list[Path] = []
 
-    def kept(job: CommitJob) -> None:
-        commit(job)
+    def kept(job: CommitJob) -> int:
+        next_number = commit(job)
         states.append(shutil.copytree(data, data.with_name(f"state-{len(states)}")))
+        return next_number
 
     monkeypatch.setattr(broker.node.services.store, "commit", kept)
     return lambda: states

@@ -66,11 +66,11 @@ async def test_a_deleted_retained_message_does_not_come_back_because_the_store_w
     store = broker.node.services.store
     commit, refused = store.commit, list[CommitJob]()
 
-    def refuse_once(job: CommitJob) -> None:
+    def refuse_once(job: CommitJob) -> int:
         if any(write.table is Table.RETAINED for write in job.table_writes) and not refused:
             refused.append(job)
             raise StoreFull("disk", "no room in this test")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(store, "commit", refuse_once)
     await publisher.publish("t", b"", retain=True, qos=qos)

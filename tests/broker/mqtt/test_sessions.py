@@ -289,9 +289,9 @@ async def test_a_clean_start_is_answered_when_the_store_has_forgotten_the_old_se
     store, may_commit = broker.node.services.store, threading.Event()
     commit = store.commit
 
-    def commit_later(job: CommitJob) -> None:
+    def commit_later(job: CommitJob) -> int:
         assert may_commit.wait(DEADLINE_S)
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(store, "commit", commit_later)
     monkeypatch.setattr(store, "is_at_hand", lambda _: False)  # the loop would wait by itself

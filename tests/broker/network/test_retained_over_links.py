@@ -29,11 +29,11 @@ class FullStore:
         self._commit = store.commit
         patch.setattr(store, "commit", self._carry_out)
 
-    def _carry_out(self, job: CommitJob) -> None:
+    def _carry_out(self, job: CommitJob) -> int:
         if self._is_full:
             self.refused_count += 1
             raise StoreFull("disk", "no room in this test")
-        self._commit(job)
+        return self._commit(job)
 
     def __enter__(self) -> Self:
         return self

@@ -470,10 +470,10 @@ async def test_a_full_store_takes_a_deletion_and_no_creation(
     await fill(broker, "sales")
     commit = broker.node.services.store.commit
 
-    def full(job: CommitJob) -> None:
+    def full(job: CommitJob) -> int:
         if not job.uses_reserve:
             raise StoreFull("disk", "no room in this test")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(broker.node.services.store, "commit", full)
     operations = NodeOperations(broker.node)
@@ -493,7 +493,7 @@ async def test_a_deletion_that_cannot_be_decided_changes_nothing(
     assert await client.connect("guest@sales", "p") == OK
     operations = NodeOperations(broker.node)
 
-    def full(job: CommitJob) -> None:
+    def full(job: CommitJob) -> int:
         raise StoreFull("disk", "no room in this test")
 
     with monkeypatch.context() as patched:

@@ -53,10 +53,10 @@ async def test_a_declaration_that_a_full_store_refuses_is_reported_and_the_rest_
     carry_out = broker.node.services.store.commit
     full = True
 
-    def commit(job: CommitJob) -> None:
+    def commit(job: CommitJob) -> int:
         if full:
             raise StoreFull("map", "no room in this test")
-        carry_out(job)
+        return carry_out(job)
 
     monkeypatch.setattr(broker.node.services.store, "commit", commit)
     broker.node.configuration = lambda: config

@@ -210,7 +210,7 @@ async def test_requests_for_a_queue_being_created_are_answered_once_it_is_stored
 ) -> None:
     """Who was answered before would consume from a queue, or publish to it, that there is not in the end."""
 
-    def refuse(_: CommitJob) -> None:
+    def refuse(_: CommitJob) -> int:
         raise StoreFailed("refused")
 
     monkeypatch.setattr(broker.node.services.store, "commit", refuse)
@@ -229,11 +229,11 @@ async def test_a_queue_that_could_not_be_stored_takes_no_other_of_its_name_along
     commit = broker.node.services.store.commit
     refused: list[CommitJob] = []
 
-    def refuse_once(job: CommitJob) -> None:
+    def refuse_once(job: CommitJob) -> int:
         if not refused:
             refused.append(job)
             raise StoreFailed("refused")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(broker.node.services.store, "commit", refuse_once)
     first = being_made(broker, "q")

@@ -195,11 +195,11 @@ async def test_a_store_that_refuses_the_end_of_a_transaction_keeps_nothing_of_it
     store = broker.node.services.store
     commit, refused = store.commit, list[CommitJob]()
 
-    def refuse_once(job: CommitJob) -> None:
+    def refuse_once(job: CommitJob) -> int:
         if any(write.value is None for write in job.table_writes) and not refused:
             refused.append(job)
             raise StoreFull("disk", "no room")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(store, "commit", refuse_once)
     await orders.commit("job/7", (0, 0))
@@ -217,11 +217,11 @@ async def test_staging_is_refused_when_it_could_not_be_written_and_leaves_nothin
     store = broker.node.services.store
     commit, refused = store.commit, list[CommitJob]()
 
-    def refuse_the_page(job: CommitJob) -> None:
+    def refuse_the_page(job: CommitJob) -> int:
         if job.staged_pages:
             refused.append(job)
             raise StoreFailed("input/output error")
-        commit(job)
+        return commit(job)
 
     monkeypatch.setattr(store, "commit", refuse_the_page)
     with pytest.raises(StagingRefused, match="input/output error"):

@@ -36,10 +36,9 @@ class FailingStore:
         self.fails = True
         commit = broker.node.services.store.commit
 
-        def commit_or_fail(job: CommitJob) -> None:
+        def commit_or_fail(job: CommitJob) -> int:
             if not self.fails:
-                commit(job)
-                return
+                return commit(job)
             self.tries += 1
             raise error
 

@@ -123,12 +123,13 @@ async def test_an_operator_hears_of_a_durable_selector_when_the_store_has_it(
     commit = store.commit
     failures = [StoreFailed("input/output error")]
 
-    def refuse_at_first(job: CommitJob) -> None:
+    def refuse_at_first(job: CommitJob) -> int:
         found = [row.value for row in job.table_writes if row.key.endswith(queue("1").encode())]
         if found and failures:
             raise failures.pop()
-        commit(job)
+        next_number = commit(job)
         rows.extend(found)
+        return next_number
 
     monkeypatch.setattr(store, "commit", refuse_at_first)
     view = NodeOperations(broker.node)

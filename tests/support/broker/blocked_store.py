@@ -19,9 +19,9 @@ class BlockedStore:
         patch.setattr(store, "commit", self._carry_out)
         patch.setattr(store, "is_at_hand", lambda _: False)  # the loop would wait by itself
 
-    def _carry_out(self, job: CommitJob) -> None:
+    def _carry_out(self, job: CommitJob) -> int:
         self._goes.wait()
-        self._commit(job)
+        return self._commit(job)
 
     def let_go(self) -> None:
         self._goes.set()

@@ -88,7 +88,7 @@ class Keeper:
         if self.failures_left > 0:
             self.failures_left -= 1
             return self.failure
-        return CommitDone()
+        return CommitDone(job.number + 1)
 
     def checkpoint(self, job: CheckpointJob, reply_to: Address) -> None:
         self.checkpoints.append((self.now_us(), job))

@@ -27,8 +27,8 @@ def publication_to(first_by_partition: dict[int, int], *, count: int = 2) -> Pub
 
 
 def committed(planner: CommitPlanner) -> Commit:
-    planner.next_commit(now_ms=0, patience_ms=0)
-    return planner.committed()
+    commit = planner.next_commit(now_ms=0, patience_ms=0)
+    return planner.committed(commit.job.number + 1)
 
 
 def checkpointed(planner: CommitPlanner) -> CheckpointJob:

@@ -33,7 +33,7 @@ KIB = b"x" * 1024
 class HookedStore:
     """A store whose copy calls somebody with each piece: where a test does what is to happen meanwhile."""
 
-    def __init__(self, store: SpoolStore, hook: Callable[[], None]) -> None:
+    def __init__(self, store: SpoolStore, hook: Callable[[], object]) -> None:
         self._store = store
         self._hook = hook
         self.usage = store.usage

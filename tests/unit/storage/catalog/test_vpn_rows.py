@@ -109,7 +109,7 @@ def test_a_store_without_room_is_served_as_it_is(
     """A node with a full store must start, to be emptied; the next start tries again."""
     fill(store)
 
-    def full(job: CommitJob) -> None:
+    def full(job: CommitJob) -> int:
         raise StoreFull("disk", "no room")
 
     with monkeypatch.context() as patched:

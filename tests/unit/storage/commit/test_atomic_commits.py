@@ -155,7 +155,7 @@ def test_what_moves_out_of_a_queue_is_settled_there_until_the_store_has_the_dele
     planner.store(move_to({Q: 1}, [(P, 1, 3)]), now_ms=0)
     planner.next_commit(now_ms=0, patience_ms=0)
     planner.forget(P)
-    planner.committed()
+    planner.committed(planner.next_record_number + 1)
 
     assert [(put.partition_id, put.floor) for put in checkpointed(planner).cursor_puts] == [(P, 3), (Q, 1)]
     assert committed(planner).job.partition_purges == [P]

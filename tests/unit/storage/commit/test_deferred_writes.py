@@ -95,7 +95,7 @@ def test_a_commit_that_only_settles_leaves_out_what_consumers_have() -> None:
     assert planner.due_ms(PATIENCE_MS) == 0
 
     commit = planner.next_commit(101, PATIENCE_MS)
-    planner.committed()
+    planner.committed(planner.next_record_number + 1)
 
     assert (commit.publications, record_of(commit).settlements) == ([], [Settlement(Q, 1, 2)])
     assert planner.due_ms(PATIENCE_MS) == 110
@@ -137,7 +137,7 @@ def test_the_settlement_of_one_of_two_messages_may_be_written_before_them() -> N
     planner.settle(P, [(1, 2)], written=False)
     planner.settle(Q, [(1, 2)], written=True)
     first = planner.next_commit(101, PATIENCE_MS)
-    planner.committed()
+    planner.committed(planner.next_record_number + 1)
 
     assert Settlement(P, 1, 2) in record_of(first).settlements
     assert planner.next_commit(110, PATIENCE_MS).publications == [young]

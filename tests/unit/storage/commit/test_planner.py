@@ -36,6 +36,21 @@ def test_a_publication_settled_before_the_commit_is_never_written() -> None:
     assert (planner.elided_count, planner.written_count) == (2, 3)  # messages
 
 
+def test_the_log_chooses_the_numbers_of_commits() -> None:
+    """A log of several replicas has messages of its own between the records."""
+    planner = planner_with(P)
+    number = stored(planner, {P: 1}).record_number
+    planner.store(publication_to({P: 3}), now_ms=0)
+    planner.next_commit(now_ms=0, patience_ms=0)
+    planner.committed(next_number=number + 40)
+    last = stored(planner, {P: 5})
+
+    job = checkpointed(planner)
+
+    assert last.record_number == number + 40
+    assert (job.applied, job.needed_from) == (number + 40, number)
+
+
 def test_settlements_of_what_was_never_written_wait_for_a_commit_that_has_a_reason() -> None:
     planner = planner_with(P)
     planner.settle(P, [(1, 3)], written=False)
@@ -88,7 +103,7 @@ def test_settlements_that_come_while_a_commit_writes_their_messages_are_worth_an
     planner.store(publication_to({P: 1}), now_ms=0)
     planner.next_commit(now_ms=0, patience_ms=0)
     planner.settle(P, [(1, 2)], written=False)  # was said before the commit began, and is heard of now
-    planner.committed()
+    planner.committed(planner.next_record_number + 1)
 
     assert planner.due_ms(0) == 0
     assert record_of(committed(planner)).settlements == [Settlement(P, 1, 2)]
@@ -211,7 +226,7 @@ def test_a_checkpoint_includes_nothing_of_a_commit_in_progress() -> None:
 
     assert (job.applied, job.needed_from) == (before, before + 1)
     assert {put.partition_id: put.floor for put in job.cursor_puts} == {P: 3, Q: 1}
-    planner.committed()
+    planner.committed(planner.next_record_number + 1)
     job = checkpointed(planner)
     assert (job.applied, job.needed_from) == (before + 1, before + 2)
     assert {put.partition_id: put.floor for put in job.cursor_puts} == {P: 4, Q: 3}
@@ -306,7 +321,7 @@ def test_a_failed_commit_gives_up_its_publications_and_keeps_everything_else() -
     assert (job.cursor_puts, job.page_deletes) == ([], [])
 
     again = committed(planner).job
-    assert again.number > failed_job.number
+    assert again.number == failed_job.number
     assert record_of_bytes(again.record).entries == []
     assert record_of_bytes(again.record).settlements == [Settlement(P, 1, 3), Settlement(Q, 90, 95)]
     assert again.partition_purges == [99]
@@ -355,7 +370,7 @@ def test_a_partition_that_goes_while_its_first_commit_is_made_has_no_cursor_writ
     planner.register(Q, floor=1, next_sequence_reserved=1)
     planner.next_commit(now_ms=0, patience_ms=0)
     planner.forget(Q)
-    planner.committed()
+    planner.committed(planner.next_record_number + 1)
 
     assert checkpointed(planner).cursor_puts == []
     assert committed(planner).job.partition_purges == [Q]
@@ -374,7 +389,7 @@ def test_rows_that_must_go_with_a_purge_are_written_by_the_commit_that_makes_it_
         assert planner.failed().tables == [], "nobody is refused"
 
     planner.next_commit(now_ms=0, patience_ms=0)
-    for table in planner.committed().tables:
+    for table in planner.committed(planner.next_record_number + 1).tables:
         table.done("")
     assert answers == [""]
 
