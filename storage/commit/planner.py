@@ -383,7 +383,8 @@ class CommitPlanner:
         self.pending.put_back(moves + [each for each in waiting if each.only_moves])
         commit.publications = given_up + [each for each in waiting if not each.only_moves]
         self._page_deletes = [each for each in commit.page_deletes if each[0] in self.cursors] + self._page_deletes
-        self._released = commit.released + self._released
+        # What was settled of it meanwhile is in no record. The next commit has this number.
+        self._released = commit.released + [each for each in self._released if each != job.number]
         self._purged = job.partition_purges + self._purged
         self._reserving.update([each.partition_id for each in job.reservations if each.partition_id in self.cursors])
         return commit

@@ -274,3 +274,19 @@ def test_a_transaction_that_brings_messages_leaves_the_reserve_alone() -> None:
     planner.store(transaction, now_ms=0)
     assert not planner.next_commit(now_ms=0, patience_ms=0).job.uses_reserve
     assert planner.failed().publications == [transaction], "it is refused, and not tried again"
+
+
+def test_what_is_settled_while_its_commit_fails_says_nothing_of_the_next_one_with_its_number() -> None:
+    """Else the log would be trimmed of messages that are nowhere else."""
+    planner = planner_with(P, Q)
+    settled, moved = publication_to({P: 3}), move_to({Q: 1}, [(P, 1, 3)])
+    planner.store(settled, now_ms=0)
+    planner.store(moved, now_ms=0)
+    failed_job = planner.next_commit(now_ms=0, patience_ms=0).job
+    done_with(planner, settled)
+    planner.failed()
+
+    again = committed(planner)
+
+    assert (again.job.number, again.publications) == (failed_job.number, [moved])
+    assert checkpointed(planner).needed_from == failed_job.number
