@@ -419,10 +419,15 @@ class SpoolStore:
 
     def _sync_taken(self) -> None:
         """Return when the records that were taken are on the disk."""
-        if self._has_unsynced:
+        if not self._has_unsynced:
+            return
+        self._has_unsynced = False  # first: another thread may take a record meanwhile
+        try:
             with translated(self.folder, needed_bytes=0):
                 self._log.sync()
-            self._has_unsynced = False
+        except BaseException:
+            self._has_unsynced = True
+            raise
 
     def _trim(self, before: int) -> None:
         """Trim the log. A failure is reported and leaves files; the checkpoint is made already."""
@@ -549,6 +554,7 @@ class SpoolStore:
             log = opened()
         if has_records:
             move_records(self._env, self._databases, log, f"the store in {self.folder}")
+        log.sync()  # who wrote the last records may have been killed, with these in the system's cache only
         return log
 
     def _measure(self, txn: "Transaction") -> dict[str, tuple[int, int]]:
