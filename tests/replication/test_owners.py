@@ -1,6 +1,7 @@
 """An owner commits over three NATS servers, and ends between stream and store: its successor has all, and so has it."""
 
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from sluicegate.storage.replication.replica import Append, Replica, first_messag
 from sluicegate.storage.store.owner import LoopThread, OwnedLog
 from support.processes.nats import NatsCluster
 from support.processes.nats_streams import NAMES, stored, until_created
-from support.storage.replicas import BEGIN, Following, content_of, opened
+from support.storage.replicas import BEGIN, Following, answered, content_of, opened
 
 COMMITS = 10
 
@@ -29,7 +30,7 @@ def test_a_record_that_only_the_stream_has_is_in_both_stores_later(
     store = opened(tmp_path / "owner")
     log = ReplicatedLog(Replica("owner", "0"), stream, wall_ms=lambda: 0, take=lambda _: None, rng=random.Random(1))
     while log.replica.begin is None:
-        loop.run(log.read())
+        loop.run(answered(log.read))
     loop.run(log.take_over(1))
     owned = OwnedLog(store, log, loop)
 
@@ -49,12 +50,12 @@ def test_a_record_that_only_the_stream_has_is_in_both_stores_later(
     store.close()
 
     successor = Following(tmp_path / "successor", stream, "successor")
-    loop.run(successor.standby.resume(stream))
+    loop.run(answered(partial(successor.standby.resume, stream)))
     loop.run(successor.log.take_over(2))
     rows = content_of(successor.store).rows[Table.RETAINED]
     assert rows.keys() == {b"%d" % number for number in range(COMMITS + 1)}
     returned = Following(tmp_path / "owner", stream, "owner")
-    loop.run(returned.standby.resume(stream))
+    loop.run(answered(partial(returned.standby.resume, stream)))
     loop.run(returned.read_all())
     assert content_of(returned.store) == content_of(successor.store)
     for each in (successor, returned):

@@ -1,6 +1,7 @@
 """Streams of a cluster of NATS servers, made and written while these may be busy with each other."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -40,11 +41,10 @@ async def stored(stream: JetStream, append: Append) -> int:
     """Append, and again until it is stored."""
     async with asyncio.timeout(WITHIN_S):
         while True:
-            try:
+            with contextlib.suppress(StreamUnavailable):
                 sequence = await stream.append(append)
-            except StreamUnavailable:
-                sequence = None
-            if sequence is not None:
-                return sequence
-            if await stream.at(append.expected + 1) == append.data:
-                return append.expected + 1
+                if sequence is not None:
+                    return sequence
+            with contextlib.suppress(StreamUnavailable):
+                if await stream.at(append.expected + 1) == append.data:
+                    return append.expected + 1
