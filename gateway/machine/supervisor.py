@@ -406,7 +406,9 @@ class Supervisor:
                 containers=held.containers - released.containers,
             )
         for each in self.brokers:
-            with suppress(ChannelClosed):  # it hears what the broker has when it is started again
+            if each.holdings is None:
+                continue  # it hears what the broker has when it has read its spool
+            with suppress(ChannelClosed):  # likewise, once it is started again
                 await each.ask_patiently(LEARN_RELEASED, broker.number, released)
 
     async def _retire(self) -> None:
