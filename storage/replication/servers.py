@@ -13,7 +13,7 @@ from nats.aio.msg import Msg
 from sluicegate.storage.replication.stream import StreamUnavailable
 
 VERSION_MIN: Final = (2, 10)  # older ones may not compare an expected sequence of 0
-VERSION_KNOWN: Final = (2, 14)  # the newest one that is tested
+VERSION_KNOWN: Final = (2, 15)  # the newest one that is tested
 REPLICAS_MIN: Final = 3  # the least of which a majority survives the loss of one
 SYNC_BY_DEFAULT_S: Final = 120.0
 PING: Final = "$SYS.REQ.SERVER.PING.VARZ"

@@ -11,7 +11,7 @@ WANTED: dict[str, Any] = {"storage": "file", "max_age": 0, "max_msgs": -1, "allo
 
 
 def test_servers_that_force_each_write_to_disk_are_fine() -> None:
-    assert check_servers([GOOD, GOOD._replace(version="2.10.0"), GOOD._replace(version="v2.14.6")], 3) == []
+    assert check_servers([GOOD, GOOD._replace(version="2.10.0"), GOOD._replace(version="v2.15.1")], 3) == []
 
 
 @pytest.mark.parametrize("version", ["2.9.25", "1.4.1", "", "unknown", "2"])
@@ -24,7 +24,7 @@ def test_an_old_server_is_an_error(version: str) -> None:
 def test_a_server_that_is_newer_than_the_tests_is_warned_about() -> None:
     [found] = check_servers([GOOD._replace(version="3.0.0")], 3)
     assert not found.is_error
-    assert found.text == "NATS server n1 has version 3.0.0: the newest that is tested is 2.14"
+    assert found.text == "NATS server n1 has version 3.0.0: the newest that is tested is 2.15"
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
