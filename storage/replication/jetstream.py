@@ -22,8 +22,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from sluicegate.storage.replication.replica import Append
-from sluicegate.storage.replication.requests import NO_MESSAGE, Requests
-from sluicegate.storage.replication.servers import differences
+from sluicegate.storage.replication.requests import Requests
+from sluicegate.storage.replication.servers import differences, lossless_config
 from sluicegate.storage.replication.stream import READ_BYTES, Bounds, StoredMessage, StreamUnavailable
 
 EXPECTED: Final = "Nats-Expected-Last-Sequence"
@@ -48,23 +48,8 @@ def subject_of(broker: str) -> str:
 
 def stream_config(broker: str, *, replica_count: int, bytes_max: int) -> dict[str, Any]:
     """Return the configuration that a stream must have: nothing but a trim may delete a message."""
-    return {
-        "name": stream_name(broker),
-        "subjects": [subject_of(broker)],
-        "retention": "limits",
-        "discard": "new",
-        "storage": "file",
-        "num_replicas": replica_count,
-        "max_bytes": bytes_max,
-        "max_msgs": -1,
-        "max_msgs_per_subject": -1,
-        "max_msg_size": -1,
-        "max_age": 0,
-        "deny_delete": True,
-        "deny_purge": False,
-        "allow_rollup_hdrs": False,
-        "allow_direct": False,
-    }
+    name, subject = stream_name(broker), subject_of(broker)
+    return lossless_config(name, subject, replica_count=replica_count, bytes_max=bytes_max)
 
 
 @final
@@ -102,12 +87,8 @@ class JetStream:
 
     async def at(self, sequence: int) -> bytes | None:
         """Return the message at a sequence. See `Stream.at`."""
-        answer = await self._requests.api(f"STREAM.MSG.GET.{self.name}", {"seq": sequence})
-        if "error" in answer:
-            if answer["error"].get("err_code") == NO_MESSAGE:
-                return None
-            raise self._requests.refusal(answer["error"])
-        return _bytes_of(answer["message"].get("data", ""))
+        message = await self._requests.message({"seq": sequence})
+        return None if message is None else _bytes_of(message.get("data", ""))
 
     async def bounds(self) -> Bounds:
         """Return what the stream has. See `Stream.bounds`."""

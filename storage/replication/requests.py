@@ -45,6 +45,16 @@ class Requests:
         """Send a request of the JetStream API; return its answer, which may be an error."""
         return await self.send(f"$JS.API.{what}", b"" if body is None else orjson.dumps(body), None, within_s=within_s)
 
+    async def message(self, which: Mapping[str, Any], *, within_s: float | None = None) -> dict[str, Any] | None:
+        """Return a message of the stream as its leader has it, None when there is none. Raises the error it says."""
+        answer = await self.api(f"STREAM.MSG.GET.{self.name}", which, within_s=within_s)
+        if "error" in answer:
+            if answer["error"].get("err_code") == NO_MESSAGE:
+                return None
+            raise self.refusal(answer["error"])
+        found: dict[str, Any] = answer["message"]
+        return found
+
     async def write(
         self, subject: str, payload: bytes, headers: dict[str, str], *, within_s: float | None = None
     ) -> int | None:

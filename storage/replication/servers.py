@@ -51,6 +51,29 @@ class Server(NamedTuple):
     sync_s: float | None  # between two times that it forces its files to disk; 0: with each write; None: not known
 
 
+def lossless_config(
+    name: str, subject: str, *, replica_count: int, bytes_max: int = -1, per_subject_max: int = -1
+) -> dict[str, Any]:
+    """Return the configuration of a stream in which no message goes by itself; -1 for what has no maximum."""
+    return {
+        "name": name,
+        "subjects": [subject],
+        "retention": "limits",
+        "discard": "new",
+        "storage": "file",
+        "num_replicas": replica_count,
+        "max_bytes": bytes_max,
+        "max_msgs": -1,
+        "max_msgs_per_subject": per_subject_max,
+        "max_msg_size": -1,
+        "max_age": 0,
+        "deny_delete": True,
+        "deny_purge": False,
+        "allow_rollup_hdrs": False,
+        "allow_direct": False,
+    }
+
+
 def differences(has: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a stream that could lose messages, with the values that they have."""
     found = {name: has.get(name) for name, value in wanted.items() if has.get(name, type(value)()) != value}

@@ -11,8 +11,8 @@ from nats.aio.client import Client
 
 from sluicegate.storage.replication.jetstream import stream_name
 from sluicegate.storage.replication.ownership.keys import Holder, Key, decode_holder, encode_holder
-from sluicegate.storage.replication.requests import NO_MESSAGE, Requests
-from sluicegate.storage.replication.servers import differences
+from sluicegate.storage.replication.requests import Requests
+from sluicegate.storage.replication.servers import differences, lossless_config
 
 BUCKET: Final = "SLUICEGATE_OWNERS"
 STREAM: Final = f"KV_{BUCKET}"
@@ -23,23 +23,7 @@ ANSWER_S: Final = 2.0  # for requests that no lease waits for
 
 def bucket_config(replica_count: int) -> dict[str, Any]:
     """Return the configuration that the stream of the bucket must have: no key goes by itself."""
-    return {
-        "name": STREAM,
-        "subjects": [f"$KV.{BUCKET}.>"],
-        "retention": "limits",
-        "discard": "new",
-        "storage": "file",
-        "num_replicas": replica_count,
-        "max_bytes": -1,
-        "max_msgs": -1,
-        "max_msgs_per_subject": 1,
-        "max_msg_size": -1,
-        "max_age": 0,
-        "deny_delete": True,
-        "deny_purge": False,
-        "allow_rollup_hdrs": False,
-        "allow_direct": False,
-    }
+    return lossless_config(STREAM, f"$KV.{BUCKET}.>", replica_count=replica_count, per_subject_max=1)
 
 
 @final
@@ -61,13 +45,9 @@ class NatsBucket:
 
     async def read(self, broker: str, within_s: float) -> Key:
         """Return the key of a broker. See `Bucket.read`."""
-        body = {"last_by_subj": _subject_of(broker)}
-        answer = await self._requests.api(f"STREAM.MSG.GET.{STREAM}", body, within_s=within_s)
-        if "error" in answer:
-            if answer["error"].get("err_code") == NO_MESSAGE:
-                return Key(0, None)
-            raise self._requests.refusal(answer["error"])
-        message = answer["message"]
+        message = await self._requests.message({"last_by_subj": _subject_of(broker)}, within_s=within_s)
+        if message is None:
+            return Key(0, None)
         if DELETED in base64.b64decode(message.get("hdrs", "")):
             return Key(message["seq"], None)
         value = base64.b64decode(message.get("data", ""))
