@@ -87,13 +87,14 @@ class OwnedLog:
         is in the stream, or may be; the next job must be the same one, and is not appended a second time. Raises
         OwnershipLost: another replica is the owner, and publishers must be told nothing.
         """
-        data = encode_log_record(record_of(job))
+        record = record_of(job)
+        data = encode_log_record(record)
         if job.number != self.next_number():
             raise ValueError(f"log record {job.number} where {self.next_number()} comes next")
         if self._out and data != self._out_data:
             raise ValueError(f"log record {job.number} is in doubt, and another one came")
         if not self._out and not job.uses_reserve:
-            self._store.check_room(job)
+            self._store.check_room(record, len(data))
         if not self._is_in_stream:
             self._append(job.number, data)
         try:

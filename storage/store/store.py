@@ -224,7 +224,7 @@ class SpoolStore:
         pieces = record_pieces(record)
         size = sum([len(piece) for piece in pieces])
         if not job.uses_reserve and not self._log.is_in_doubt():
-            self._keep_reserve(growth_of(record) + frame_bytes(size))
+            self.check_room(record, size)
         try:
             with translated(self.folder, needed_bytes=size):
                 self._lock.check_data()
@@ -238,11 +238,9 @@ class SpoolStore:
         self._tail.add(job.number, record)
         return job.number + 1
 
-    def check_room(self, job: CommitJob) -> None:
-        """Raise StoreFull if a job with new messages would leave less than the reserve."""
-        record = record_of(job)
-        size = sum([len(piece) for piece in record_pieces(record)])
-        self._keep_reserve(growth_of(record) + frame_bytes(size))
+    def check_room(self, record: LogRecord, record_bytes: int) -> None:
+        """Raise StoreFull if a record of so many bytes would leave less than the reserve."""
+        self._keep_reserve(growth_of(record) + frame_bytes(record_bytes))
 
     def take(self, number: int, data: bytes) -> LogRecord | None:
         """Copy a record of a replicated log into this one; return what it does, None if it has no content.
