@@ -194,9 +194,8 @@ class Retirement:
             elif room > 0 and not (name in moves.movers or name in moves.moved):
                 room -= 1
                 refused.pop(client_id, None)
-                home = home_of(client_id, self._siblings.count)
                 try:
-                    await moves.begin_session(client_id, self._siblings.names[home - 1])
+                    await moves.begin_session(client_id, self._new_home(client_id))
                 except (UpdateRefused, StoreRefused) as refusal:
                     refused[client_id] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
                     obstacles.append(str(refusal))
@@ -222,9 +221,8 @@ class Retirement:
         self._send_away(vpn, _containers_in([*moving, *ready]))
         for name in ready:
             refused.pop(name, None)
-            home = home_of(container_of(name) or name, self._siblings.count)
             try:
-                await moves.begin_subscription(name, self._siblings.names[home - 1])
+                await moves.begin_subscription(name, self._new_home(container_of(name) or name))
             except (UpdateRefused, StoreRefused) as refusal:
                 refused[name] = (f"{_shown(name)}: {refusal}", self._looks_count + LOOKS_LEFT_ALONE)
                 obstacles.append(refused[name][0])
@@ -255,9 +253,8 @@ class Retirement:
         refused = self._refused_publishers[vpn]
 
         async def move(name: str) -> None:
-            home = home_of(publisher_key(vpn, name), self._siblings.count)
             try:
-                await moves.move_publisher(name, self._siblings.names[home - 1])
+                await moves.move_publisher(name, self._new_home(publisher_key(vpn, name)))
             except (UpdateRefused, StoreRefused) as refusal:
                 refused[name] = (str(refusal), self._looks_count + LOOKS_LEFT_ALONE)
             except Exception:  # a fault of ours: it is served here meanwhile
@@ -268,9 +265,9 @@ class Retirement:
 
         await asyncio.gather(*[move(name) for name in names])
 
-    def _new_home(self, queue: str) -> str:
-        """Return the broker for a queue."""
-        return self._siblings.names[home_of(queue, self._siblings.count) - 1]
+    def _new_home(self, key: str) -> str:
+        """Return the broker for a queue, or for what a client has, by its identifier."""
+        return self._siblings.names[home_of(key, self._siblings.count) - 1]
 
     def _links_in_use(self) -> list[str]:
         """Return which links to the brokers that stay are down, or have retained messages to exchange."""
