@@ -306,6 +306,7 @@ def test_named_publishers_move_while_they_publish_and_brokers_are_killed(tmp_pat
             machine.start()
             os.kill(machine.broker_pid(2), signal.SIGKILL)  # some have moved, or none
             os.kill(machine.broker_pid(1), signal.SIGKILL)
+            wait_until(lambda: has_left(machine, 1), within_s=TRAFFIC_S, what="the end of the retired broker")
             machine.until_retired(1)
 
         asyncio.run(publish_while(machine.flow_url, names, kills))

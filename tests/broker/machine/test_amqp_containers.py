@@ -1,8 +1,6 @@
 """AMQP clients of two brokers of one machine: each is served at the home of its container, whoever accepts it."""
 
-import asyncio
 import ssl
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,29 +15,18 @@ from support.amqp.client import AMQP_HEADER, AmqpClient
 from support.amqp.received import Ended
 from support.broker.linked_brokers import until
 from support.broker.machine_brokers import MachineBrokers
-from support.network.certificates import Certificates, make_certificates
+from support.network.certificates import Certificates
 from support.network.closing_stream import open_closing
 
 TOPIC = "topic://news/eu"
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path, certificates: Certificates) -> Iterator[MachineBrokers]:
-    """Two brokers that run."""
+def machine_settings(tmp_path: Path, certificates: Certificates) -> tuple[str, ...]:
     secret = tmp_path / "password"
     secret.write_text("secret")
     users = f"authentication.users=[{{name: ada, password_file: {secret}}}]"
-    machine = MachineBrokers(
-        tmp_path, users, "amqp.allow_plain_without_tls=true", *certificates.in_tls("listeners.amqp_tls")
-    )
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
+    return (users, "amqp.allow_plain_without_tls=true", *certificates.in_tls("listeners.amqp_tls"))
 
 
 def container_at(home: int) -> str:

@@ -1,11 +1,5 @@
 """Dead messages on a machine with two brokers: whichever has the queue, they come to the one dead message queue."""
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 import support.mqtt.packets as mqtt
 from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.linked_brokers import until
@@ -15,15 +9,6 @@ from support.broker.operator_views import event_texts
 
 DMQ = "#DEAD_MSG_QUEUE"
 IMPLEMENTATION_ERROR = 0x83
-
-
-@pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MachineBrokers]:
-    """Two brokers that run."""
-    machine = MachineBrokers(tmp_path)
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
 
 
 async def knows(machine: MachineBrokers, number: int, name: str = DMQ) -> None:

@@ -1,8 +1,6 @@
 """Composite destinations on a machine with two brokers: each queue that they forward to is at one of them."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,19 +20,21 @@ QUOTA_EXCEEDED = 0x97
 
 
 @pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MachineBrokers]:
-    """Two brokers, with a composite that forwards to a queue of each, and one with a copy besides."""
-    machine = MachineBrokers(
-        tmp_path,
+def machine_settings() -> tuple[str, ...]:
+    """Have a composite that forwards to a queue of each broker, and one with a copy besides."""
+    return (
         f"{COMPOSITES}=[{{name: tapped, forward_only: false, forward_to: [{{queue: {HERE}}}, {{queue: {THERE}}}]}},"
         f" {{name: twice, forward_to: [{{queue: {THERE}}}, {{topic: tapped}}]}},"
         f" {{name: some, forward_to: [{{queue: {THERE}, selector: 'n > 1'}}]}},"
         f" {{name: spares, drop_on_resource_limit: true, forward_to: [{{queue: {HERE}}}, {{queue: {THERE}}}]}}]",
     )
-    runner.run(machine.__aenter__())
+
+
+@pytest.fixture
+def machine(runner: asyncio.Runner, machine: MachineBrokers) -> MachineBrokers:
+    """Two brokers of which each knows the queue of the other."""
     runner.run(knows(machine))
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
+    return machine
 
 
 async def knows(machine: MachineBrokers) -> None:

@@ -1,9 +1,6 @@
 """Clients of two brokers of one machine: each is served by the broker that is its home, whoever accepts it."""
 
-import asyncio
 import ssl
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from websockets.asyncio.client import connect as websocket_connect
@@ -14,23 +11,14 @@ from sluicegate.messaging.clients.homes import home_of
 from support.broker.linked_brokers import until
 from support.broker.machine_brokers import MachineBrokers, client_at
 from support.mqtt.raw_client import RawClient
-from support.network.certificates import Certificates, make_certificates
+from support.network.certificates import Certificates
 
 LEVELS = pytest.mark.parametrize("level", [3, 4, 5])
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path, certificates: Certificates) -> Iterator[MachineBrokers]:
-    """Two brokers that run."""
-    machine = MachineBrokers(tmp_path, *certificates.in_tls("listeners.mqtt_tls"))
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
+def machine_settings(certificates: Certificates) -> tuple[str, ...]:
+    return tuple(certificates.in_tls("listeners.mqtt_tls"))
 
 
 @LEVELS

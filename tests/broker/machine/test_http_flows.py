@@ -1,7 +1,6 @@
 """HTTP workers of two brokers of one machine: requests about a flow reach the broker that has it."""
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -15,14 +14,10 @@ from support.http.client import create, event_stream, http_client, poll, publish
 
 
 @pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MachineBrokers]:
-    """Two brokers that run."""
+def machine_settings(tmp_path: Path) -> tuple[str, ...]:
     secret = tmp_path / "password"
     secret.write_text("secret")
-    machine = MachineBrokers(tmp_path, f"authentication.users=[{{name: ada, password_file: {secret}}}]")
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
+    return (f"authentication.users=[{{name: ada, password_file: {secret}}}]",)
 
 
 async def test_a_flow_is_read_and_settled_over_connections_to_any_broker(machine: MachineBrokers) -> None:

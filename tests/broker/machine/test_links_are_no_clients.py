@@ -1,24 +1,9 @@
 """Brokers of one machine are linked over sockets of their own, which are no connections of clients."""
 
-import asyncio
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
 from sluicegate.gateway.operations.metrics import samples_of
 from sluicegate.gateway.operations.node import NodeOperations
 from support.broker.machine_brokers import MachineBrokers
 from support.flow.client import FlowClient
-
-
-@pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MachineBrokers]:
-    """Two brokers that are linked."""
-    machine = MachineBrokers(tmp_path)
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
 
 
 async def counted(machine: MachineBrokers) -> list[tuple[int, float, float]]:

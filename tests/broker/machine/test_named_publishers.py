@@ -3,8 +3,6 @@
 import asyncio
 import random
 import ssl
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,24 +20,15 @@ from support.broker.machine_brokers import MachineBrokers
 from support.broker.named_queues import create, shows
 from support.cores.client_rights import acl, rules
 from support.flow.client import FlowClient, Refused
-from support.network.certificates import Certificates, make_certificates
+from support.network.certificates import Certificates
 
 CONNECTIONS = ("sluicegate_connections", ("flow",))
 ACCEPTING_AND_HOME = pytest.mark.parametrize(("accepting", "home"), [(1, 1), (1, 2), (2, 1)])
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return make_certificates(tmp_path_factory.mktemp("certificates"))
-
-
 @pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path, certificates: Certificates) -> Iterator[MachineBrokers]:
-    """Two brokers that run."""
-    machine = MachineBrokers(tmp_path, *certificates.in_tls("listeners.flow_tls"))
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
+def machine_settings(certificates: Certificates) -> tuple[str, ...]:
+    return tuple(certificates.in_tls("listeners.flow_tls"))
 
 
 def publisher_at(home: int, vpn: str = "default") -> str:

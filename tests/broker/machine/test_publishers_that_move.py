@@ -2,8 +2,6 @@
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -14,24 +12,11 @@ from sluicegate.gateway.node.siblings import Released
 from sluicegate.messaging.clients.homes import home_of, publisher_key
 from sluicegate.protocols.flow.codec import codes
 from sluicegate.protocols.flow.codec.frames.session import Error
-from support.broker.machine_brokers import MachineBrokers
+from support.broker.machine_brokers import MachineBrokers, second_retired
 from support.broker.named_queues import create, shows
 from support.flow.client import FlowClient, Refused
 
 NAME = next(name for name in map("publisher-{}".format, range(100)) if home_of(publisher_key("default", name), 2) == 2)
-
-
-@asynccontextmanager
-async def two_brokers(folder: Path) -> AsyncIterator[MachineBrokers]:
-    async with MachineBrokers(folder) as machine:
-        yield machine
-
-
-@asynccontextmanager
-async def second_retired(folder: Path) -> AsyncIterator[MachineBrokers]:
-    """The same brokers, of which the second is to go."""
-    async with MachineBrokers(folder, count=1) as machine:
-        yield machine
 
 
 async def hand_over(machine: MachineBrokers) -> None:
@@ -63,7 +48,7 @@ def numbered(first: int, end: int) -> list[bytes]:
 
 async def test_a_publisher_goes_on_at_the_new_home_and_what_it_repeats_is_stored_once(tmp_path: Path) -> None:
     """Flow: publishing. The client finds the spool that it knows, so that it may have messages without an answer."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await create(machine[1], subscriptions=["t"])
         async with FlowClient(machine[1].flow_port) as client:
             opened = await client.opens_publisher(NAME)
@@ -87,7 +72,7 @@ async def test_a_publisher_goes_on_at_the_new_home_and_what_it_repeats_is_stored
 
 
 async def test_what_was_refused_and_not_heard_of_is_sent_again(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await create(machine[2], subscriptions=["t"])
         async with FlowClient(machine[1].flow_port) as client:
             opened = await client.opens_publisher(NAME, window=10)
@@ -107,7 +92,7 @@ async def test_what_was_refused_and_not_heard_of_is_sent_again(tmp_path: Path) -
 
 
 async def test_a_client_that_publishes_is_told_to_come_again_and_finds_the_new_home(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
+    async with MachineBrokers(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
         await client.opens_publisher(NAME)
     async with second_retired(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
         opened = await client.opens_publisher(NAME)
@@ -123,7 +108,7 @@ async def test_a_client_that_publishes_is_told_to_come_again_and_finds_the_new_h
 
 async def test_a_copy_of_a_move_that_broke_off_is_replaced(tmp_path: Path) -> None:
     """The old home was killed before it has forgotten the publisher: it is found there, and goes on there."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await create(machine[1], subscriptions=["t"])
         async with FlowClient(machine[1].flow_port) as client:
             opened = await client.opens_publisher(NAME)
@@ -151,7 +136,7 @@ async def test_a_copy_of_a_move_that_broke_off_is_replaced(tmp_path: Path) -> No
 
 async def test_a_publisher_that_was_opened_later_at_the_new_home_stays(tmp_path: Path) -> None:
     """Two data folders that were put together may have two."""
-    async with two_brokers(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
+    async with MachineBrokers(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
         await client.opens_publisher(NAME)
     async with second_retired(tmp_path) as machine:
         for broker in machine.all:
@@ -166,7 +151,7 @@ async def test_a_publisher_that_was_opened_later_at_the_new_home_stays(tmp_path:
 
 async def test_a_publisher_waits_for_what_it_has_published(tmp_path: Path) -> None:
     """What it publishes at the new home must not overtake what waits at the old one for a broker that is away."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await create(machine[1], subscriptions=["t"])
         async with FlowClient(machine[1].flow_port) as client:
             await client.opens_publisher(NAME)
@@ -184,7 +169,7 @@ async def test_a_publisher_waits_for_what_it_has_published(tmp_path: Path) -> No
 
 
 async def test_the_client_library_publishes_on_while_its_publisher_moves(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
+    async with MachineBrokers(tmp_path) as machine, FlowClient(machine[1].flow_port) as client:
         await create(machine[1], subscriptions=["t"])
         await client.opens_publisher(NAME)
     async with second_retired(tmp_path) as machine:

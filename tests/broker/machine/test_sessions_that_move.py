@@ -1,8 +1,6 @@
 """MQTT sessions of a retired broker move to the broker that is to have them, and their clients notice a reconnect."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,24 +9,11 @@ import support.mqtt.packets as mqtt
 from sluicegate.actors.messages.directory import UpdateRefused
 from sluicegate.gateway.node.siblings import Released
 from support.broker.linked_brokers import until
-from support.broker.machine_brokers import MachineBrokers, client_at
+from support.broker.machine_brokers import MachineBrokers, client_at, second_retired
 from support.mqtt.raw_client import RawClient
 
 CLIENT = client_at(2)
 SUBSCRIPTION_IDENTIFIER = 0x0B  # the property
-
-
-@asynccontextmanager
-async def two_brokers(folder: Path) -> AsyncIterator[MachineBrokers]:
-    async with MachineBrokers(folder) as machine:
-        yield machine
-
-
-@asynccontextmanager
-async def second_retired(folder: Path) -> AsyncIterator[MachineBrokers]:
-    """The same brokers, of which the second is to go."""
-    async with MachineBrokers(folder, count=1) as machine:
-        yield machine
 
 
 async def move(machine: MachineBrokers, client_id: str = CLIENT) -> None:
@@ -57,7 +42,7 @@ def numbered(first: int, end: int) -> list[bytes]:
 
 
 async def test_what_waits_for_a_client_comes_in_order_and_once(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("t", qos=1)
         await client.leave()
@@ -75,7 +60,7 @@ async def test_what_waits_for_a_client_comes_in_order_and_once(tmp_path: Path) -
 @pytest.mark.parametrize("level", [4, 5])
 async def test_deliveries_that_were_begun_go_on_with_their_packet_ids(tmp_path: Path, level: int) -> None:
     """The client may have them: under another packet id it would take them a second time [4.3.3-2] [4.4.0-1]."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT, level)
         await client.subscribe("t", qos=2)
         await publish(machine, numbered(0, 6))
@@ -102,7 +87,7 @@ async def test_deliveries_that_were_begun_go_on_with_their_packet_ids(tmp_path: 
 
 
 async def test_what_a_client_has_begun_to_publish_is_not_taken_twice(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("t", qos=1)
         client.send(mqtt.publish("t", b"once", level=5, qos=2, packet_id=7))
@@ -120,7 +105,7 @@ async def test_what_a_client_has_begun_to_publish_is_not_taken_twice(tmp_path: P
 
 
 async def test_subscriptions_move_with_their_options(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("t", qos=0, properties=mqtt.subscription_identifier(17))
         await client.leave()
@@ -133,7 +118,7 @@ async def test_subscriptions_move_with_their_options(tmp_path: Path) -> None:
 
 
 async def test_publishers_go_on_while_a_session_moves(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("t", qos=2)
         await client.leave()
@@ -151,7 +136,7 @@ async def test_publishers_go_on_while_a_session_moves(tmp_path: Path) -> None:
 
 
 async def test_a_client_is_disconnected_and_let_in_again_at_the_new_home(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("t", qos=1)
         await client.leave()
@@ -165,7 +150,7 @@ async def test_a_client_is_disconnected_and_let_in_again_at_the_new_home(tmp_pat
 
 
 async def test_a_retired_broker_begins_no_sessions(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.leave()
     async with second_retired(tmp_path) as machine:
@@ -175,7 +160,7 @@ async def test_a_retired_broker_begins_no_sessions(tmp_path: Path) -> None:
 
 
 async def test_a_will_that_waits_is_published_by_the_new_home(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         will = mqtt.WillPart("will", b"gone", properties=mqtt.will_delay(3600))
         client = await machine[1].connect_durable(CLIENT, will=will)
         await client.vanish()
@@ -188,7 +173,7 @@ async def test_a_will_that_waits_is_published_by_the_new_home(tmp_path: Path) ->
 
 
 async def test_a_session_with_shared_subscriptions_stays_and_is_served(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("$share/g/t", qos=1)
         await client.leave()
@@ -202,7 +187,7 @@ async def test_a_session_with_shared_subscriptions_stays_and_is_served(tmp_path:
 
 async def test_a_session_that_the_new_home_has_already_stays(tmp_path: Path) -> None:
     """Two data folders that were put together may have two."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         client = await machine[1].connect_durable(CLIENT)
         await client.subscribe("t", qos=1)
         await client.leave()

@@ -28,12 +28,6 @@ TOPIC = "topic://news/eu"
 CONTAINER = next(name for name in map("container-{}".format, range(100)) if home_of(name, 2) == 2)
 
 
-@asynccontextmanager
-async def two_brokers(folder: Path) -> AsyncIterator[MachineBrokers]:
-    async with MachineBrokers(folder) as machine:
-        yield machine
-
-
 class Retiring:
     """Two brokers, of which the second is to go, and what the supervisor does for it."""
 
@@ -129,7 +123,7 @@ async def is_forced(client: AmqpClient) -> None:
 
 @pytest.mark.parametrize("source", [durable(), durable("", "shared")])
 async def test_what_waits_for_a_subscription_comes_in_order_and_once(tmp_path: Path, source: Source) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine, source)
         await publish(machine, range(50))
     async with second_retired(tmp_path) as retiring:
@@ -145,7 +139,7 @@ async def test_what_waits_for_a_subscription_comes_in_order_and_once(tmp_path: P
 
 async def test_a_subscription_moves_with_its_selector(tmp_path: Path) -> None:
     source = durable("qty > 3")
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine, source)
         await publish(machine, range(6))
     async with second_retired(tmp_path) as retiring:
@@ -161,7 +155,7 @@ async def test_a_subscription_moves_with_its_selector(tmp_path: Path) -> None:
 
 
 async def test_publishers_go_on_while_a_subscription_moves(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine)
         await publish(machine, range(200))
     async with second_retired(tmp_path) as retiring:
@@ -173,7 +167,7 @@ async def test_publishers_go_on_while_a_subscription_moves(tmp_path: Path) -> No
 
 
 async def test_a_client_is_sent_away_and_finds_its_subscription_at_the_new_home(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine)
     async with second_retired(tmp_path) as retiring:
         client = await AmqpClient.open(retiring.machine[1].amqp_port, CONTAINER)
@@ -189,7 +183,7 @@ async def test_a_client_is_sent_away_and_finds_its_subscription_at_the_new_home(
 
 
 async def test_a_container_whose_subscriptions_move_is_refused(tmp_path: Path) -> None:
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine)
     async with second_retired(tmp_path) as retiring:
         retiring.machine[2].node.default.amqp_registry.containers.moving = frozenset({CONTAINER})
@@ -199,7 +193,7 @@ async def test_a_container_whose_subscriptions_move_is_refused(tmp_path: Path) -
 @pytest.mark.parametrize("source", [durable(), None])
 async def test_a_retired_broker_makes_no_durable_subscriptions(tmp_path: Path, source: Source | None) -> None:
     """Nor does it say that there is none: it may be at the new home already."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine)
     async with second_retired(tmp_path) as retiring:
         client = await AmqpClient.open(retiring.machine[1].amqp_port, CONTAINER)
@@ -211,7 +205,7 @@ async def test_a_retired_broker_makes_no_durable_subscriptions(tmp_path: Path, s
 
 async def test_a_subscription_that_the_new_home_has_already_stays_and_is_served(tmp_path: Path) -> None:
     """Two data folders that were put together may have two."""
-    async with two_brokers(tmp_path) as machine:
+    async with MachineBrokers(tmp_path) as machine:
         await leave(machine)
         await publish(machine, range(2))
     async with second_retired(tmp_path) as retiring:

@@ -3,9 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -22,15 +20,6 @@ CONNECTIONS_PER_ROUND = 3  # of each identifier, at once
 MESSAGES_PER_ROUND = 3
 SEED = 20_261_127
 TAKEN_OVER = {4: 3, 5: 0x80}  # the answer to a client that is taken over while its CONNECT is carried out
-
-
-@pytest.fixture
-def machine(runner: asyncio.Runner, tmp_path: Path) -> Iterator[MachineBrokers]:
-    """Two brokers that run."""
-    machine = MachineBrokers(tmp_path)
-    runner.run(machine.__aenter__())
-    yield machine
-    runner.run(machine.__aexit__(None, None, None))
 
 
 class Device:

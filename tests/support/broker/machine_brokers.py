@@ -86,3 +86,8 @@ class MachineBrokers:
 def client_at(home: int) -> str:
     """Return a client identifier that belongs to one of two brokers."""
     return next(name for name in map("client-{}".format, range(100)) if home_of(name, 2) == home)
+
+
+def second_retired(folder: Path) -> MachineBrokers:
+    """Return the brokers of a folder, of which the second is to go."""
+    return MachineBrokers(folder, count=1)
