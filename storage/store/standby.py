@@ -68,7 +68,7 @@ class Standby:
     def take(self, record: Record) -> None:
         """Take a record that was read: the `take` of `ReplicatedLog`.
 
-        Raises OtherLog, and what `SpoolStore.take` and `SpoolStore.checkpoint` raise; then begin again with `open`.
+        Raises OtherLog, and what `SpoolStore.take` and `SpoolStore.checkpoint` raise; then open the store again.
         """
         resumed, self._resumed = self._resumed, None
         if resumed is not None and (record.number, record.data) != (resumed.number, resumed.data):
